@@ -96,7 +96,7 @@ class BandwidthRace(View):
 def _draw_rate_bars(laps: Sequence[KernelRate], copy_lap: KernelRate, kernel_count: int) -> Box:
     """Draw bandwidths as bars; the last of all `total` kernels has its own colour."""
     max_gbps = max(lap.gbps for lap in (*laps, copy_lap))
-    rows = [
+    bar_rows = [
         {
             "label": f"{position} {lap.name}",
             "share": lap.gbps / max_gbps,
@@ -107,7 +107,7 @@ def _draw_rate_bars(laps: Sequence[KernelRate], copy_lap: KernelRate, kernel_cou
         }
         for position, lap in enumerate(laps, 1)
     ]
-    copy_row = {
+    copy_bar_row = {
         "label": copy_lap.name,
         "share": copy_lap.gbps / max_gbps,
         "value": _format_lap(copy_lap),
@@ -116,7 +116,7 @@ def _draw_rate_bars(laps: Sequence[KernelRate], copy_lap: KernelRate, kernel_cou
         "colour": "muted",
     }
     return column(
-        bars([*rows, copy_row], label=0.24),
+        bars([*bar_rows, copy_bar_row], label=0.24),
         words("GB/s of the bytes that must move: a sum reads each byte, a copy reads and writes it.", "note"),
     )
 
@@ -127,12 +127,12 @@ def _format_lap(lap: KernelRate) -> str:
 
 def counted(counters_by_kernel: Mapping[str, KernelCounters], *counters: str) -> Table:
     """Return a table of counters, with one row per kernel and one column per counter."""
-    rows = [
+    counter_rows = [
         (name, *(f"{kernels.COUNTERS[counter](kernel_counters):,}" for counter in counters))
         for name, kernel_counters in counters_by_kernel.items()
     ]
     first_counters = next(iter(counters_by_kernel.values()))
-    return Table(f"Counted on {first_counters.provenance.device}", ("kernel", *counters), tuple(rows))
+    return Table(f"Counted on {first_counters.provenance.device}", ("kernel", *counters), tuple(counter_rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,18 +181,18 @@ def passes(series: str = "softmax", shape: tuple[int, ...] = (512, 1024)) -> Tab
     row.
     """
     arrays = kernels.example(series, shape).arrays
-    rows = []
+    rung_rows = []
     for rung in kernels.ladder(series).rungs[1:]:
         kernel_launch = kernels.launch(rung.name, *arrays)
         busy_ns, provenance = lap(kernel_launch)
         counters = count(**kernel_launch.step).record
         sectors = kernels.COUNTERS["sectors"](counters)
         dram_bytes = counters.caches.dram_read_bytes if counters.caches else 0
-        rows.append((rung.name, rung.says, f"{sectors:,}", size(dram_bytes), duration(busy_ns)))
+        rung_rows.append((rung.name, rung.says, f"{sectors:,}", size(dram_bytes), duration(busy_ns)))
     title = (
         f"Rows of {shape[1]:,} floats; sectors and bytes counted on the virtual GPU, times {provenance.label}"
     )
-    return Table(title, ("kernel", "what is new", "sectors", "read from DRAM", "time"), tuple(rows))
+    return Table(title, ("kernel", "what is new", "sectors", "read from DRAM", "time"), tuple(rung_rows))
 
 
 WAITING_BLOCKS = 20_000  # more than any GPU runs at once
@@ -219,19 +219,19 @@ def try_orders(code: str) -> Table:
             return "hangs"
 
     session.use_device(watchdog_s=5)  # stops a kernel that hangs; the others take less than a second
-    rows = [
+    order_rows = [
         (name, *(run_order(use_ticket, order) for order in ("in order", "reversed")))
         for use_ticket, name in enumerate(("block number", "ticket"))
     ]
     session.use_device(watchdog_s=20)
     title = f"{WAITING_BLOCKS:,} blocks that wait for their predecessor, executed on the virtual GPU"
-    return Table(title, ("tile number", "blocks start in order", "in reversed order"), tuple(rows))
+    return Table(title, ("tile number", "blocks start in order", "in reversed order"), tuple(order_rows))
 
 
 def row_times() -> Table:
     """Return the times of layer norm and softmax in the attention layer before and after notebook 06b."""
     cp = session.cp()
-    rows = []
+    rung_rows = []
     for rung in ("05", "06"):
         steps, arrays = story.steps(cp, rung=rung)
         for step in steps.values():
@@ -239,9 +239,9 @@ def row_times() -> Table:
         expected = story.reference(cp.asnumpy(arrays["x"]))["out"]
         is_right = np.allclose(cp.asnumpy(arrays["out"]), expected, atol=1e-4)
         traces = [launch(**steps[name]).trace for name in ("layer_norm", "softmax")]
-        rows.append((rung, *(duration(trace.span_ns) for trace in traces), "yes" if is_right else "no"))
+        rung_rows.append((rung, *(duration(trace.span_ns) for trace in traces), "yes" if is_right else "no"))
     title = f"Kernels of the attention layer, times {traces[0].provenance.label}"
-    return Table(title, ("after notebook", "layer norm", "softmax", "result is right"), tuple(rows))
+    return Table(title, ("after notebook", "layer norm", "softmax", "result is right"), tuple(rung_rows))
 
 
 ROW_FLOATS = 32  # floats of a row of q, k and v
@@ -278,17 +278,17 @@ def attention() -> Table:
     """Return a table of the bytes that tiled attention reads, for several sequence lengths and two tile
     heights.
     """
-    rows = []
+    traffic_rows = []
     for threads in (32, 128):
         for n in (256, 512, 1024):
             counters, _ = attend(n, threads)
             dram_bytes = counters.caches.dram_read_bytes if counters.caches else 0
-            rows.append(
+            traffic_rows.append(
                 (f"{threads}", f"{n:,}", size(tile_bytes(counters)), size(dram_bytes), size(4 * n * n))
             )
     title = f"Attention in tiles, rows of {ROW_FLOATS} floats, counted on {counters.provenance.device}"
     headings = "rows in a tile of q", "n", "k and v, read by the SMs", "read from DRAM", "scores, if stored"
-    return Table(title, headings, tuple(rows))
+    return Table(title, headings, tuple(traffic_rows))
 
 
 def race(ladder: str = "reduction", elements: int = ELEMENTS) -> BandwidthRace:
@@ -304,7 +304,7 @@ def race(ladder: str = "reduction", elements: int = ELEMENTS) -> BandwidthRace:
     cp = session.cp()
     series = kernels.ladder(ladder)
     example = kernels.example(ladder, (elements,))
-    x, out = example.arrays
+    x, result_array = example.arrays
     limiters = [rung.mends for rung in series.rungs[1:]] + ["memory itself"]
     title = f"{series.title}: n = {elements:,}"
     laps: list[KernelRate] = []
@@ -323,6 +323,6 @@ def race(ladder: str = "reduction", elements: int = ELEMENTS) -> BandwidthRace:
 
         for rung, limiter in zip(series.rungs, limiters, strict=True):
             begin_step(draw_laps)
-            busy_ns, _ = lap(kernels.launch(rung.name, x, out))
+            busy_ns, _ = lap(kernels.launch(rung.name, x, result_array))
             laps.append(KernelRate(rung.name, rung.says, limiter, busy_ns, example.moved_bytes / busy_ns))
     return BandwidthRace(tuple(laps), copy_lap, provenance, title)

@@ -49,16 +49,16 @@ _BLOCK_TIME_LINES = (
 def fence_and_barrier() -> Picture:
     """Draw two communicating blocks over time, without fences, with a flag and fences, and with a barrier."""
     figure, axes = empty_axes(5.3, (-1.5, 12.2), (-0.2, 11.6))
-    for panel, (title, first_block, second_block, arrows) in enumerate(_BLOCK_TIME_LINES):
-        panel_top = 3.95 * panel
+    for panel_index, (title, first_block, second_block, arrows) in enumerate(_BLOCK_TIME_LINES):
+        panel_top = 3.95 * panel_index
         draw_text(axes, -1.45, panel_top + 0.2, title, weight="bold")
-        for row, spans in enumerate((first_block, second_block)):
-            y = panel_top + 0.7 + 1.5 * row
-            draw_text(axes, -1.45, y + 0.4, f"block {row}")
-            for start, end, text, colour in spans:
-                draw_box(axes, start, y, end - start, 0.8, colour, text)
-        for start, end, colour in arrows:
-            draw_arrow(axes, (start, panel_top + 1.5), (end, panel_top + 2.2), colour)
+        for block_index, labelled_spans in enumerate((first_block, second_block)):
+            y = panel_top + 0.7 + 1.5 * block_index
+            draw_text(axes, -1.45, y + 0.4, f"block {block_index}")
+            for start_x, end_x, span_text, colour in labelled_spans:
+                draw_box(axes, start_x, y, end_x - start_x, 0.8, colour, span_text)
+        for start_x, end_x, colour in arrows:
+            draw_arrow(axes, (start_x, panel_top + 1.5), (end_x, panel_top + 2.2), colour)
     draw_text(axes, 8.4, 2.0, "data becomes visible")
     axes.plot([6.0, 6.0], [8.45, 11.0], color=find_hex("tail"), linewidth=2.5)
     draw_text(axes, 6.15, 9.75, "barrier")
@@ -92,15 +92,15 @@ def scan_steps(values: Sequence[int]) -> Picture:
     figure, axes = empty_axes(
         1.05 * len(sums_by_step), (-2.3, value_count + 0.1), (-0.15, 2 * len(sums_by_step) - 0.9)
     )
-    for step, row in enumerate(sums_by_step):
+    for step, step_sums in enumerate(sums_by_step):
         draw_text(axes, -2.25, 2 * step + 0.5, "start" if step == 0 else f"distance {distances[step - 1]}")
-        for i, value in enumerate(row):
+        for i, prefix_sum in enumerate(step_sums):
             is_done = i < 1 << step
-            draw_box(axes, i + 0.08, 2 * step, 0.84, 1, "good" if is_done else "panel", str(value))
+            draw_box(axes, i + 0.08, 2 * step, 0.84, 1, "good" if is_done else "panel", str(prefix_sum))
             if step and i >= distances[step - 1]:
                 start = (i - distances[step - 1] + 0.5, 2 * step - 1)
                 draw_arrow(axes, start, (i + 0.42, 2 * step), "accent")
-    last_row_text = ", ".join(str(value) for value in sums_by_step[-1])
+    last_row_text = ", ".join(str(prefix_sum) for prefix_sum in sums_by_step[-1])
     return Picture.of(
         figure,
         f"{len(distances)} steps for {value_count} numbers. In the step with distance d, each element adds "
@@ -126,8 +126,8 @@ def look_back(own_sums: Sequence[int], known: int) -> Picture:
         is_prefix = tile_index <= known
         draw_text(axes, tile_index + 0.5, -0.4, f"tile {tile_index}", ha="center")
         shown_sum = sum(own_sums[: tile_index + 1]) if is_prefix else own_sum
-        text = f"{shown_sum}\nfrom the start" if is_prefix else f"{shown_sum}\nown sum"
-        draw_box(axes, tile_index + 0.05, 0, 0.9, 1, "good" if is_prefix else "warn", text, fontsize=9)
+        tile_text = f"{shown_sum}\nfrom the start" if is_prefix else f"{shown_sum}\nown sum"
+        draw_box(axes, tile_index + 0.05, 0, 0.9, 1, "good" if is_prefix else "warn", tile_text, fontsize=9)
     draw_arrow(axes, (last_tile + 0.5, 1.75), (known + 0.5, 1.75), "accent")
     axes.plot([last_tile + 0.5] * 2, [1.05, 1.75], color=find_hex("accent"), linewidth=1)
     for tile_index in range(known, last_tile):
@@ -170,12 +170,12 @@ def private_bins(values: Any, blocks: int) -> Picture:
     block_width = max(blocks_values.shape[1], bins) + 1.5
     figure, axes = empty_axes(3.5, (-3.4, blocks * block_width - 1.2), (-0.8, 6.9))
     total_x = (blocks * block_width - 1.5 - bins) / 2
-    for y, text in (
+    for y, row_label in (
         (0.5, "elements"),
         (3.0, "bins of the block,\nin shared memory"),
         (6.0, "bins in\nglobal memory"),
     ):
-        draw_text(axes, -3.35, y, text)
+        draw_text(axes, -3.35, y, row_label)
     for block, (elements, block_counts) in enumerate(zip(blocks_values, bin_counts, strict=True)):
         block_left = block * block_width
         draw_text(axes, block_left + elements.size / 2, -0.45, f"block {block}", ha="center")
@@ -220,17 +220,19 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
     """
     width = block_x + 2 * radius
     height = block_y + 2 * radius
-    scale = WIDTH_IN * 0.98 / (width + 0.4)
-    figure, axes = empty_axes(scale * (height + 4.2) / 0.98, (-0.2, width + 0.2), (-0.2, height + 4.0))
+    inches_per_pixel = WIDTH_IN * 0.98 / (width + 0.4)
+    figure, axes = empty_axes(
+        inches_per_pixel * (height + 4.2) / 0.98, (-0.2, width + 0.2), (-0.2, height + 4.0)
+    )
     center_x = width - radius - 1  # at the right edge of the tile, so that the halo is needed
     center_y = radius + block_y // 2
     for y in range(height):
         for x in range(width):
             is_tile = radius <= x < width - radius and radius <= y < height - radius
             is_near = abs(x - center_x) <= radius and abs(y - center_y) <= radius
-            name = "accent-2" if is_tile else "other-pale"
+            colour_name = "accent-2" if is_tile else "other-pale"
             cell_text = "×" if is_near else ""
-            draw_box(axes, x, y, 1, 1, name, cell_text, edge="bg", text_colour="fg", fontsize=9)
+            draw_box(axes, x, y, 1, 1, colour_name, cell_text, edge="bg", text_colour="fg", fontsize=9)
     window_side = 2 * radius + 1
     axes.add_patch(
         Rectangle(
@@ -256,9 +258,9 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
         ),
         ("warn", f"one result, which needs the {window_side} × {window_side} pixels with ×"),
     )
-    for line_index, (name, text) in enumerate(legend):
+    for line_index, (colour_name, text) in enumerate(legend):
         line_y = height + 0.5 + 1.2 * line_index
-        draw_box(axes, 0, line_y, 1, 1, name, edge="bg")
+        draw_box(axes, 0, line_y, 1, 1, colour_name, edge="bg")
         draw_text(axes, 1.5, line_y + 0.5, text)
     return Picture.of(
         figure,
@@ -283,13 +285,13 @@ def attention_tiles(tiles: int, block: int, current: int) -> Picture:
     figure, axes = empty_axes(4.0, (-3.6, tiles + 4.4), (-3.3, tiles + 0.5))
     for i in range(tiles):
         draw_box(axes, -2.2, i, 1.2, 1, "accent-2" if i == block else "panel", "q" if i == block else "")
-        name = "good" if i == current else ("other-pale" if i < current else "panel")
-        draw_box(axes, i, -1.4, 1, 0.9, name, "k" if i == current else "")
-        draw_box(axes, i, -2.5, 1, 0.9, name, "v" if i == current else "")
+        tile_colour_name = "good" if i == current else ("other-pale" if i < current else "panel")
+        draw_box(axes, i, -1.4, 1, 0.9, tile_colour_name, "k" if i == current else "")
+        draw_box(axes, i, -2.5, 1, 0.9, tile_colour_name, "v" if i == current else "")
         for j in range(tiles):
             draw_box(axes, j, i, 1, 1, "bg", edge="other", linestyle=":")
-        colour = "accent-2" if i == block else "panel"
-        draw_box(axes, tiles + 1.2, i, 2.0, 1, colour, "result" if i == block else "")
+        row_colour_name = "accent-2" if i == block else "panel"
+        draw_box(axes, tiles + 1.2, i, 2.0, 1, row_colour_name, "result" if i == block else "")
     for j in range(current):
         draw_box(axes, j, block, 1, 1, "other-pale", edge="other")
     draw_box(axes, current, block, 1, 1, "warn", "scores", fontsize=9)

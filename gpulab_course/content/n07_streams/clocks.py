@@ -35,10 +35,10 @@ def possible_results(program: Callable[[Any], Any], orders: int = 5) -> list[Any
 
     The program runs on a virtual GPU. A real GPU chooses one of these orders, usually the same one each time.
     """
-    seeds = {}
+    seed_of_result = {}
     for seed in range(orders):
-        with session.use_bench_device() as bench:
-            stream_order = bench.machine.stream_order("random", seed) if seed else nullcontext()
+        with session.use_bench_device() as bench_device:
+            stream_order = bench_device.machine.stream_order("random", seed) if seed else nullcontext()
             with stream_order:
-                seeds[program(bench.cp)] = seed
-    return list(seeds)
+                seed_of_result[program(bench_device.cp)] = seed
+    return list(seed_of_result)

@@ -45,8 +45,10 @@ def judge_stopwatch(answer: Answer) -> str:
     for n, mean_rounds in ((1, 50_000), (5, 40_000), (int(answer.rng.integers(11, 30)), 8_000), (2, 40_000)):
         call_text = f"stopwatch(work, {n})"
         shares = _draw_time_shares(answer.rng, n)
-        facts = answer.ask(_run_stopwatch, n, [int(mean_rounds * share) for share in shares], shown=call_text)
-        _judge_time(call_text, facts, n)
+        run_outcome = answer.ask(
+            _run_stopwatch, n, [int(mean_rounds * share) for share in shares], shown=call_text
+        )
+        _judge_time(call_text, run_outcome, n)
     return (
         "it measures warm calls between two events of the right stream, and does not wait for other streams."
     )
@@ -99,26 +101,28 @@ def _classify_wait(wait: Any, stream_id: int) -> str:
     return "own" if wait.stream_id in (stream_id, None) else "other"
 
 
-def _judge_time(call_text: str, facts: dict[str, Any], n: int) -> None:
-    result = facts["result"]
-    calls = facts["calls"]
-    run_spans = facts["runs"]
+def _judge_time(call_text: str, run_outcome: dict[str, Any], n: int) -> None:
+    result = run_outcome["result"]
+    work_call_count = run_outcome["calls"]
+    run_spans = run_outcome["runs"]
     if isinstance(result, bool) or not isinstance(result, int | float | np.integer | np.floating):
         raise NotYet(f"{call_text} returns {find_type_name(result)}. Return a number of milliseconds.")
-    if not calls:
+    if not work_call_count:
         raise NotYet(f"{call_text} never calls work().")
-    if len(run_spans) < calls:
+    if len(run_spans) < work_call_count:
         raise NotYet(
             f"{call_text} lets work() run in a stream that is not the caller's. Call it in the current "
             "stream."
         )
-    if calls < n:
+    if work_call_count < n:
         raise NotYet(
-            f"{call_text} calls work() {counted(calls, 'time')}. Call it once to warm up, and then {n} times."
+            f"{call_text} calls work() {counted(work_call_count, 'time')}. Call it once to warm up, "
+            f"and then {n} times."
         )
-    if calls == n:
+    if work_call_count == n:
         raise NotYet(
-            f"{call_text} calls work() {counted(calls, 'time')}, so the first, cold call is timed as well: "
+            f"{call_text} calls work() {counted(work_call_count, 'time')}, so the first, cold call is "
+            "timed as well: "
             "call it once before you start."
         )
     result = float(result)
@@ -127,20 +131,23 @@ def _judge_time(call_text: str, facts: dict[str, Any], n: int) -> None:
     if not np.isclose(result, expected_ms, rtol=_TIME_TOLERANCE):
         message = f"{call_text} returns {result:.4g}, but the mean of {n} warm calls is {expected_ms:.4g} ms"
         call_times_ms = [(end - start) / 1e6 for start, end in run_spans[-n:]]
-        raise NotYet(f"{message}: {_explain_time(result, expected_ms, n, total_ms, call_times_ms, facts)}")
-    if "device" in facts["waits"]:
+        raise NotYet(
+            f"{message}: {_explain_time(result, expected_ms, n, total_ms, call_times_ms, run_outcome)}"
+        )
+    if "device" in run_outcome["waits"]:
         raise NotYet(
             f"{call_text} returns the right time, but it waits for the whole device, and so for other "
             "streams. Wait only for the event, with end.synchronize()."
         )
-    if "other" in facts["waits"]:
+    if "other" in run_outcome["waits"]:
         raise NotYet(
             f"{call_text} returns the right time, but it waits for another stream than the current one. Wait "
             "only for the event, with end.synchronize()."
         )
-    if facts["early_waits"] > max(_ALLOWED_WAIT_COUNT, n // 2):
+    if run_outcome["early_waits"] > max(_ALLOWED_WAIT_COUNT, n // 2):
         raise NotYet(
-            f"{call_text} lets the host wait {facts['early_waits']} times between its calls. Such a wait is "
+            f"{call_text} lets the host wait {run_outcome['early_waits']} times between its calls. "
+            "Such a wait is "
             "followed by a gap, which is timed as well. Enqueue all calls, and then wait once."
         )
 
@@ -287,12 +294,12 @@ def conveyor(x: Any, y: Any, step: Any, pieces: int = 8) -> Any:
     cp = session.cp()
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(3)]
     chunk_size = max(1, -(-x.size // pieces))
-    for chunk_index, start in enumerate(range(0, x.size, chunk_size)):
+    for chunk_index, chunk_start in enumerate(range(0, x.size, chunk_size)):
         with streams[chunk_index % 3]:
-            device_chunk = cp.empty(x[start : start + chunk_size].shape, dtype=x.dtype)
-            device_chunk.set(x[start : start + chunk_size])
+            device_chunk = cp.empty(x[chunk_start : chunk_start + chunk_size].shape, dtype=x.dtype)
+            device_chunk.set(x[chunk_start : chunk_start + chunk_size])
             step(device_chunk)
-            device_chunk.get(out=y[start : start + chunk_size], blocking=False)
+            device_chunk.get(out=y[chunk_start : chunk_start + chunk_size], blocking=False)
     for stream in streams:
         stream.synchronize()
     return y
@@ -350,12 +357,14 @@ def draw_rollout_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
 
 def make_rollout_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     """Return a test case with a number of steps and the initial observations of two environments."""
-    step_count, width = size
-    starts = data.rng.random((ENVIRONMENT_COUNT, width), dtype=np.float32)
-    observations = starts.copy()
+    step_count, observation_width = size
+    initial_observations = data.rng.random((ENVIRONMENT_COUNT, observation_width), dtype=np.float32)
+    observations = initial_observations.copy()
     for _ in range(step_count):
         observations = work.Environment.answer(observations, work.decide_by_numpy(observations))
-    return ProgramCase((starts, step_count), observations, label=f"rollout(envs, policy, {step_count})")
+    return ProgramCase(
+        (initial_observations, step_count), observations, label=f"rollout(envs, policy, {step_count})"
+    )
 
 
 def call_with_environments(bench: Any, program: Callable[..., Any], starts: Any, steps: int) -> Any:

@@ -40,7 +40,7 @@ def three_clocks(
     """
     figure = Figure(figsize=(7.6, 3.4), dpi=100)
     axes = figure.add_axes((0.1, 0.17, 0.87, 0.74))
-    for (name, line_times_ms), (colour, marker, size, line_style) in zip(
+    for (clock_name, line_times_ms), (colour_name, marker, marker_size, line_style) in zip(
         times_ms.items(), _CLOCK_STYLES, strict=False
     ):
         # Two of them nearly coincide: hollow marks around small ones.
@@ -49,10 +49,10 @@ def three_clocks(
             line_times_ms,
             line_style,
             marker=marker,
-            markersize=size,
-            color=find_hex(colour),
-            label=name,
-            markerfacecolor="none" if size > 6 else find_hex(colour),
+            markersize=marker_size,
+            color=find_hex(colour_name),
+            label=clock_name,
+            markerfacecolor="none" if marker_size > 6 else find_hex(colour_name),
         )
     axes.set_xlabel("iterations in the kernel")
     axes.set_ylabel("ms")
@@ -61,8 +61,8 @@ def three_clocks(
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, loc="upper left")
     summary = "; ".join(
-        f"{name} from {line_times_ms[0]:.3g} to {line_times_ms[-1]:.3g} ms"
-        for name, line_times_ms in times_ms.items()
+        f"{clock_name} from {line_times_ms[0]:.3g} to {line_times_ms[-1]:.3g} ms"
+        for clock_name, line_times_ms in times_ms.items()
     )
     return Picture.of(
         figure,
@@ -95,10 +95,19 @@ def clock_spans(no_wait_ms: float, with_wait_ms: float, events_ms: float, origin
     axes.text(middle_us, 0, "wait", ha="center", va="center", fontsize=9, color=find_hex("fg"))
     axes.text(middle_us, 1, "kernel", ha="center", va="center", fontsize=9, color=find_hex("on-good"))
     spans = ((0.0, launch_us, "warn"), (0.0, end_us, "accent"), (begin_us, end_us, "good"))
-    for row, (start, stop, colour) in enumerate(spans, start=2):
-        axes.plot([start, stop], [row, row], color=find_hex(colour), marker="|", markersize=12, linewidth=2)
-        label = f"{stop - start:.1f} µs"
-        axes.annotate(label, (stop, row), (8, 0), textcoords="offset points", va="center", fontsize=9)
+    for clock_row, (start_us, stop_us, colour_name) in enumerate(spans, start=2):
+        axes.plot(
+            [start_us, stop_us],
+            [clock_row, clock_row],
+            color=find_hex(colour_name),
+            marker="|",
+            markersize=12,
+            linewidth=2,
+        )
+        label = f"{stop_us - start_us:.1f} µs"
+        axes.annotate(
+            label, (stop_us, clock_row), (8, 0), textcoords="offset points", va="center", fontsize=9
+        )
     row_names = ("host", "GPU", "1: host, no wait", "2: host, with a wait", "3: two events")
     axes.set_yticks(range(5), row_names, fontsize=9)
     axes.set_ylim(4.6, -0.9)
@@ -155,13 +164,19 @@ def run_conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeli
 
 def find_early_kernels(record: Timeline) -> list[tuple[int, int]]:
     """Return pairs of indices: a copy to the device, and a kernel that started before this copy ended."""
-    copies = [index for index, a in enumerate(record.activities) if a.copy_kind == "HtoD"]
-    kernels = [index for index, a in enumerate(record.activities) if a.kind == "CONCURRENT_KERNEL"]
+    copy_indices = [
+        activity_index for activity_index, a in enumerate(record.activities) if a.copy_kind == "HtoD"
+    ]
+    kernel_indices = [
+        activity_index for activity_index, a in enumerate(record.activities) if a.kind == "CONCURRENT_KERNEL"
+    ]
 
     def launch_number(index: int) -> int:
         return record.activities[index].correlation_id
 
-    index_pairs = zip(sorted(copies, key=launch_number), sorted(kernels, key=launch_number), strict=False)
+    index_pairs = zip(
+        sorted(copy_indices, key=launch_number), sorted(kernel_indices, key=launch_number), strict=False
+    )
     return [(a, b) for a, b in index_pairs if record.activities[b].start_ns < record.activities[a].end_ns]
 
 

@@ -91,11 +91,11 @@ def frameworks() -> MeasurementTable:
     rows = [
         (
             call,
-            _format_us(recording[name]["call_us"]),
-            _format_us(recording[name]["done_us"]),
-            "yes" if recording[name]["call_us"] < recording[name]["done_us"] / 2 else "no",
+            _format_us(recording[recorded_name]["call_us"]),
+            _format_us(recording[recorded_name]["done_us"]),
+            "yes" if recording[recorded_name]["call_us"] < recording[recorded_name]["done_us"] / 2 else "no",
         )
-        for call, name in calls.items()
+        for call, recorded_name in calls.items()
     ]
     return MeasurementTable(
         f"64 MiB with PyTorch {recording['torch']}",
@@ -185,8 +185,8 @@ def after_prefetch() -> dict[str, float]:
         for name in ("h200", "h100")
     }
     return {
-        name: round(times["kernel after prefetch"] / times["device memory, kernel"], 1)
-        for name, times in managed_times.items()
+        name: round(times_us["kernel after prefetch"] / times_us["device memory, kernel"], 1)
+        for name, times_us in managed_times.items()
     }
 
 
@@ -212,36 +212,45 @@ def two_gpus() -> MeasurementTable:
 
 def two_processes() -> MeasurementTable:
     """Return a table of the results of two processes that share a device array through an IPC handle."""
-    facts, origin = _measure_or_load("gpulab_course.content.n08_copies.processes", "ipc")
+    measurements, origin = _measure_or_load("gpulab_course.content.n08_copies.processes", "ipc")
     rows = (
-        ("sum of 16,777,216 ones, computed in the second process", f"{facts['sum there']:,.0f}"),
-        ("their sum in the first process, after the second has doubled them", f"{facts['sum here']:,.0f}"),
-        ("address of the array in the first process", facts["address here"]),
-        ("address of the array in the second process", facts["address there"]),
-        ("size of the handle that was passed on", f"{facts['handle_bytes']} bytes"),
+        ("sum of 16,777,216 ones, computed in the second process", f"{measurements['sum there']:,.0f}"),
+        (
+            "their sum in the first process, after the second has doubled them",
+            f"{measurements['sum here']:,.0f}",
+        ),
+        ("address of the array in the first process", measurements["address here"]),
+        ("address of the array in the second process", measurements["address there"]),
+        ("size of the handle that was passed on", f"{measurements['handle_bytes']} bytes"),
     )
-    return MeasurementTable("One array, two processes", ("what", "value"), rows, facts, origin)
+    return MeasurementTable("One array, two processes", ("what", "value"), rows, measurements, origin)
 
 
 def from_file() -> MeasurementTable:
     """Return a table that compares cuFile and NumPy for reading 64 MiB from a file into device memory."""
-    facts, origin = _measure_or_load("gpulab_course.content.n08_copies.storage", "cufile")
-    numpy_ms = min(facts["by NumPy"])
+    measurements, origin = _measure_or_load("gpulab_course.content.n08_copies.storage", "cufile")
+    numpy_ms = min(measurements["by NumPy"])
     rows = [
-        ("library", facts["library"]),
-        ("kernel module nvidia-fs", "loaded" if facts["kernel module"] else "not loaded"),
-        ("mode of cuFile", facts.get("mode", "compatibility, forced: the bytes went through the host")),
-        ("the file's bytes came from", facts.get("from", "the host's page cache: it had just been written")),
+        ("library", measurements["library"]),
+        ("kernel module nvidia-fs", "loaded" if measurements["kernel module"] else "not loaded"),
+        (
+            "mode of cuFile",
+            measurements.get("mode", "compatibility, forced: the bytes went through the host"),
+        ),
+        (
+            "the file's bytes came from",
+            measurements.get("from", "the host's page cache: it had just been written"),
+        ),
     ]
-    if facts.get("by cuFile"):
-        cufile_ms = min(facts["by cuFile"])
+    if measurements.get("by cuFile"):
+        cufile_ms = min(measurements["by cuFile"])
         rows.append(
             ("cuFileRead into device memory", f"{cufile_ms:.1f} ms, {64 * 1.048576 / cufile_ms:.2f} GB/s")
         )
     else:
-        rows.append(("cuFileHandleRegister", f"refused, status {facts.get('register', 'none')}"))
+        rows.append(("cuFileHandleRegister", f"refused, status {measurements.get('register', 'none')}"))
     rows.append(("np.fromfile, then cp.asarray", f"{numpy_ms:.1f} ms, {64 * 1.048576 / numpy_ms:.2f} GB/s"))
-    return MeasurementTable("64 MiB from a file", ("step", "what happened"), rows, facts, origin)
+    return MeasurementTable("64 MiB from a file", ("step", "what happened"), rows, measurements, origin)
 
 
 def _measure_or_load(module: str, key: str) -> tuple[Any, Provenance]:

@@ -34,7 +34,7 @@ _NO_WAIT_ADVICE = (
 def draw_stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
     """Return pairs of a length and an upper limit for the tests. Some limits are 0 or negative."""
     n = int(rng.integers(2_000, 9_000))
-    limit = float(rng.uniform(0.1, 3.0))
+    upper_limit = float(rng.uniform(0.1, 3.0))
     return (
         (1, 1.5),
         (2, 0.0),
@@ -43,7 +43,7 @@ def draw_stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
         (40, -5.0),
         (41, math.inf),
         (1000, float(rng.uniform(1, 300))),
-        (n, limit),
+        (n, upper_limit),
         (10_000, 200.0),
     )
 
@@ -52,13 +52,13 @@ def draw_stay_case(data: Draw, size: tuple[int, float]) -> ProgramCase:
     """Return a test case for a program that subtracts the minimum from an array, and then limits the
     differences.
     """
-    n, limit = size
+    n, upper_limit = size
     x = data.integers(n, -100, 400).astype(np.float32)
-    if limit < 100:
+    if upper_limit < 100:
         x = x / np.float32(64)
-    if 1e20 < limit < math.inf:
+    if 1e20 < upper_limit < math.inf:
         x = x * np.float32(1e28)
-    return _make_stay_case(x, limit)
+    return _make_stay_case(x, upper_limit)
 
 
 def make_stay_matrix_case(data: Draw, shape: tuple[int, int]) -> ProgramCase:
@@ -145,8 +145,8 @@ def draw_report_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     n, sign = size
     x = data.integers(n, -50, 51).astype(np.float32)
     if sign:  # far from all values with which a program may start its minimum or maximum
-        distance = 1 if n < 100 else int(data.rng.integers(100_000, 1_000_000))
-        x = (sign * (distance + np.abs(data.floats(n) * 300))).astype(np.float32)
+        min_magnitude = 1 if n < 100 else int(data.rng.integers(100_000, 1_000_000))
+        x = (sign * (min_magnitude + np.abs(data.floats(n) * 300))).astype(np.float32)
     return _make_report_case(x)
 
 
@@ -413,20 +413,27 @@ class RowChooser:
 
 def draw_lookup_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
     """Return the table sizes for the tests as tuples of rows, columns, chosen rows and dtype."""
-    rows, width, chosen_count = (int(rng.integers(min_count, 2 * min_count)) for min_count in (20_000, 8, 20))
+    row_count, column_count, chosen_count = (
+        int(rng.integers(min_count, 2 * min_count)) for min_count in (20_000, 8, 20)
+    )
     small_sizes = (1, 1, 1, "f4"), (100, 8, 5, "i4"), (1000, 33, 7, "f8")
-    return *small_sizes, (rows, width, chosen_count, "f4"), (50_000, 16, 40, "f4")
+    return *small_sizes, (row_count, column_count, chosen_count, "f4"), (50_000, 16, 40, "f4")
 
 
 def make_lookup_case(data: Draw, size: Any) -> ProgramCase:
     """Return a test case for a program that reads the table rows that the device chooses."""
-    rows, width, chosen_count, dtype = size
-    table = (data.floats((rows, width), np.float64) * (1 << 20)).astype(dtype)
-    chosen_rows = data.rng.integers(0, rows, chosen_count).astype(np.int32)
-    chosen_rows[-3:] = (rows - 1, 0, chosen_rows[0])[-chosen_count:]
-    label = f"lookup(table, choose) with {chosen_count} of {rows:,} rows"
+    row_count, column_count, chosen_count, dtype = size
+    table = (data.floats((row_count, column_count), np.float64) * (1 << 20)).astype(dtype)
+    chosen_row_indices = data.rng.integers(0, row_count, chosen_count).astype(np.int32)
+    chosen_row_indices[-3:] = (row_count - 1, 0, chosen_row_indices[0])[-chosen_count:]
+    label = f"lookup(table, choose) with {chosen_count} of {row_count:,} rows"
     return ProgramCase(
-        (table, RowChooser(chosen_rows)), table[chosen_rows], False, label, place="device", unchanged=True
+        (table, RowChooser(chosen_row_indices)),
+        table[chosen_row_indices],
+        False,
+        label,
+        place="device",
+        unchanged=True,
     )
 
 

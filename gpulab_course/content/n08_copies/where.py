@@ -175,17 +175,17 @@ class TransferMap(View):
         transfers = self.transfers
         transfer_count = len(self.transfers)
         chart_top = 34
-        height = 76
-        indices = [*range(transfer_count)]
-        chart_bottom = chart_top + height
+        chart_height_px = 76
+        transfer_indices = [*range(transfer_count)]
+        chart_bottom = chart_top + chart_height_px
         # Transfers within the device are so much faster that their bar is cut.
         max_gbps = max(
             [transfer.gbps for transfer in transfers if transfer.way != "at home"]
             or [transfer.gbps for transfer in transfers]
         )
-        shares = [min(max(transfer.gbps / max_gbps, 0.01), 1.25) / 1.25 for transfer in transfers]
-        bar_tops = [chart_bottom - height * share for share in shares]
-        bar_middles = [index + 0.5 for index in indices]
+        bar_shares = [min(max(transfer.gbps / max_gbps, 0.01), 1.25) / 1.25 for transfer in transfers]
+        bar_tops = [chart_bottom - chart_height_px * bar_share for bar_share in bar_shares]
+        bar_middles = [transfer_index + 0.5 for transfer_index in transfer_indices]
         rates = [
             f"{_format_rate(transfer)}{' (cut)' if transfer.gbps > 1.25 * max_gbps else ''}"
             for transfer in transfers
@@ -198,8 +198,8 @@ class TransferMap(View):
             chart_bottom + 36,
             (0.0, float(max(transfer_count, 4))),
             Rects(
-                indices,
-                [index + 1 for index in indices],
+                transfer_indices,
+                [transfer_index + 1 for transfer_index in transfer_indices],
                 bar_tops,
                 [chart_bottom] * transfer_count,
                 colours,
@@ -221,7 +221,7 @@ class TransferMap(View):
             ),
             label="Rate of each",
             trait="chosen",
-            values=indices,
+            values=transfer_indices,
             marks=[""] * transfer_count,
             mark_y=8,
             chosen=self.chosen,
@@ -258,23 +258,23 @@ def _draw_map(transfer: DataTransfer) -> Box:
 
 
 def _make_map_boxes(places: Sequence[MapBox], colour: str) -> Item:
-    left_edges = [place.x for place in places]
-    right_edges = [place.right for place in places]
+    left_edges = [map_box.x for map_box in places]
+    right_edges = [map_box.right for map_box in places]
     return Rects(
         left_edges,
         right_edges,
-        [place.y for place in places],
-        [place.y + place.height for place in places],
+        [map_box.y for map_box in places],
+        [map_box.y + map_box.height for map_box in places],
         colour,
     )
 
 
 def _make_map_labels(places: Sequence[MapBox], colour: str, weight: str) -> Item:
-    box_middles = [place.x + place.width / 2 for place in places]
-    place_texts = [place.text for place in places]
+    box_middles = [map_box.x + map_box.width / 2 for map_box in places]
+    place_texts = [map_box.text for map_box in places]
     return Labels(
         box_middles,
-        [place.middle for place in places],
+        [map_box.middle for map_box in places],
         place_texts,
         anchor="middle",
         colour=colour,
@@ -288,7 +288,9 @@ def _make_map_arrows(
     line_ends = [_find_connecting_line(_MAP_BOXES[a], _MAP_BOXES[b]) for a, b in place_pairs]
     if is_reversed:
         line_ends = [(x1, y1, x0, y0) for x0, y0, x1, y1 in line_ends]
-    x0, y0, x1, y1 = ([endpoints[index] for endpoints in line_ends] for index in range(4))
+    x0, y0, x1, y1 = (
+        [endpoints[coordinate_index] for endpoints in line_ends] for coordinate_index in range(4)
+    )
     return LineSegments(x0, y0, x1, y1, colour, width=width, arrow=True)
 
 
@@ -314,14 +316,14 @@ def _format_rate(transfer: DataTransfer) -> str:
 
 
 def _describe_transfer(transfer: DataTransfer) -> str:
-    text = f"{transfer.text}: " if transfer.text else ""
+    source_prefix = f"{transfer.text}: " if transfer.text else ""
     wait_text = ""
     if transfer.call_ns and transfer.way in ("pageable", "pinned"):
         wait_text = (
             " The host waited until it was done." if transfer.host_waited else " The host continued at once."
         )
     summary = f"{size(transfer.size_bytes)} in {duration(transfer.time_ns)}, {_format_rate(transfer)}"
-    return f"{text}{_make_transfer_name(transfer)}, {summary}.{wait_text}"
+    return f"{source_prefix}{_make_transfer_name(transfer)}, {summary}.{wait_text}"
 
 
 def where(timeline: TimelineReport, reads: Sequence[Any] = ()) -> TransferMap:
@@ -352,8 +354,10 @@ def where(timeline: TimelineReport, reads: Sequence[Any] = ()) -> TransferMap:
 
 
 def _make_copy_transfer(activity: Activity, host_call: HostCall | None) -> DataTransfer:
-    ways: dict[Any, TransferWay] = {"DtoD": "at home", "PtoP": "peer"}
-    way: TransferWay = ways.get(activity.copy_kind) or ("pinned" if activity.pinned else "pageable")
+    way_of_copy_kind: dict[Any, TransferWay] = {"DtoD": "at home", "PtoP": "peer"}
+    way: TransferWay = way_of_copy_kind.get(activity.copy_kind) or (
+        "pinned" if activity.pinned else "pageable"
+    )
     if activity.name.startswith("Memprefetch"):
         way = "prefetch"
     return _make_transfer(way, activity, host_call, activity.size_bytes)
@@ -361,8 +365,8 @@ def _make_copy_transfer(activity: Activity, host_call: HostCall | None) -> DataT
 
 def _make_kernel_transfer(activity: Activity, host_call: HostCall | None, array: Any) -> DataTransfer:
     memory_kind = session.cp().cuda.runtime.pointerGetAttributes(array.data.ptr).type
-    ways: dict[int, TransferWay] = {_HOST_MEMORY: "zero-copy", _MANAGED_MEMORY: "managed"}
-    way = ways.get(memory_kind, "at home")
+    way_of_memory_kind: dict[int, TransferWay] = {_HOST_MEMORY: "zero-copy", _MANAGED_MEMORY: "managed"}
+    way = way_of_memory_kind.get(memory_kind, "at home")
     if array.nbytes / max(activity.duration_ns, 1) > _BUS_GBPS:
         way = "at home"  # no bus carries that: the pages were there
     return _make_transfer(way, activity, host_call, int(array.nbytes))

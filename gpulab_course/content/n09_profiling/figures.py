@@ -103,31 +103,33 @@ class BusySms(Steered):
         return self.sentence()
 
     def draw(self) -> Box:
-        sms = self._record.sms or 1
+        sm_count = self._record.sms or 1
         bar_names = ("GPU utilization", "SMs active", "occupancy")
-        colours = ("muted", "accent", "tail")
-        rows = [
+        bar_colours = ("muted", "accent", "tail")
+        bar_rows = [
             {"label": name, "share": value / 100, "value": f"{number(value, 2)} %", "colour": colour}
-            for name, value, colour in zip(bar_names, self._compute_medians(), colours, strict=True)
+            for name, value, colour in zip(bar_names, self._compute_medians(), bar_colours, strict=True)
         ]
-        active_sms = round(self._compute_medians()[1] / 100 * sms)  # no counter shows which SMs are active
-        index = np.arange(sms)
-        x = index % _COLUMN_COUNT
-        y = index // _COLUMN_COUNT * float(_CELL_SIDE_PX)
+        active_sms = round(
+            self._compute_medians()[1] / 100 * sm_count
+        )  # no counter shows which SMs are active
+        sm_indices = np.arange(sm_count)
+        x = sm_indices % _COLUMN_COUNT
+        y = sm_indices // _COLUMN_COUNT * float(_CELL_SIDE_PX)
         sm_cells = Rects(
             x * 1.0,
             x + 1.0,
             y,
             y + _CELL_SIDE_PX - 3,
-            (index >= active_sms).astype(np.int64),
+            (sm_indices >= active_sms).astype(np.int64),
             ["accent", "grid"],
             inset=1.5,
         )
-        height = float(y.max()) + _CELL_SIDE_PX
+        map_height_px = float(y.max()) + _CELL_SIDE_PX
         return column(
-            bars(rows, label=0.2),
-            plot(height, (0, _COLUMN_COUNT), sm_cells, label=f"{active_sms} of {sms} SMs active"),
-            words(f"{active_sms} of {sms} SMs", "note"),
+            bars(bar_rows, label=0.2),
+            plot(map_height_px, (0, _COLUMN_COUNT), sm_cells, label=f"{active_sms} of {sm_count} SMs active"),
+            words(f"{active_sms} of {sm_count} SMs", "note"),
         )
 
 
@@ -209,12 +211,12 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
         (min_intensity, ridge, "slope: memory is the limit", "accent"),
         (ridge, max_intensity, "flat: arithmetic is the limit", "tail-text"),
     )
-    for low_intensity, high_intensity, text, colour in ridge_sides:
+    for low_intensity, high_intensity, limit_text, colour in ridge_sides:
         label_intensity = (low_intensity * high_intensity) ** 0.5
         axes.text(
             label_intensity,
             1.3 * min_gflops,
-            text,
+            limit_text,
             ha="center",
             color=find_hex(colour),
             fontsize=_FONT_SIZE,
@@ -259,13 +261,13 @@ def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
     for kernel in kernels:
         is_critical = kernel.correlation_id in path_ids
         colour = "tail" if is_critical else "accent-2"
-        row = streams.index(kernel.stream_id)
+        stream_row = streams.index(kernel.stream_id)
         start_us = (kernel.start_ns - start_ns) / 1e3
         duration_us = (kernel.end_ns - kernel.start_ns) / 1e3
         hatch = "" if is_critical else "//"
         axes.add_patch(
             Rectangle(
-                (start_us, row - 0.36),
+                (start_us, stream_row - 0.36),
                 duration_us,
                 0.72,
                 facecolor=find_hex(colour),
@@ -275,7 +277,7 @@ def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
         )
         axes.text(
             start_us + duration_us / 2,
-            row,
+            stream_row,
             f"{kernel.name}, {duration_us:,.0f} µs",
             ha="center",
             va="center",
@@ -285,8 +287,8 @@ def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
         )
     axes.set_xlim(0, max((kernel.end_ns - start_ns) / 1e3 for kernel in kernels))
     axes.set_ylim(len(streams) - 0.5, -0.5)
-    names = [f"stream {row + 1}" for row in range(len(streams))]
-    axes.set_yticks(range(len(streams)), names, fontsize=_FONT_SIZE)
+    stream_names = [f"stream {stream_row + 1}" for stream_row in range(len(streams))]
+    axes.set_yticks(range(len(streams)), stream_names, fontsize=_FONT_SIZE)
     axes.set_xlabel("µs since the first kernel began", fontsize=_FONT_SIZE)
     critical_names = [kernel.name for kernel in kernels if kernel.correlation_id in path_ids]
     hidden_names = [kernel.name for kernel in kernels if kernel.correlation_id not in path_ids]
@@ -309,28 +311,28 @@ def power_after(record: LoadSamples, name: str) -> Picture:
         The name of the phase.
     """
     begin_ns = dict(record.phases)[name]
-    seconds = (record.time_ns - begin_ns) / 1e9
-    shown_indices = np.flatnonzero((seconds > -0.6) & (seconds < 1.9))[::2]
-    seconds = seconds[shown_indices]
+    elapsed_s = (record.time_ns - begin_ns) / 1e9
+    shown_indices = np.flatnonzero((elapsed_s > -0.6) & (elapsed_s < 1.9))[::2]
+    elapsed_s = elapsed_s[shown_indices]
     reported_w = record["power"][shown_indices]
-    energy_w = np.diff(record["energy"][shown_indices]) / np.diff(seconds)
+    energy_w = np.diff(record["energy"][shown_indices]) / np.diff(elapsed_s)
     axes = _make_axes(3.0)
     axes.stairs(
         energy_w,
-        seconds,
+        elapsed_s,
         baseline=None,
         color=find_hex("tail"),
         linewidth=2.5,
         label="from the counted energy",
     )
-    axes.plot(seconds, reported_w, "o-", color=find_hex("accent"), markersize=4, label="reported by NVML")
+    axes.plot(elapsed_s, reported_w, "o-", color=find_hex("accent"), markersize=4, label="reported by NVML")
     axes.axvline(0, color=find_hex("muted"), linestyle="--", linewidth=1)
     axes.set_ylim(0, 1.1 * max(reported_w.max(), energy_w.max()))
     axes.set_xlabel("seconds since the phase began", fontsize=_FONT_SIZE)
     axes.set_ylabel("W", fontsize=_FONT_SIZE)
     axes.legend(frameon=False, loc="lower right", fontsize=_FONT_SIZE)
-    first_w = energy_w[np.abs(seconds).argmin()]
-    late_s = float(seconds[np.flatnonzero(reported_w > 0.95 * energy_w[-1])[0]])
+    first_w = energy_w[np.abs(elapsed_s).argmin()]
+    late_s = float(elapsed_s[np.flatnonzero(reported_w > 0.95 * energy_w[-1])[0]])
     return _make_picture(
         axes,
         f"Power around the start of {name}, {record.provenance.label}. According to the counted energy it "

@@ -61,9 +61,11 @@ def nsys_summary(report: str, *headings: str) -> Table:
         for line_number in range(title_row, len(lines))
         if lines[line_number].strip().startswith("--")
     )
-    spans = [match.span() for match in re.finditer("-+", lines[rule_row])]
-    names = [lines[rule_row - 1][column_start:column_end].strip() for column_start, column_end in spans]
-    chosen_spans = [spans[names.index(heading)] for heading in headings]
+    column_spans = [match.span() for match in re.finditer("-+", lines[rule_row])]
+    column_names = [
+        lines[rule_row - 1][column_start:column_end].strip() for column_start, column_end in column_spans
+    ]
+    chosen_spans = [column_spans[column_names.index(heading)] for heading in headings]
     rows = tuple(
         tuple(
             _shorten_text(line[column_start:column_end].strip()) for column_start, column_end in chosen_spans
@@ -85,12 +87,12 @@ def read_launches() -> list[Launch]:
 def ncu_metrics() -> Table:
     """Tabulate the most important metrics of the report, with one column per kernel launch."""
     profiled_launches = read_launches()
-    rows = tuple(
+    metric_rows = tuple(
         (section, metric, *(format_value(launch.metrics[metric]) for launch in profiled_launches))
         for section, metric, format_value in _SHOWN_METRICS
     )
     headings = ("section", "metric", *(launch.kernel for launch in profiled_launches))
-    return Table(f"Nsight Compute, {nsight_compute().label}", headings, rows)
+    return Table(f"Nsight Compute, {nsight_compute().label}", headings, metric_rows)
 
 
 def ncu_rules(kernel: str, most: int = 3) -> Table:
@@ -106,7 +108,7 @@ def ncu_rules(kernel: str, most: int = 3) -> Table:
     launch = next(launch for launch in read_launches() if launch.kernel == kernel)
     rules = [rule for rule in launch.rules if rule.saving is not None and rule.scope == "global"]
     rules.sort(key=lambda rule: -(rule.saving or 0))
-    rows = tuple(
+    rule_rows = tuple(
         (
             rule.section,
             f"{100 * (rule.saving or 0):.0f} %",
@@ -115,4 +117,4 @@ def ncu_rules(kernel: str, most: int = 3) -> Table:
         for rule in rules[:most]
     )
     title = f"Rules of Nsight Compute for {kernel}, {nsight_compute().label}"
-    return Table(title, ("section", "Est. Speedup", "message"), rows)
+    return Table(title, ("section", "Est. Speedup", "message"), rule_rows)

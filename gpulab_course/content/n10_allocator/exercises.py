@@ -292,13 +292,13 @@ def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
     solution).
     """
     cp = session.cp()
-    results = cp.empty((len(starts), KEPT_NUMBERS), np.float32)
+    top_values = cp.empty((len(starts), KEPT_NUMBERS), np.float32)
     workspace = cp.empty(n, np.float32)
-    for output_row, start in zip(results, starts, strict=True):
-        cp.abs(x[start : start + n], out=workspace)
+    for output_row, window_start in zip(top_values, starts, strict=True):
+        cp.abs(x[window_start : window_start + n], out=workspace)
         cp.sqrt(workspace, out=workspace)
         output_row[...] = workspace.max()
-    return results
+    return top_values
 
 
 def tops_in_freed_memory(x: Any, starts: tuple[int, ...], n: int) -> Any:
@@ -307,8 +307,8 @@ def tops_in_freed_memory(x: Any, starts: tuple[int, ...], n: int) -> Any:
     """
     cp = session.cp()
     results = []
-    for start in starts:
-        workspace = cp.abs(x[start : start + n])
+    for window_start in starts:
+        workspace = cp.abs(x[window_start : window_start + n])
         cp.sqrt(workspace, out=workspace)
         maximum = workspace.max()
         del workspace
@@ -486,12 +486,12 @@ def make_rows_case(random_data: Draw, size: tuple[int, int, float]) -> ProgramCa
     """Return a test case for attention with ``n`` tokens of ``d`` numbers. For a large scale, the
     exponentials overflow.
     """
-    n, d, factor = size
-    h = (random_data.whole((n, d), -3, 4) / 4 * factor).astype(np.float32)
+    n, d, size_factor = size
+    h = (random_data.whole((n, d), -3, 4) / 4 * size_factor).astype(np.float32)
     scores = h.astype(np.float64) @ h.T / np.sqrt(d)
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     expected = (powers / powers.sum(axis=1, keepdims=True)) @ h
-    near_expected = Near(expected.astype(np.float32), factor, 64)
+    near_expected = Near(expected.astype(np.float32), size_factor, 64)
     label = f"attend(h) with {counted(n, 'token')}"
     return ProgramCase((h,), near_expected, True, label, place="device", unchanged=True)
 

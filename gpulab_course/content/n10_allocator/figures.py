@@ -47,19 +47,22 @@ def in_a_thread(function: Callable[[], Any]) -> Any:
 
 def with_settings(trace: Any, *variants: dict[str, Any]) -> str:
     """Return a table of the memory that PyTorch's allocator reserves for a trace under several settings."""
-    rows = []
+    settings_rows = []
     for settings in ({}, *variants):
         statistics = trace.replayed("PyTorch", **settings).statistics().nested()
-        rows.append(
+        settings_rows.append(
             (
-                ", ".join(f"{name}:{value}" for name, value in settings.items()) or "defaults",
+                ", ".join(f"{option_name}:{option_value}" for option_name, option_value in settings.items())
+                or "defaults",
                 f"{statistics['reserved_bytes']['all']['peak'] // MIB:,} MiB",
                 str(statistics["num_device_alloc"]),
                 str(statistics["num_device_free"]),
             )
         )
     headings = ("PYTORCH_CUDA_ALLOC_CONF", "reserved, peak", "calls that allocate", "calls that free")
-    return Table("The same requests in the model of PyTorch's allocator", headings, tuple(rows)).text()
+    return Table(
+        "The same requests in the model of PyTorch's allocator", headings, tuple(settings_rows)
+    ).text()
 
 
 def tokens(n: int, d: int = 32) -> Any:
@@ -99,8 +102,8 @@ def nested(level_bytes: Mapping[str, int]) -> Picture:
         (43, 23, f"free in the pool:\n{reserved_mib - used_mib:,.0f} MiB", "center", "on-accent-2"),
         (79, 21, f"CUDA, libraries,\nother processes:\n{device_mib - reserved_mib:,.0f} MiB", "center", "fg"),
     )
-    for x, y, text, alignment, colour in labels:
-        draw_text(axes, x, y, text, colour, ha=alignment)
+    for x, y, box_label, alignment, colour in labels:
+        draw_text(axes, x, y, box_label, colour, ha=alignment)
     return Picture.of(
         figure,
         f"Three boxes inside each other, not to scale: {used_mib:,.0f} MiB are used by arrays, within "
@@ -120,9 +123,9 @@ def reused(doubled_address: int, z_address: int) -> Picture:
     """
     is_race = doubled_address == z_address
     figure, axes = empty_axes(3.2, (0, 100), (0, 44))
-    rows = {"host": 3, "default stream": 15, "side stream": 27}
-    for name, y in rows.items():
-        draw_text(axes, 15, y + 4, name, ha="right")
+    row_y_by_name = {"host": 3, "default stream": 15, "side stream": 27}
+    for row_label, y in row_y_by_name.items():
+        draw_text(axes, 15, y + 4, row_label, ha="right")
         axes.plot([17, 99], [y + 9.5, y + 9.5], color=find_hex("rule"), linewidth=1)
     second_colour = "tail" if is_race else "accent-2"
     boxes = (
@@ -134,8 +137,8 @@ def reused(doubled_address: int, z_address: int) -> Picture:
         ("default stream", 72, 20, "x * 3\nwrites z", second_colour),
         ("side stream", 46, 50, "doubled + 20 reads doubled", second_colour),
     )
-    for row, x, width, text, colour in boxes:
-        draw_box(axes, x, rows[row], width, 8, colour, text, fontsize=9)
+    for row_name, x, width, operation_text, colour in boxes:
+        draw_box(axes, x, row_y_by_name[row_name], width, 8, colour, operation_text, fontsize=9)
     result_text = "the same memory at the same time" if is_race else "different memory"
     draw_text(axes, 58, 40.5, f"orange: {result_text}" if is_race else result_text, ha="center")
     draw_text(axes, 17, 40.5, "time →", "muted")
@@ -168,30 +171,34 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
         (events.size_bytes >= least_bytes) & np.isin(events.actions, (ALLOC, FREE_COMPLETED))
     )
     bar_of_address: dict[int, int] = {}
-    bars: list[list[int]] = []  # start, end, bytes
+    lifetime_bars: list[list[int]] = []  # start, end, bytes
     live_bytes = [0]
-    for step, event in enumerate(event_indices):
-        address, size = int(events.addresses[event]), int(events.size_bytes[event])
-        is_new = events.actions[event] == ALLOC
+    for step, event_index in enumerate(event_indices):
+        address, size_bytes = int(events.addresses[event_index]), int(events.size_bytes[event_index])
+        is_new = events.actions[event_index] == ALLOC
         if is_new:
-            bar_of_address[address] = len(bars)
-            bars.append([step, len(event_indices), size])
+            bar_of_address[address] = len(lifetime_bars)
+            lifetime_bars.append([step, len(event_indices), size_bytes])
         else:
-            bars[bar_of_address.pop(address)][1] = step
-        live_bytes.append(live_bytes[-1] + (size if is_new else -size))
-    peak = int(np.argmax(live_bytes)) - 1
+            lifetime_bars[bar_of_address.pop(address)][1] = step
+        live_bytes.append(live_bytes[-1] + (size_bytes if is_new else -size_bytes))
+    peak_step = int(np.argmax(live_bytes)) - 1
     figure = Figure(figsize=(7.6, 4.4), dpi=100)
     lifetime_axes = figure.add_axes((0.16, 0.4, 0.82, 0.53))
     size_axes = figure.add_axes((0.16, 0.12, 0.82, 0.24), sharex=lifetime_axes)
-    for row, (start, end, size) in enumerate(bars):
-        colour = "tail" if start <= peak < end else "accent-2"
-        lifetime_axes.add_patch(Rectangle((start, row - 0.38), end - start, 0.76, facecolor=find_hex(colour)))
-        text = f"{size / MIB:.3g} MiB"
-        lifetime_axes.text(start + 0.1, row, text, ha="left", va="center", fontsize=9, color="black")
-    lifetime_axes.set_yticks(range(len(bars)), names, fontsize=_FONT_SIZE)
-    lifetime_axes.set_ylim(len(bars) - 0.5, -0.5)
+    for bar_index, (start_step, end_step, size_bytes) in enumerate(lifetime_bars):
+        colour = "tail" if start_step <= peak_step < end_step else "accent-2"
+        lifetime_axes.add_patch(
+            Rectangle((start_step, bar_index - 0.38), end_step - start_step, 0.76, facecolor=find_hex(colour))
+        )
+        label_text = f"{size_bytes / MIB:.3g} MiB"
+        lifetime_axes.text(
+            start_step + 0.1, bar_index, label_text, ha="left", va="center", fontsize=9, color="black"
+        )
+    lifetime_axes.set_yticks(range(len(lifetime_bars)), names, fontsize=_FONT_SIZE)
+    lifetime_axes.set_ylim(len(lifetime_bars) - 0.5, -0.5)
     size_axes.stairs(
-        [size / MIB for size in live_bytes[1:]],
+        [size_bytes / MIB for size_bytes in live_bytes[1:]],
         np.arange(len(live_bytes)),
         fill=True,
         color=find_hex("accent-2"),
@@ -199,24 +206,30 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
     size_axes.set_ylabel("MiB", fontsize=_FONT_SIZE)
     size_axes.set_ylim(0, 1.2 * max(live_bytes) / MIB)
     size_axes.text(
-        peak + 0.5, 1.02 * max(live_bytes) / MIB, "peak", ha="center", va="bottom", fontsize=_FONT_SIZE
+        peak_step + 0.5, 1.02 * max(live_bytes) / MIB, "peak", ha="center", va="bottom", fontsize=_FONT_SIZE
     )
     size_axes.set_xlabel("allocations and frees, in the order of the program", fontsize=_FONT_SIZE)
     size_axes.set_xlim(0, len(event_indices))
     size_axes.set_xticks([])
     lifetime_axes.tick_params(labelbottom=False, bottom=False)
     for axes in (lifetime_axes, size_axes):
-        axes.axvspan(peak, peak + 1, facecolor=find_hex("grid"), zorder=0)
+        axes.axvspan(peak_step, peak_step + 1, facecolor=find_hex("grid"), zorder=0)
         axes.spines[["top", "right"]].set_visible(False)
     event_stacks = events.stacks[event_indices]
     stack_starts = [0, *(np.flatnonzero(np.diff(event_stacks)) + 1), len(event_indices)]
-    for line_number, (start, end) in enumerate(pairwise(stack_starts), 1):
-        is_inside = len(trace.stacks[event_stacks[start]]) > len(trace.stacks[event_stacks[-1]])
-        text = f"line {line_number}" if is_inside else "return" if end < len(event_indices) else ""
-        lifetime_axes.text((start + end) / 2, -0.7, text, ha="center", va="bottom", fontsize=_FONT_SIZE)
-        if start:
-            lifetime_axes.axvline(start, color=find_hex("muted"), linestyle=":", linewidth=1)
-    peak_names = [name for name, (start, end, _) in zip(names, bars, strict=True) if start <= peak < end]
+    for line_number, (start_step, end_step) in enumerate(pairwise(stack_starts), 1):
+        is_inside = len(trace.stacks[event_stacks[start_step]]) > len(trace.stacks[event_stacks[-1]])
+        label_text = f"line {line_number}" if is_inside else "return" if end_step < len(event_indices) else ""
+        lifetime_axes.text(
+            (start_step + end_step) / 2, -0.7, label_text, ha="center", va="bottom", fontsize=_FONT_SIZE
+        )
+        if start_step:
+            lifetime_axes.axvline(start_step, color=find_hex("muted"), linestyle=":", linewidth=1)
+    peak_names = [
+        name
+        for name, (start_step, end_step, _) in zip(names, lifetime_bars, strict=True)
+        if start_step <= peak_step < end_step
+    ]
     return Picture.of(
         figure,
         f"The life of each array over the allocations and frees of a program, {trace.provenance.label}. At "
@@ -240,30 +253,30 @@ def kept_outputs(layers: int, every: int) -> Picture:
         "recompute": range(0, layers, every),
         "offload": range(1),
     }
-    width = 80 / (layers + 1)
+    column_width = 80 / (layers + 1)
     for column in range(layers + 1):
-        name = f"output {column}" if column else "input x"
-        draw_text(axes, 19 + (column + 0.45) * width, 3, name, ha="center", fontsize=9)
-    for row, (program, columns) in enumerate(kept_columns.items()):
-        y = 6 + 9 * row
+        output_name = f"output {column}" if column else "input x"
+        draw_text(axes, 19 + (column + 0.45) * column_width, 3, output_name, ha="center", fontsize=9)
+    for program_index, (program, columns) in enumerate(kept_columns.items()):
+        y = 6 + 9 * program_index
         draw_text(axes, 17, y + 3.5, program, ha="right")
         for column in range(layers + 1):
-            x = 19 + column * width
+            x = 19 + column * column_width
             if column in columns:
-                draw_box(axes, x, y, 0.9 * width, 7, "accent")
+                draw_box(axes, x, y, 0.9 * column_width, 7, "accent")
             elif program == "offload":
-                draw_box(axes, x, y, 0.9 * width, 7, "warn")
+                draw_box(axes, x, y, 0.9 * column_width, 7, "warn")
             else:
-                draw_box(axes, x, y, 0.9 * width, 7, "bg", hatch="///", edge="muted")
+                draw_box(axes, x, y, 0.9 * column_width, 7, "bg", hatch="///", edge="muted")
     legend = (
         ("kept on the device", "accent", ""),
         ("computed when needed", "bg", "///"),
         ("on the host", "warn", ""),
     )
-    for index, (text, colour, hatch) in enumerate(legend):
-        x = 19 + (0, 26, 58)[index]
+    for legend_index, (legend_text, colour, hatch) in enumerate(legend):
+        x = 19 + (0, 26, 58)[legend_index]
         draw_box(axes, x, 35, 3, 3, colour, hatch=hatch)
-        draw_text(axes, x + 4, 36.5, text)
+        draw_text(axes, x + 4, 36.5, legend_text)
     checkpoints_text = ", ".join(str(number) for number in kept_columns["recompute"] if number)
     return Picture.of(
         figure,

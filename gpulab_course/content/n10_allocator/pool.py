@@ -126,7 +126,7 @@ def draw_requests(random_data: Draw, count: int) -> tuple[PoolRequest, ...]:
         return request_number - 1
 
     def release(*numbers: int, pool: int = 0) -> None:
-        requests.extend(PoolRequest("free", number, pool=pool) for number in numbers)
+        requests.extend(PoolRequest("free", block_number, pool=pool) for block_number in numbers)
 
     # Sizes are rounded up: a freed block of 100 bytes can hold 500 bytes, but not 513.
     small_block = allocate(100)
@@ -137,12 +137,12 @@ def draw_requests(random_data: Draw, count: int) -> tuple[PoolRequest, ...]:
     if count > 1:
         # Cut one segment into four blocks, free them in random order, and request the whole size again.
         release(allocate(64 * unit_bytes))
-        quarters = [allocate(16 * unit_bytes) for _ in range(4)]
-        requests.append(PoolRequest("refuse", quarters[1], unit_bytes))
-        release(*(quarters[k] for k in rng.permutation(4)))
-        requests.append(PoolRequest("refuse", quarters[2]))
-        halves = allocate(64 * unit_bytes), allocate(64 * unit_bytes)
-        release(*halves)
+        quarter_blocks = [allocate(16 * unit_bytes) for _ in range(4)]
+        requests.append(PoolRequest("refuse", quarter_blocks[1], unit_bytes))
+        release(*(quarter_blocks[k] for k in rng.permutation(4)))
+        requests.append(PoolRequest("refuse", quarter_blocks[2]))
+        half_blocks = allocate(64 * unit_bytes), allocate(64 * unit_bytes)
+        release(*half_blocks)
         # Two segments are adjacent: no block may reach from one into the other.
         release(allocate(65 * unit_bytes))
         # The remainder of a block must serve a request of exactly its size.
@@ -159,8 +159,8 @@ def draw_requests(random_data: Draw, count: int) -> tuple[PoolRequest, ...]:
         requests.append(PoolRequest("empty"))
         # The smallest block that fits, whatever the order of addresses and of frees.
         for _ in range(3):
-            sizes = [int(n) * unit_bytes for n in rng.permutation([9, 14, 20, 31])]
-            blocks = [allocate(size) for size in sizes]
+            sizes_bytes = [int(n) * unit_bytes for n in rng.permutation([9, 14, 20, 31])]
+            blocks = [allocate(size_bytes) for size_bytes in sizes_bytes]
             release(*(blocks[k] for k in rng.permutation(4)))
             release(
                 *[
@@ -212,10 +212,10 @@ def draw_requests(random_data: Draw, count: int) -> tuple[PoolRequest, ...]:
         elif live_numbers and rng.random() < 0.47:
             release(live_numbers.pop(int(rng.integers(len(live_numbers)))))
         else:
-            size = int(rng.integers(1, 9)) * int(
+            size_bytes = int(rng.integers(1, 9)) * int(
                 rng.choice([100, unit_bytes, 4 * unit_bytes, 40 * unit_bytes])
             )
-            live_numbers.append(allocate(size + int(rng.integers(-1, 2)), int(rng.choice(streams))))
+            live_numbers.append(allocate(size_bytes + int(rng.integers(-1, 2)), int(rng.choice(streams))))
     release(*live_numbers)
     if live_numbers:
         requests.append(PoolRequest("refuse", live_numbers[-1]))

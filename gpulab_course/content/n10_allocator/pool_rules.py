@@ -55,19 +55,21 @@ class _PoolState:
 
     def take(self, block: _PoolBlock, start: int, size: int, number: int) -> None:
         """Split a free block into a used block at the address `start` and the free remainders."""
-        index = self.blocks.index(block)
+        block_index = self.blocks.index(block)
         split_blocks = [
             _PoolBlock(block.start, start - block.start, block.stream, block.segment),
             _PoolBlock(start, size, block.stream, block.segment, number),
             _PoolBlock(start + size, block.end - start - size, block.stream, block.segment),
         ]
-        self.blocks[index : index + 1] = [split_block for split_block in split_blocks if split_block.size > 0]
+        self.blocks[block_index : block_index + 1] = [
+            split_block for split_block in split_blocks if split_block.size > 0
+        ]
 
     def free(self, block: _PoolBlock) -> None:
         """Free a memory block, and join it with its free neighbours."""
         block.number = None
-        index = self.blocks.index(block)
-        for left_index in (index, index - 1):
+        block_index = self.blocks.index(block)
+        for left_index in (block_index, block_index - 1):
             if 0 <= left_index < len(self.blocks) - 1:
                 left_block = self.blocks[left_index]
                 right_block = self.blocks[left_index + 1]
@@ -114,8 +116,8 @@ def check_log(requests: tuple[PoolRequest, ...], log: Any) -> None:
                 "only when memory is requested."
             )
     for request, (error_text, return_value, driver_calls) in zip(requests, log[_POOL_COUNT:], strict=False):
-        check = _CHECK_FUNCTIONS[request.kind]
-        check(pools[request.pool], request, error_text, return_value, driver_calls)
+        check_request = _CHECK_FUNCTIONS[request.kind]
+        check_request(pools[request.pool], request, error_text, return_value, driver_calls)
     if len(log) != len(requests) + _POOL_COUNT:
         raise DamagedBytesError("the log of the pool is incomplete")
     for pool in pools:
@@ -131,24 +133,28 @@ def _check_malloc(
     pool: _PoolState, request: PoolRequest, error_text: str, return_value: Any, driver_calls: Any
 ) -> None:
     """Check the result of one allocation."""
-    name = f"malloc({request.size:,}, stream {request.stream})"
+    call_text = f"malloc({request.size:,}, stream {request.stream})"
     if error_text:
-        raise NotYet(f"{name} {error_text.removeprefix('it ')}")
+        raise NotYet(f"{call_text} {error_text.removeprefix('it ')}")
     if not is_whole(return_value):
         raise NotYet(
-            f"{name} should return an address as an integer, but it returns {find_type_name(return_value)}."
+            f"{call_text} should return an address as an integer, but it returns "
+            f"{find_type_name(return_value)}."
         )
     address = int(return_value)
     size = -(-request.size // UNIT_BYTES) * UNIT_BYTES
     smallest_size = min(
         (block.size for block in pool.find_fitting_blocks(size, request.stream)), default=None
     )
-    for function, *arguments in driver_calls:
-        if function != "malloc":
-            raise NotYet(f"{name} returns a segment to the driver. Only empty_cache() may return segments.")
+    for driver_function, *arguments in driver_calls:
+        if driver_function != "malloc":
+            raise NotYet(
+                f"{call_text} returns a segment to the driver. Only empty_cache() may return segments."
+            )
         if smallest_size is not None:
             raise NotYet(
-                f"{name} takes a new segment, although a free pool block of {smallest_size:,} bytes of that "
+                f"{call_text} takes a new segment, although a free pool block of {smallest_size:,} "
+                "bytes of that "
                 "stream would fit. Keep freed pool blocks for the next request, cut large ones, and join "
                 "free neighbours."
             )
@@ -157,29 +163,31 @@ def _check_malloc(
     for block in blocks:
         if (address - block.segment) % UNIT_BYTES:
             raise NotYet(
-                f"{name} returns the address {address:#x}, but pool blocks start at multiples of 512 bytes. "
+                f"{call_text} returns the address {address:#x}, but pool blocks start at multiples of "
+                "512 bytes. "
                 "Round sizes up."
             )
         if block.number is not None:
             raise NotYet(
-                f"{name} returns memory that overlaps allocation {block.number}, which is still in use."
+                f"{call_text} returns memory that overlaps allocation {block.number}, which is still in use."
             )
         if block.stream != request.stream:
             raise NotYet(
-                f"{name} gets a pool block that stream {block.stream} has used, and the "
+                f"{call_text} gets a pool block that stream {block.stream} has used, and the "
                 "work of that stream may not be finished. Keep separate lists of free "
                 "pool blocks for the streams."
             )
     segment_end = blocks[0].segment + pool.segments[blocks[0].segment] if blocks else 0
     if blocks and segment_end % UNIT_BYTES and address + request.size > segment_end:
         raise NotYet(
-            f"{name} returns memory that extends beyond the end of its segment, for which your pool "
+            f"{call_text} returns memory that extends beyond the end of its segment, for which your pool "
             f"requested only {pool.segments[blocks[0].segment]:,} bytes from the driver. Round sizes up "
             "before you request a segment."
         )
     if address + request.size > segment_end:
         raise NotYet(
-            f"{name} returns memory that does not lie in a single segment from the driver. Do not join pool "
+            f"{call_text} returns memory that does not lie in a single segment from the driver. Do not "
+            "join pool "
             "blocks of two segments, even if they are neighbours, and use only the segments that your pool "
             "requested."
         )
@@ -187,11 +195,12 @@ def _check_malloc(
     if address + request.size > block.end:
         next_block = next(candidate for candidate in pool.blocks if candidate.start == block.end)
         raise NotYet(
-            f"{name} returns memory that overlaps allocation {next_block.number}, which is still in use."
+            f"{call_text} returns memory that overlaps allocation {next_block.number}, which is still in use."
         )
     if smallest_size is not None and block.size > smallest_size:
         raise NotYet(
-            f"{name} uses a pool block of {block.size:,} bytes, although a pool block of {smallest_size:,} "
+            f"{call_text} uses a pool block of {block.size:,} bytes, although a pool block of "
+            f"{smallest_size:,} "
             "bytes is free. Take the smallest pool block that fits."
         )
     pool.take(block, address, min(size, block.end - address), request.number)
@@ -229,10 +238,10 @@ def _check_empty_cache(
     """Check that `empty_cache` returned exactly the segments without used blocks."""
     if error_text:
         raise NotYet(f"empty_cache() {error_text.removeprefix('it ')}")
-    for function, *arguments in driver_calls:
-        if function == "malloc":
+    for driver_function, *arguments in driver_calls:
+        if driver_function == "malloc":
             raise NotYet("empty_cache() takes a segment from the driver, but it should only return segments.")
-        if function != "free":
+        if driver_function != "free":
             raise NotYet(
                 "your pool returns an address to the driver that is not the start of a segment, or that it "
                 "has already returned."

@@ -41,12 +41,12 @@ def compute_roofline_dot(
 
     The keyword arguments reproduce known mistakes in this computation.
     """
-    launch = launches[launch_index]
+    launch_counters = launches[launch_index]
     timed_launch = launches[launch_index if time_index is None else time_index]
-    operations = fma * launch["fma"] + launch["add"] + launch["mul"]
-    gflops = operations / timed_launch["time_ns"]
-    moved_bytes = launch[bytes_field]
-    intensity = operations / moved_bytes if moved_bytes else math.inf
+    operation_count = fma * launch_counters["fma"] + launch_counters["add"] + launch_counters["mul"]
+    gflops = operation_count / timed_launch["time_ns"]
+    moved_bytes = launch_counters[bytes_field]
+    intensity = operation_count / moved_bytes if moved_bytes else math.inf
     ceiling_gflops = min(device["gflops"][peak or format_name], intensity * device["gbps"])
     return intensity, gflops, gflops / ceiling_gflops
 
@@ -75,8 +75,8 @@ def judge_roofline(answer: Answer) -> str:
     """
     for trial in range(16):
         launches, format_name, device = _draw_launches(answer.rng, trial)
-        fma, dram_bytes = (launches[0][name] for name in ("fma", "dram_bytes"))
-        call_text = f"dot of a {format_name} kernel with {fma:,} fma and {dram_bytes:,} dram_bytes"
+        fma_count, dram_bytes = (launches[0][name] for name in ("fma", "dram_bytes"))
+        call_text = f"dot of a {format_name} kernel with {fma_count:,} fma and {dram_bytes:,} dram_bytes"
         result = call(answer, launches, format_name, device, name="dot", shown=call_text)
         result_values = list_parts(result)
         if (
@@ -89,12 +89,14 @@ def judge_roofline(answer: Answer) -> str:
             )
         results = tuple(map(as_float, result_values))
         expected_values = compute_roofline_dot(launches, format_name, device)
-        for field, result_number, expected in zip(_DOT_FIELDS, results, expected_values, strict=True):
-            if not _is_close(result_number, expected):
+        for field_name, result_number, expected_number in zip(
+            _DOT_FIELDS, results, expected_values, strict=True
+        ):
+            if not _is_close(result_number, expected_number):
                 lesson = _explain_wrong_dot(results, launches, format_name, device)
                 raise NotYet(
-                    f"{call_text} returns {result_number:,.4g} {field}, but it should be "
-                    f"{expected:,.4g}{lesson or '.'}"
+                    f"{call_text} returns {result_number:,.4g} {field_name}, but it should be "
+                    f"{expected_number:,.4g}{lesson or '.'}"
                 )
     return (
         "the dot is right: you used the bytes that DRAM moved, two operations per FMA, and the format's peak."
@@ -112,20 +114,22 @@ def _explain_wrong_dot(
     """Return the feedback for the known mistake that leads to exactly these numbers, or ""."""
     intensity, gflops, peak_share = compute_roofline_dot(launches, format_name, device)
     bandwidth_share = launches[0]["dram_bytes"] / launches[0]["time_ns"] / device["gbps"]
-    first_two_right = _is_close(results[0], intensity) and _is_close(results[1], gflops)
-    explanation = ": where arithmetic is the limit, the share of the bandwidth is not the answer"
-    for mistake, lesson in _LESSON_OF_MISTAKE:
-        if all(map(_is_close, results, compute_roofline_dot(launches, format_name, device, **mistake))):
+    has_right_coordinates = _is_close(results[0], intensity) and _is_close(results[1], gflops)
+    ceiling_lesson = ": where arithmetic is the limit, the share of the bandwidth is not the answer"
+    for mistake_arguments, lesson in _LESSON_OF_MISTAKE:
+        if all(
+            map(_is_close, results, compute_roofline_dot(launches, format_name, device, **mistake_arguments))
+        ):
             # If memory is the limit in both formats, both mistakes have the same numbers.
-            is_ambiguous = first_two_right and _is_close(results[2], bandwidth_share)
-            return f"{explanation}; {lesson}" if is_ambiguous else f": {lesson}"
-    if first_two_right:
+            is_ambiguous = has_right_coordinates and _is_close(results[2], bandwidth_share)
+            return f"{ceiling_lesson}; {lesson}" if is_ambiguous else f": {lesson}"
+    if has_right_coordinates:
         if _is_close(results[2], gflops / device["gflops"][format_name]):
             return ": under the slope the ceiling is intensity times bandwidth, not the peak."
         if _is_close(results[2], 100 * peak_share):
             return ": a share is 1 at the roofline, not 100."
         if _is_close(results[2], bandwidth_share):
-            return f"{explanation}."
+            return f"{ceiling_lesson}."
     if _is_close(results[1], 1e9 * gflops) or _is_close(results[1], gflops / 1e3):
         return ": operations per nanosecond are GFLOP/s."
     return ""
@@ -143,24 +147,26 @@ def _draw_launches(
     device: dict[str, Any] = {
         "gbps": round(float(rng.uniform(200, 8000)), 1),
         "gflops": {
-            name: round(device_scale * peak * float(rng.uniform(0.5, 1.5)), 1)
-            for name, peak in _PEAK_GFLOPS_OF_FORMAT.items()
+            number_format: round(device_scale * peak * float(rng.uniform(0.5, 1.5)), 1)
+            for number_format, peak in _PEAK_GFLOPS_OF_FORMAT.items()
         },
     }
-    ridge = device["gflops"][format_name] / device["gbps"]
-    intensity = ridge * float(rng.uniform(0.02, 0.6) if trial % 2 else rng.uniform(2, 30))
+    ridge_intensity = device["gflops"][format_name] / device["gbps"]
+    intensity = ridge_intensity * float(rng.uniform(0.02, 0.6) if trial % 2 else rng.uniform(2, 30))
     dram_bytes = int(rng.integers(1 << 20, 1 << 28))
-    operations = intensity * dram_bytes
-    fma = int(0.4 * operations)
-    add = int(0.15 * operations) + 1
-    mul_count = int(0.05 * operations) + 1
+    operation_count = intensity * dram_bytes
+    fma_count = int(0.4 * operation_count)
+    add_count = int(0.15 * operation_count) + 1
+    mul_count = int(0.05 * operation_count) + 1
     if trial == 5:
         dram_bytes = 0  # everything was in L2
     ceiling_gflops = min(device["gflops"][format_name], intensity * device["gbps"])
-    time_ns = int((2 * fma + add + mul_count) / ceiling_gflops / float(rng.uniform(0.05, 0.95))) + 1
+    time_ns = (
+        int((2 * fma_count + add_count + mul_count) / ceiling_gflops / float(rng.uniform(0.05, 0.95))) + 1
+    )
     first_launch: dict[str, float] = {
-        "fma": fma,
-        "add": add,
+        "fma": fma_count,
+        "add": add_count,
         "mul": mul_count,
         "requested_bytes": 7 * dram_bytes + 4096,
         "l2_bytes": 2 * dram_bytes + 2048,
@@ -231,24 +237,27 @@ def judge_throttled(answer: Answer) -> str:
                 f"{call_text} is {short_repr(result)}. Return a cause and a share. The cause must be "
                 '"no", "power" or "heat".'
             )
-        cause, cause_share = find_throttling_cause(samples)
-        if str(result_values[0]) != cause:
-            raise NotYet(f"{call_text} is {result_values[0]!s}, but it should be {cause}: {lesson}")
-        share = as_float(result_values[1])
-        if not np.isclose(share, cause_share, rtol=0, atol=1e-9):
+        expected_cause, cause_share = find_throttling_cause(samples)
+        if str(result_values[0]) != expected_cause:
+            raise NotYet(f"{call_text} is {result_values[0]!s}, but it should be {expected_cause}: {lesson}")
+        returned_share = as_float(result_values[1])
+        if not np.isclose(returned_share, cause_share, rtol=0, atol=1e-9):
             explanation = (
-                f"{call_text} is {cause} for a share of {share:.4f}, but it should be {cause_share:.4f}"
+                f"{call_text} is {expected_cause} for a share of {returned_share:.4f}, "
+                f"but it should be {cause_share:.4f}"
             )
-            raise NotYet(f"{explanation}{_explain_wrong_share(share, samples)}")
+            raise NotYet(f"{explanation}{_explain_wrong_share(returned_share, samples)}")
     return "you distinguish idle clocks, bursts, power and heat, by time and not by count."
 
 
 def _explain_wrong_share(share: float, samples: SensorSamples) -> str:
     """Return the feedback for a known mistake that leads to a wrong share, or ""."""
     cause, _ = find_throttling_cause(samples)
-    mask = POWER_REASON_BITS if cause == "power" else HEAT_REASON_BITS
+    cause_reason_bits = POWER_REASON_BITS if cause == "power" else HEAT_REASON_BITS
     busy_samples = [sample for sample in samples[:-1] if sample["utilization"] > 0]
-    throttled_samples = [sample for sample in busy_samples if int(sample["clock_reasons"]) & mask]
+    throttled_samples = [
+        sample for sample in busy_samples if int(sample["clock_reasons"]) & cause_reason_bits
+    ]
     if busy_samples and np.isclose(share, len(throttled_samples) / len(busy_samples), atol=1e-9):
         return ": samples are not evenly spaced; each counts for the time until the next one."
     if np.isclose(share, len(throttled_samples) / (len(samples) - 1), atol=1e-9):
@@ -274,7 +283,7 @@ def _explain_wrong_share(share: float, samples: SensorSamples) -> str:
     shifted_throttled_s = sum(
         next_sample["time_s"] - sample["time_s"]
         for sample, next_sample in pairwise(samples)
-        if next_sample["utilization"] > 0 and int(next_sample["clock_reasons"]) & mask
+        if next_sample["utilization"] > 0 and int(next_sample["clock_reasons"]) & cause_reason_bits
     )
     if shifted_busy_s and np.isclose(share, shifted_throttled_s / shifted_busy_s, atol=1e-9):
         return ": each sample is valid until the next one, not since the one before."
@@ -483,17 +492,17 @@ def _draw_sessions(rng: np.random.Generator) -> list[tuple[str, SensorSamples, s
 
 def _make_samples_by_second(*phases: tuple[int, int]) -> SensorSamples:
     """Return one sample per second of a busy GPU, for phases given as (seconds, reason bits)."""
-    reasons = [reason for seconds, reason in phases for _ in range(seconds)]
+    reason_by_second = [reason for seconds, reason in phases for _ in range(seconds)]
     return [
         {
-            "time_s": float(second),
-            "utilization": 1 + second % 100,
+            "time_s": float(second_index),
+            "utilization": 1 + second_index % 100,
             "sm_clock": 1000,
             "power": 200.0,
             "temperature": 60,
             "clock_reasons": reason,
         }
-        for second, reason in enumerate([*reasons, reasons[-1]])
+        for second_index, reason in enumerate([*reason_by_second, reason_by_second[-1]])
     ]
 
 

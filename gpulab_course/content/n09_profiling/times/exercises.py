@@ -107,8 +107,8 @@ def run_annotated(
     """
     cp = session.cp()
     barrier = threading.Barrier(threads) if threads > 1 else None
-    error = _Interrupt if is_interrupted else LookupError
-    layers = _Layers(rounds, broken_layer, barrier, error)
+    error_type = _Interrupt if is_interrupted else LookupError
+    layers = _Layers(rounds, broken_layer, barrier, error_type)
     arrays = [cp.full(64, 0.3, cp.float32) for _ in range(threads)]
     for round_count in sorted(set(rounds)):  # compile the kernels
         stages.run(stages.STAGE_NAMES[round_count % len(stages.STAGE_NAMES)], arrays[0], 1)
@@ -133,7 +133,7 @@ def run_annotated(
                 if layer_index == broken_layer:
                     outcome["notes"].append("swallowed")
             except (LookupError, _Interrupt) as exception:
-                is_expected = layer_index == broken_layer and type(exception) is error
+                is_expected = layer_index == broken_layer and type(exception) is error_type
                 if not is_expected or str(exception.args[0]) != "this layer has no weights":
                     raise
             spans.append((layer_index, threading.get_ident(), start_ns, host_ns()))
@@ -342,9 +342,9 @@ def run_stages(steps: list[StageStep], host_us: float = 0.0) -> None:
     cp = session.cp()
     x = cp.full(64, 0.3, cp.float32)
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
-    for name, round_count, calls, stream_index in steps:
+    for name, round_count, call_count, stream_index in steps:
         with streams[stream_index]:
-            for _ in range(calls):
+            for _ in range(call_count):
                 stages.run(name, x, round_count)
     for stream in streams:
         stream.synchronize()
@@ -366,8 +366,13 @@ def run_first(
         call_ns, empty_ns = (p.kernel(name).device_time_ns for p in (report.record, empty_stages))
         remaining_share = (call_ns / faster[name] - empty_ns) / (call_ns - empty_ns)
         faster_steps = [
-            (kernel, round(round_count * remaining_share) if kernel == name else round_count, calls, stream)
-            for kernel, round_count, calls, stream in steps
+            (
+                kernel,
+                round(round_count * remaining_share) if kernel == name else round_count,
+                call_count,
+                stream,
+            )
+            for kernel, round_count, call_count, stream in steps
         ]
         walls_ns[name] = profile(run_stages, faster_steps, host_us).record.wall_ns
     return {
@@ -473,28 +478,29 @@ def _judge_choice(outcome: dict[str, Any], speedup_factors: dict[str, float], de
             "times as "
             "fast the program becomes if that kernel is improved."
         )
-    name = str(result_values[0])
+    chosen_kernel = str(result_values[0])
     speedup = as_float(result_values[1])
     walls_ns = outcome["walls"]
     wall_ns = outcome["wall"]
     kernels = outcome["kernels"]
-    if name not in walls_ns:
+    if chosen_kernel not in walls_ns:
         raise NotYet(
-            f"{call_text} returns {short_repr(name)}, but the program's kernels are "
+            f"{call_text} returns {short_repr(chosen_kernel)}, but the program's kernels are "
             f"{', '.join(sorted(walls_ns))}."
         )
     best_kernel = min(walls_ns, key=walls_ns.__getitem__)
-    if name != best_kernel:
+    if chosen_kernel != best_kernel:
         raise NotYet(
-            f'{call_text} returns "{name}". If you improve it, the program is {wall_ns / walls_ns[name]:.3g} '
+            f'{call_text} returns "{chosen_kernel}". If you improve it, the program is '
+            f"{wall_ns / walls_ns[chosen_kernel]:.3g} "
             f'times as fast; with "{best_kernel}" it is {wall_ns / walls_ns[best_kernel]:.3g} '
-            f"times as fast{_explain_wrong_choice(name, walls_ns, kernels, speedup_factors)}."
+            f"times as fast{_explain_wrong_choice(chosen_kernel, walls_ns, kernels, speedup_factors)}."
         )
-    expected = wall_ns / walls_ns[best_kernel]
-    if not np.isclose(speedup, expected, rtol=_RELATIVE_TOLERANCE):
+    expected_speedup = wall_ns / walls_ns[best_kernel]
+    if not np.isclose(speedup, expected_speedup, rtol=_RELATIVE_TOLERANCE):
         raise NotYet(
-            f'{call_text}: "{name}" is right, but {speedup:.4g} times as fast is not: '
-            + _explain_wrong_speedup(speedup, outcome, name, speedup_factors)
+            f'{call_text}: "{chosen_kernel}" is right, but {speedup:.4g} times as fast is not: '
+            + _explain_wrong_speedup(speedup, outcome, chosen_kernel, speedup_factors)
         )
 
 
@@ -505,7 +511,7 @@ def _explain_wrong_choice(
     speedup_factors: dict[str, float],
 ) -> str:
     """Return the feedback for a wrong choice of a kernel."""
-    total_ns = {key: kernels[key][1] for key in walls_ns}
+    total_ns = {kernel_name: kernels[kernel_name][1] for kernel_name in walls_ns}
     if name == max(speedup_factors, key=speedup_factors.__getitem__) and total_ns[name] < max(
         total_ns.values()
     ):
@@ -577,17 +583,17 @@ def weigh(parts: list[Any], weights: Any) -> list[Any]:
 
 def follow(x: Any, rounds: int) -> list[float]:
     """Launch stages that change one array, and return its mean after each stage (program C)."""
-    means = []
+    mean_after_stage = []
     for _ in range(rounds):
         stages.run("gate", x, 500)
-        means.append(float(x.mean()))
-    return means
+        mean_after_stage.append(float(x.mean()))
+    return mean_after_stage
 
 
 def combine(parts: list[Any]) -> Any:
     """Launch a long stage for each array, and return the sum of the arrays (program D)."""
-    for part in parts:
-        stages.run("mix", part, 5_000)
+    for device_array in parts:
+        stages.run("mix", device_array, 5_000)
     return sum(parts[1:], start=parts[0])
 
 
@@ -684,27 +690,29 @@ def _copy_to_host(result: Any) -> Any:
 def _count_operations(record: Timeline) -> dict[str, int]:
     """Return the counts of a timeline that show whether each cause of waits is still present."""
     kernels = [a for a in record.activities if a.kind == "CONCURRENT_KERNEL"]
-    graphs = {a.graph_id for a in kernels if a.graph_id}
-    waits = [w for w in record.synchronizations if w.type != "STREAM_WAIT_EVENT"]
+    graph_ids = {a.graph_id for a in kernels if a.graph_id}
+    host_waits = [w for w in record.synchronizations if w.type != "STREAM_WAIT_EVENT"]
     return {
-        "launches": len([a for a in kernels if not a.graph_id]) + len(graphs),
+        "launches": len([a for a in kernels if not a.graph_id]) + len(graph_ids),
         "copies": sum(a.size_bytes for a in record.activities if a.copy_kind == "HtoD"),
-        "waits": len(waits),
+        "waits": len(host_waits),
         "one stream": len({a.stream_id for a in kernels if a.name in stages.STAGE_NAMES}),
     }
 
 
 def judge_timelines(answer: Answer) -> str:
     """Judge a dict with the cause of the waits in each program, and a faster version of each program."""
-    for key, (cause, _) in PROGRAMS.items():
-        outcome = answer.ask(run_pair, key, int(answer.rng.integers(1 << 30)), shown=f"program {key}")
+    for program_key, (cause, _) in PROGRAMS.items():
+        outcome = answer.ask(
+            run_pair, program_key, int(answer.rng.integers(1 << 30)), shown=f"program {program_key}"
+        )
         if not outcome["shape"]:
             raise NotYet(
                 'return a dictionary of four pairs, {"A": (cause, program), "B": …}. A cause is one of '
                 f"{', '.join(short_repr(name) for name in MAX_DURATION_OF_CAUSE)}, and a program is a "
                 "function."
             )
-        _judge_pair(key, cause, outcome)
+        _judge_pair(program_key, cause, outcome)
     return "four causes, four remedies, and four new timelines that show it."
 
 
@@ -761,12 +769,14 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
 
 def _judge_results(key: str, result: Any, expected: Any) -> None:
     if not _are_equal(result, expected):
-        problem_text = (
+        difference_text = (
             "in another place: numbers must stay numbers, and device arrays must stay on the device."
             if _are_equal(_read_contents(result), _read_contents(expected))
             else "not the same as that of the old program."
         )
-        raise NotYet(f"the cause of program {key} is right, but the result of your program is {problem_text}")
+        raise NotYet(
+            f"the cause of program {key} is right, but the result of your program is {difference_text}"
+        )
 
 
 def _read_contents(result: Any) -> Any:
