@@ -19,7 +19,7 @@ from gpulab.allocators.torch.statistics import METRICS
 from gpulab.allocators.torch.statistics import Figure as Tally
 from virtualgpu.records.memory import ACTIONS, AllocatorStatistics, AllocatorTrace, Figure
 
-_TITLES = {"PyTorch": "PyTorch CUDA memory summary", "CuPy": "CuPy memory pool summary"}
+_SUMMARY_TITLES = {"PyTorch": "PyTorch CUDA memory summary", "CuPy": "CuPy memory pool summary"}
 _RELEASE_CODES = [ACTIONS.index(action) for action in ("segment_free", "segment_unmap")]
 _ALLOCATION_CODES = [ACTIONS.index(action) for action in ("segment_alloc", "segment_map")]
 
@@ -98,8 +98,8 @@ class _StatisticsCounter:
         pools = ("all", "small_pool", "large_pool") if self.is_torch else ("all",)
         self.tallies = {metric: {pool: Tally() for pool in pools} for metric in METRICS}
         self.oversize = {name: Tally() for name in ("oversize_allocations", "oversize_segments")}
-        names = ("num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free")
-        self.counts = dict.fromkeys(names, 0)
+        counter_names = ("num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free")
+        self.counts = dict.fromkeys(counter_names, 0)
         self.max_split_bytes = _read_max_split_bytes(trace.settings) if self.is_torch else None
         self.segments: dict[int, _Segment] = {}
         self.starts: list[int] = []  # of the segments
@@ -109,18 +109,18 @@ class _StatisticsCounter:
 
     def count(self) -> AllocatorStatistics:
         self._count_initial_state()
-        for action, address, size, requested, _, _, _ in self.trace.events.rows():
+        for action, address, size_bytes, requested_bytes, _, _, _ in self.trace.events.rows():
             match action:
                 case "alloc":
-                    self._count_alloc(address, size, requested)
+                    self._count_alloc(address, size_bytes, requested_bytes)
                 case "free_requested":
                     self._count_free_request(address)
                 case "free_completed":
                     self._count_free(address)
                 case "segment_alloc" | "segment_map":
-                    self._count_segment_alloc(address, size, action == "segment_map")
+                    self._count_segment_alloc(address, size_bytes, action == "segment_map")
                 case "segment_free" | "segment_unmap":
-                    self._count_segment_free(address, size, action == "segment_unmap")
+                    self._count_segment_free(address, size_bytes, action == "segment_unmap")
                 case "oom":
                     self.counts["num_ooms"] += 1
         self.counts["num_alloc_retries"] = self.counts["num_ooms"] + _count_forced_releases(self.trace)
@@ -130,7 +130,7 @@ class _StatisticsCounter:
             self.counts["max_split_size"] = -1 if self.max_split_bytes is None else self.max_split_bytes
         trace = self.trace
         title = next(
-            (allocator_title for name, allocator_title in _TITLES.items() if name in trace.allocator),
+            (allocator_title for name, allocator_title in _SUMMARY_TITLES.items() if name in trace.allocator),
             trace.allocator,
         )
         return AllocatorStatistics(
@@ -179,12 +179,12 @@ class _StatisticsCounter:
             self._count_oversize("oversize_segments", size, 1)
 
     def _count_segment_free(self, address: int, size: int, is_map: bool) -> None:
-        pool = self.mapped.get(address) or ("small" if size == SMALL_SEGMENT_BYTES else "large")
-        self._change_tally("reserved_bytes", pool, -size)
+        pool_name = self.mapped.get(address) or ("small" if size == SMALL_SEGMENT_BYTES else "large")
+        self._change_tally("reserved_bytes", pool_name, -size)
         self.counts["num_device_free"] += 1
         if not is_map and self.segments.pop(address, None) is not None:
             del self.starts[bisect_left(self.starts, address)]
-            self._change_tally("segment", pool, -1)
+            self._change_tally("segment", pool_name, -1)
             self._count_oversize("oversize_segments", size, -1)
 
     def _find_segment(self, address: int) -> _Segment | None:
@@ -196,55 +196,59 @@ class _StatisticsCounter:
     # Blocks
 
     def _count_alloc(self, address: int, size: int, requested: int) -> None:
-        pool = "small" if size <= SMALL_REQUEST_BYTES else "large"
+        pool_name = "small" if size <= SMALL_REQUEST_BYTES else "large"
         self.blocks[address] = size, requested
         segment = self._find_segment(address)
         end_address = address + size
         if segment is not None:
-            gap_start, gap_end = segment.find_gap(address, end_address)
+            gap_start_address, gap_end_address = segment.find_gap(address, end_address)
             insort(segment.used, (address, end_address))
-            split_count, size_bytes = segment.measure_free_parts((gap_start, gap_end))
+            split_count, size_bytes = segment.measure_free_parts((gap_start_address, gap_end_address))
             self._count_split(
-                pool,
+                pool_name,
                 (-split_count, -size_bytes),
-                segment.measure_free_parts((gap_start, address), (end_address, gap_end)),
+                segment.measure_free_parts((gap_start_address, address), (end_address, gap_end_address)),
             )
-        for metric, amount in (
+        for metric, metric_increase in (
             ("allocation", 1),
             ("allocated_bytes", size),
             *_list_active_amounts(size, requested),
         ):
-            self._change_tally(metric, pool, amount)
+            self._change_tally(metric, pool_name, metric_increase)
         self._count_oversize("oversize_allocations", size, 1)
 
     def _count_free_request(self, address: int) -> None:
         if address not in self.blocks or address in self.freed_addresses:
             return
-        size = self.blocks[address][0]
+        block_bytes = self.blocks[address][0]
         self.freed_addresses.add(address)
-        pool = "small" if size <= SMALL_REQUEST_BYTES else "large"
-        self._change_tally("allocation", pool, -1)
-        self._change_tally("allocated_bytes", pool, -size)
-        self._count_oversize("oversize_allocations", size, -1)
+        pool_name = "small" if block_bytes <= SMALL_REQUEST_BYTES else "large"
+        self._change_tally("allocation", pool_name, -1)
+        self._change_tally("allocated_bytes", pool_name, -block_bytes)
+        self._count_oversize("oversize_allocations", block_bytes, -1)
 
     def _count_free(self, address: int) -> None:
         self._count_free_request(address)  # for traces that do not distinguish the two events
         if address not in self.blocks:
             return
         self.freed_addresses.discard(address)
-        size, requested = self.blocks.pop(address)
-        pool = "small" if size <= SMALL_REQUEST_BYTES else "large"
+        block_bytes, requested_bytes = self.blocks.pop(address)
+        pool_name = "small" if block_bytes <= SMALL_REQUEST_BYTES else "large"
         segment = self._find_segment(address)
-        end_address = address + size
+        end_address = address + block_bytes
         if segment is not None:
             segment.used.remove((address, end_address))
-            gap_start, gap_end = segment.find_gap(address, end_address)
-            split_count, size_bytes = segment.measure_free_parts((gap_start, address), (end_address, gap_end))
-            self._count_split(
-                pool, (-split_count, -size_bytes), segment.measure_free_parts((gap_start, gap_end))
+            gap_start_address, gap_end_address = segment.find_gap(address, end_address)
+            split_count, size_bytes = segment.measure_free_parts(
+                (gap_start_address, address), (end_address, gap_end_address)
             )
-        for metric, amount in _list_active_amounts(size, requested):
-            self._change_tally(metric, pool, -amount)
+            self._count_split(
+                pool_name,
+                (-split_count, -size_bytes),
+                segment.measure_free_parts((gap_start_address, gap_end_address)),
+            )
+        for metric, metric_decrease in _list_active_amounts(block_bytes, requested_bytes):
+            self._change_tally(metric, pool_name, -metric_decrease)
 
     # Figures
 
@@ -254,8 +258,8 @@ class _StatisticsCounter:
 
     def _change_tally(self, metric: str, pool: str, amount: int) -> None:
         tallies = self.tallies[metric]
-        for name in ("all", f"{pool}_pool") if self.is_torch else ("all",):
-            _add_amount(tallies[name], amount)
+        for pool_key in ("all", f"{pool}_pool") if self.is_torch else ("all",):
+            _add_amount(tallies[pool_key], amount)
 
     def _count_oversize(self, name: str, size: int, amount: int) -> None:
         if self.max_split_bytes is not None and size >= self.max_split_bytes:

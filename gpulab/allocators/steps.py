@@ -86,9 +86,9 @@ def keep_last_events(trace: AllocatorTrace, max_events: int) -> AllocatorTrace:
     block_rows = np.flatnonzero(
         (action_codes == alloc_code) | (action_codes == request_code) | (action_codes == free_code)
     )
-    last_rows = _find_last_rows(addresses, block_rows)
-    waiting_rows = last_rows[action_codes[last_rows] == request_code]
-    freed_addresses = addresses[last_rows[action_codes[last_rows] == free_code]]
+    last_event_rows = _find_last_rows(addresses, block_rows)
+    waiting_rows = last_event_rows[action_codes[last_event_rows] == request_code]
+    freed_addresses = addresses[last_event_rows[action_codes[last_event_rows] == free_code]]
     allocation_rows = _find_last_rows(addresses, np.flatnonzero(action_codes == alloc_code))
     allocation_rows = allocation_rows[~np.isin(addresses[allocation_rows], freed_addresses)]
     segment_rows = np.flatnonzero(
@@ -143,13 +143,15 @@ def _find_mapped_spans(ranges: RangeLives, step: int) -> dict[int, list[tuple[in
     """Return the mapped ranges (start, end) of each segment at a step, sorted by address and merged."""
     live_rows = np.flatnonzero((ranges.begins <= step) & (step < ranges.ends))
     spans_of_segment: dict[int, list[tuple[int, int]]] = {}
-    columns = (ranges.segments, ranges.addresses, ranges.size_bytes)
-    for segment_index, start, size in zip(*(column[live_rows].tolist() for column in columns), strict=True):
+    range_columns = (ranges.segments, ranges.addresses, ranges.size_bytes)
+    for segment_index, start_address, size_bytes in zip(
+        *(column[live_rows].tolist() for column in range_columns), strict=True
+    ):
         spans = spans_of_segment.setdefault(segment_index, [])
-        if spans and spans[-1][1] >= start:
-            spans[-1] = (spans[-1][0], max(spans[-1][1], start + size))
+        if spans and spans[-1][1] >= start_address:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], start_address + size_bytes))
         else:
-            spans.append((start, start + size))
+            spans.append((start_address, start_address + size_bytes))
     return spans_of_segment
 
 
@@ -158,7 +160,7 @@ def _find_live_blocks(history: AllocatorHistory, step: int) -> dict[int, list[Bl
     block_lives = history.blocks
     live_rows = np.flatnonzero((block_lives.begins <= step) & (step < block_lives.ends))
     blocks_of_segment: dict[int, list[Block]] = {}
-    columns = (
+    lifetime_columns = (
         block_lives.segments,
         block_lives.addresses,
         block_lives.size_bytes,
@@ -167,22 +169,29 @@ def _find_live_blocks(history: AllocatorHistory, step: int) -> dict[int, list[Bl
         block_lives.begins,
         block_lives.freed,
     )
-    selected_columns = (column[live_rows].tolist() for column in columns)
-    for row, segment_index, address, size, requested_bytes, stack, allocated_step, freed_step in zip(
-        live_rows.tolist(), *selected_columns, strict=True
-    ):
+    selected_columns = (column[live_rows].tolist() for column in lifetime_columns)
+    for (
+        block_row,
+        segment_index,
+        address,
+        size_bytes,
+        requested_bytes,
+        stack_index,
+        allocated_step,
+        freed_step,
+    ) in zip(live_rows.tolist(), *selected_columns, strict=True):
         is_waiting = freed_step <= step
-        label = block_lives.labels.get(row, "")
-        event = (freed_step if is_waiting else allocated_step) - 1
+        label = block_lives.labels.get(block_row, "")
+        event_index = (freed_step if is_waiting else allocated_step) - 1
         block = Block(
             address=address,
-            size_bytes=size,
+            size_bytes=size_bytes,
             is_free=False,
             requested_bytes=requested_bytes,
             label=label,
             is_waiting=is_waiting,
-            stack=stack,
-            event=event,
+            stack=stack_index,
+            event=event_index,
         )
         blocks_of_segment.setdefault(segment_index, []).append(block)
     return blocks_of_segment
@@ -193,10 +202,10 @@ def _make_segment(
 ) -> Segment:
     segment_blocks = tuple(_fill_spans(spans, blocks))
     segment_lives = history.segments
-    start = spans[0][0]
+    segment_address = spans[0][0]
     return Segment(
-        start,
-        spans[-1][1] - start,
+        segment_address,
+        spans[-1][1] - segment_address,
         segment_lives.streams[segment_index],
         segment_blocks,
         segment_lives.pools[segment_index],
@@ -207,21 +216,21 @@ def _make_segment(
 def _fill_spans(spans: list[tuple[int, int]], blocks: list[Block]) -> Iterator[Block]:
     """Return the blocks of a segment together with the free and the unmapped ranges between them."""
     address = spans[0][0]
-    index = 0
-    for start, end in spans:
-        if address < start:
-            yield Block(address=address, size_bytes=start - address, is_free=False, is_unmapped=True)
-            address = start
-        while index < len(blocks) and blocks[index].address < end:
-            block = blocks[index]
+    block_index = 0
+    for span_start, span_end in spans:
+        if address < span_start:
+            yield Block(address=address, size_bytes=span_start - address, is_free=False, is_unmapped=True)
+            address = span_start
+        while block_index < len(blocks) and blocks[block_index].address < span_end:
+            block = blocks[block_index]
             if address < block.address:
                 yield Block(address=address, size_bytes=block.address - address, is_free=True)
             yield block
             address = max(address, block.end)
-            index = index + 1
-        if address < end:
-            yield Block(address=address, size_bytes=end - address, is_free=True)
-            address = end
+            block_index = block_index + 1
+        if address < span_end:
+            yield Block(address=address, size_bytes=span_end - address, is_free=True)
+            address = span_end
 
 
 class _Lifetimes:
@@ -266,7 +275,7 @@ class _Lifetimes:
             self._add_range(span_start, span_end - span_start, segment_index, 0)
         for block in segment.blocks:
             if block.state in ("used", "waiting"):
-                row = self._add_block(
+                block_row = self._add_block(
                     block.address,
                     block.size_bytes,
                     block.requested_bytes,
@@ -276,9 +285,9 @@ class _Lifetimes:
                     0,
                 )
                 if block.is_waiting:
-                    self.blocks[row][7] = 0
+                    self.blocks[block_row][7] = 0
                 if block.label:
-                    self.labels[row] = block.label
+                    self.labels[block_row] = block.label
 
     def _handle_event(
         self, step: int, action: str, address: int, size: int, requested: int, stream: int, _: int, stack: int
@@ -287,21 +296,21 @@ class _Lifetimes:
             return -1  # a damaged trace
         match action:
             case "alloc":
-                replaced_row = self.used.pop(address, None)
-                if replaced_row is not None:
-                    self._end_block(replaced_row, step)
+                replaced_block_row = self.used.pop(address, None)
+                if replaced_block_row is not None:
+                    self._end_block(replaced_block_row, step)
                 segment_index = self._find_block_segment(address, size, stream, step)
                 return self._add_block(address, size, requested, stream, stack, segment_index, step)
             case "free_requested":
-                row = self.used.get(address, -1)
-                if row >= 0:
-                    self.blocks[row][7] = min(step, self.blocks[row][7])
-                return row
+                block_row = self.used.get(address, -1)
+                if block_row >= 0:
+                    self.blocks[block_row][7] = min(step, self.blocks[block_row][7])
+                return block_row
             case "free_completed":
-                row = self.used.pop(address, -1)
-                if row >= 0:
-                    self._end_block(row, step)
-                return row
+                block_row = self.used.pop(address, -1)
+                if block_row >= 0:
+                    self._end_block(block_row, step)
+                return block_row
             case "segment_alloc":
                 self._end_ranges(address, size, step)
                 self._add_range(
@@ -324,12 +333,12 @@ class _Lifetimes:
     def _add_block(
         self, address: int, size: int, requested: int, stream: int, stack: int, segment_index: int, step: int
     ) -> int:
-        row = self.used[address] = len(self.blocks)
+        block_row = self.used[address] = len(self.blocks)
         self.used_blocks[segment_index] += 1
         self.blocks.append(
             [address, size, requested, stream, stack, segment_index, step, self.never, self.never]
         )
-        return row
+        return block_row
 
     def _end_block(self, row: int, step: int) -> None:
         block = self.blocks[row]
@@ -361,14 +370,14 @@ class _Lifetimes:
 
         An expandable segment contains all ranges of its stream and pool, even with holes between them.
         """
-        index = bisect_right(self.starts, address)
+        next_range_index = bisect_right(self.starts, address)
         pool = self._guess_pool(size) if is_expandable else ""
         segment_kind = (stream, pool, is_expandable, is_expandable)
         adjacent_segments = []
-        for start in self.starts[max(0, index - 1) : index + 1]:
-            _, range_bytes, segment_index, *_ = self.ranges[self.range_rows[start]]
+        for range_start in self.starts[max(0, next_range_index - 1) : next_range_index + 1]:
+            _, range_bytes, segment_index, *_ = self.ranges[self.range_rows[range_start]]
             segment_index = self._find_root_segment(segment_index)
-            is_adjacent = start + range_bytes >= address and start <= address + size
+            is_adjacent = range_start + range_bytes >= address and range_start <= address + size
             if (
                 self.kinds[segment_index] == segment_kind
                 and (is_adjacent or is_expandable)
@@ -387,47 +396,51 @@ class _Lifetimes:
 
     def _find_block_segment(self, address: int, size: int, stream: int, step: int) -> int:
         """Return the segment that contains a new block; parts that were not recorded are added now."""
-        segment = -1
+        block_segment = -1
         next_address = address
         while next_address < address + size:
-            index = bisect_right(self.starts, next_address)
-            start = self.starts[index - 1] if index else -1
-            row = self.ranges[self.range_rows[start]] if index else None
-            if row is not None and start + row[1] > next_address:
-                segment = self._find_root_segment(row[2]) if segment < 0 else segment
-                next_address = start + row[1]
+            next_range_index = bisect_right(self.starts, next_address)
+            range_start = self.starts[next_range_index - 1] if next_range_index else -1
+            range_row = self.ranges[self.range_rows[range_start]] if next_range_index else None
+            if range_row is not None and range_start + range_row[1] > next_address:
+                block_segment = self._find_root_segment(range_row[2]) if block_segment < 0 else block_segment
+                next_address = range_start + range_row[1]
                 continue
             end_address = (
-                min(self.starts[index], address + size) if index < len(self.starts) else address + size
+                min(self.starts[next_range_index], address + size)
+                if next_range_index < len(self.starts)
+                else address + size
             )
             grown_segment = self._extend_segment(
                 next_address, end_address - next_address, stream, step, is_expandable=False
             )
-            segment = grown_segment if segment < 0 else segment
+            block_segment = grown_segment if block_segment < 0 else block_segment
             next_address = end_address
-        return segment
+        return block_segment
 
     def _end_ranges(self, address: int, size: int, step: int) -> None:
         """End all mappings and blocks within a range; the frees of these blocks were not recorded."""
         end_address = address + size
-        index = max(0, bisect_right(self.starts, address) - 1)
-        overlapping_starts = self.starts[index : bisect_left(self.starts, end_address)]
-        for start in overlapping_starts:
-            range_row = self.ranges[self.range_rows[start]]
-            range_end = start + range_row[1]
+        first_range_index = max(0, bisect_right(self.starts, address) - 1)
+        overlapping_starts = self.starts[first_range_index : bisect_left(self.starts, end_address)]
+        for range_start in overlapping_starts:
+            range_row = self.ranges[self.range_rows[range_start]]
+            range_end = range_start + range_row[1]
             if range_end <= address:
                 continue
-            del self.starts[bisect_left(self.starts, start)]
-            del self.range_rows[start]
+            del self.starts[bisect_left(self.starts, range_start)]
+            del self.range_rows[range_start]
             range_row[4] = step
             # The remaining parts on both sides continue as separate ranges.
-            self._add_range(start, address - start, range_row[2], step)
+            self._add_range(range_start, address - range_start, range_row[2], step)
             self._add_range(end_address, range_end - end_address, range_row[2], step)
             if self.used_blocks[self._find_root_segment(range_row[2])]:
-                self._end_blocks(max(start, address), min(range_end, end_address), step)
+                self._end_blocks(max(range_start, address), min(range_end, end_address), step)
 
     def _end_blocks(self, start_address: int, end_address: int, step: int) -> None:
-        for address in [start for start in self.used if start_address <= start < end_address]:
+        for address in [
+            block_address for block_address in self.used if start_address <= block_address < end_address
+        ]:
             self._end_block(self.used.pop(address), step)
 
     # Tables

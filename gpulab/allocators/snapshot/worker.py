@@ -30,12 +30,12 @@ _MAX_NAMES = 5
 def make_arrays(snapshot: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Read a memory snapshot, and return its data as arrays for the module `reader`."""
     tables = Tables(snapshot)
-    settings = Settings()
-    notes = []
+    allocator_settings = Settings()
+    unreadable_notes = []
     try:
-        settings = Settings.parse(tables.settings)
+        allocator_settings = Settings.parse(tables.settings)
     except SettingsError as error:
-        notes.append(f"The allocator's settings could not be read ({error}).")
+        unreadable_notes.append(f"The allocator's settings could not be read ({error}).")
     snapshot_arrays: dict[str, np.ndarray[Any, Any]] = {}
     header: dict[str, Any] = {
         "allocator": tables.allocator,
@@ -46,7 +46,10 @@ def make_arrays(snapshot: Any) -> dict[str, np.ndarray[Any, Any]]:
     }
     for device_id, device in sorted(tables.devices.items()):
         header["devices"][device_id] = " ".join(
-            [*notes, *_add_device_arrays(snapshot_arrays, f"{device_id}.", device, settings)]
+            [
+                *unreadable_notes,
+                *_add_device_arrays(snapshot_arrays, f"{device_id}.", device, allocator_settings),
+            ]
         )
     header["frames"] = list(tables.frames)
     snapshot_arrays["stack_ends"] = np.cumsum([len(stack) for stack in tables.stacks], dtype=np.int64)
@@ -70,16 +73,16 @@ def _add_device_arrays(
         snapshot_arrays, prefix + "first_", device_history.first_ranges, device_history.first_blocks
     )
     _add_map_arrays(snapshot_arrays, prefix + "last_", device_history.last_ranges, device_history.last_blocks)
-    notes = []
+    device_notes = []
     if device_history.mismatch_count:
         auxiliary_verb = noun(device_history.mismatch_count, "does", "do")
-        notes.append(
+        device_notes.append(
             f"{count(device_history.mismatch_count, 'event')} {auxiliary_verb} not match the final state."
         )
     if tables.impossible:
         verb = noun(tables.impossible, "was", "were")
         subject = f"{count(tables.impossible, 'event')} with an impossible size or address"
-        notes.append(f"{subject} {verb} left out.")
+        device_notes.append(f"{subject} {verb} left out.")
     if tables.left_out:
         skipped_counts = sorted(tables.left_out.items(), key=lambda pair: -pair[1])
         skipped_names = [f"{event_count:,} {name!r:.60}" for name, event_count in skipped_counts[:_MAX_NAMES]]
@@ -88,8 +91,8 @@ def _add_device_arrays(
             skipped_names.append(
                 f"{other_events:,} of {count(len(skipped_counts) - _MAX_NAMES, 'other kind')}"
             )
-        notes.append(f"Events of other kinds were left out: {', '.join(skipped_names)}.")
-    return notes
+        device_notes.append(f"Events of other kinds were left out: {', '.join(skipped_names)}.")
+    return device_notes
 
 
 def _add_map_arrays(
@@ -99,11 +102,11 @@ def _add_map_arrays(
     blocks: dict[int, LiveBlock],
 ) -> None:
     snapshot_arrays[prefix + "segments"] = make_table(ranges, 5)
-    block_rows = (
+    block_table_rows = (
         (address, block.size, block.requested, block.state, block.stack, block.event)
         for address, block in sorted(blocks.items())
     )
-    snapshot_arrays[prefix + "blocks"] = make_table(block_rows, 6)
+    snapshot_arrays[prefix + "blocks"] = make_table(block_table_rows, 6)
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -33,7 +33,7 @@ def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: Bl
     pathlib.Path
         The file.
     """
-    frames = [
+    frames_by_stack = [
         [{"filename": frame.filename, "line": frame.line, "name": frame.function} for frame in stack]
         for stack in trace.stacks
     ]
@@ -43,9 +43,9 @@ def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: Bl
         "segments": [
             segment_entry
             for segment in last.segments
-            for segment_entry in _make_segment_entries(segment, trace.device_id, frames)
+            for segment_entry in _make_segment_entries(segment, trace.device_id, frames_by_stack)
         ],
-        "device_traces": [[] for _ in range(trace.device_id)] + [_make_event_entries(trace, frames)],
+        "device_traces": [[] for _ in range(trace.device_id)] + [_make_event_entries(trace, frames_by_stack)],
         "allocator_settings": _make_settings_entry(trace.settings),
         "external_annotations": [],
         "allocator": trace.allocator,
@@ -58,19 +58,19 @@ def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: Bl
 
 def _make_event_entries(trace: AllocatorTrace, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     entries = []
-    for action, address, size, requested_bytes, stream, time_ns, stack in trace.events.rows():
+    for action, address, size_bytes, requested_bytes, stream, time_ns, stack_index in trace.events.rows():
         is_block = action in ("alloc", "free_requested", "free_completed")
         entries.append(
             {
                 "action": action,
                 "device_free" if action == "oom" else "addr": address,
-                "size": requested_bytes or size if is_block else size,
+                "size": requested_bytes or size_bytes if is_block else size_bytes,
                 "stream": stream,
                 "time_us": time_ns // 1000,
                 "compile_context": "N/A",
                 "user_metadata": "",
-                "frames": frames[stack] if stack >= 0 else [],
-                "block_size": size,
+                "frames": frames[stack_index] if stack_index >= 0 else [],
+                "block_size": size_bytes,
             }
         )
     return entries

@@ -72,8 +72,8 @@ class TorchAllocator:
         self._id = device_id
         self._provenance = Provenance("modelled", device_name, "PyTorch 2.11")
         self.sink: EventSink = _ignore_event
-        split = self._settings.max_split_size_mb
-        self.statistics = Statistics(-1 if split is None else self._settings.max_split_bytes)
+        max_split_mb = self._settings.max_split_size_mb
+        self.statistics = Statistics(-1 if max_split_mb is None else self._settings.max_split_bytes)
         self._small, self._large = Pool(is_small=True), Pool(is_small=False)
         self._active: dict[int, Block] = {}
         self._events: dict[int, deque[tuple[Block, list[bool]]]] = {}
@@ -104,22 +104,22 @@ class TorchAllocator:
         if size_bytes == 0:
             return 0
         self._process_events()
-        size = self._settings.round_size(size_bytes)
-        pool = self._small if size <= SMALL_REQUEST_BYTES else self._large
-        segment_bytes = self._settings.segment_bytes(size)
-        block = self._take_cached_block(pool, stream, size)
+        rounded_bytes = self._settings.round_size(size_bytes)
+        pool = self._small if rounded_bytes <= SMALL_REQUEST_BYTES else self._large
+        segment_bytes = self._settings.segment_bytes(rounded_bytes)
+        block = self._take_cached_block(pool, stream, rounded_bytes)
         if block is None:
             if self._limit is not None and self._settings.garbage_collection_threshold > 0:
                 self._collect_garbage(self._limit)
-            block = self._allocate_segment_block(pool, stream, size, segment_bytes)
-        if block is None and self._release_available(pool, stream, size):
-            block = self._allocate_segment_block(pool, stream, size, segment_bytes)
+            block = self._allocate_segment_block(pool, stream, rounded_bytes, segment_bytes)
+        if block is None and self._release_available(pool, stream, rounded_bytes):
+            block = self._allocate_segment_block(pool, stream, rounded_bytes, segment_bytes)
         if block is None:
             self._release_cached()
             self.statistics.num_alloc_retries += 1
-            block = self._allocate_segment_block(pool, stream, size, segment_bytes)
+            block = self._allocate_segment_block(pool, stream, rounded_bytes, segment_bytes)
         if block is None:
-            self.sink("oom", self._device.free_bytes, size, size_bytes, stream)
+            self.sink("oom", self._device.free_bytes, rounded_bytes, size_bytes, stream)
             self.statistics.num_ooms += 1
             raise OutOfMemory(
                 f"{size_bytes:,} bytes do not fit: PyTorch's allocator has reserved "
@@ -127,7 +127,7 @@ class TorchAllocator:
                 f"{self.statistics.current('allocated_bytes'):,} are in use, and can "
                 f"reserve {self._available_bytes():,} more."
             )
-        return self._allocate_block(block, pool, size, size_bytes)
+        return self._allocate_block(block, pool, rounded_bytes, size_bytes)
 
     def free(self, address: int) -> None:
         """Free a block of memory. If other streams use the block, it is freed after their work has ended."""
@@ -193,12 +193,12 @@ class TorchAllocator:
         """Remove the best free block for a request from the pool and return it, or None."""
         if self._limit is not None and self._settings.garbage_collection_threshold > 0:
             pool.searches += 1
-        index = pool.index_of(stream, size)
-        block = pool.at(index)
+        block_index = pool.index_of(stream, size)
+        block = pool.at(block_index)
         if block is None or block.stream != stream:
             return None
         if block.expandable:
-            block = self._find_best_expandable(pool, index, block)
+            block = self._find_best_expandable(pool, block_index, block)
         if block is None:
             return None
         max_split_bytes = self._settings.max_split_bytes
@@ -288,11 +288,11 @@ class TorchAllocator:
         if not block.is_mapped and not self._map(block, min(block.size, size)):
             return None
         while block.size < size:
-            hole = block.after
-            assert hole is not None
-            if not self._map(hole, min(size - block.size, hole.size)):
+            next_hole = block.after
+            assert next_hole is not None
+            if not self._map(next_hole, min(size - block.size, next_hole.size)):
                 return None
-            block = hole
+            block = next_hole
         pool.remove(block)
         return block
 
@@ -323,7 +323,7 @@ class TorchAllocator:
         if not self._device.create(mapped_bytes):
             return False
         pool = block.pool
-        start = block.address
+        start_address = block.address
         pool.remove_hole(block)
         block.is_mapped = True
         if mapped_bytes < block.size:
@@ -340,7 +340,7 @@ class TorchAllocator:
         self._reserved += mapped_bytes
         self.statistics.add("reserved_bytes", pool.name, mapped_bytes)
         self.statistics.num_device_alloc += 1
-        self.sink("segment_map", start, mapped_bytes, 0, block.stream)
+        self.sink("segment_map", start_address, mapped_bytes, 0, block.stream)
         return True
 
     def _unmap(self, block: Block) -> None:
@@ -352,31 +352,31 @@ class TorchAllocator:
         end_page = (block.address + block.size - segment.address) // page_bytes
         if first_page >= end_page:
             return
-        start = segment.address + first_page * page_bytes
-        size = (end_page - first_page) * page_bytes
+        start_address = segment.address + first_page * page_bytes
+        unmapped_bytes = (end_page - first_page) * page_bytes
         pool = block.pool
         pool.remove(block)
-        head_bytes = start - block.address
-        tail_bytes = block.address + block.size - start - size
+        head_bytes = start_address - block.address
+        tail_bytes = block.address + block.size - start_address - unmapped_bytes
         if head_bytes:
             head_block = Block(pool, block.stream, block.address, head_bytes, segment)
             head_block.insert_before(block)
             pool.add(head_block)
         if tail_bytes:
-            tail_block = Block(pool, block.stream, start + size, tail_bytes, segment)
+            tail_block = Block(pool, block.stream, start_address + unmapped_bytes, tail_bytes, segment)
             tail_block.insert_after(block)
             pool.add(tail_block)
-        block.address = start
-        block.size = size
+        block.address = start_address
+        block.size = unmapped_bytes
         block.is_mapped = False
         self._merge(block, block.before)
         self._merge(block, block.after)
         pool.add_hole(block)
-        self._device.release(size)
-        self._reserved -= size
-        self.statistics.take("reserved_bytes", pool.name, size)
+        self._device.release(unmapped_bytes)
+        self._reserved -= unmapped_bytes
+        self.statistics.take("reserved_bytes", pool.name, unmapped_bytes)
         self.statistics.num_device_free += 1
-        self.sink("segment_unmap", start, size, 0, block.stream)
+        self.sink("segment_unmap", start_address, unmapped_bytes, 0, block.stream)
 
     # --- freeing blocks
 
@@ -392,9 +392,9 @@ class TorchAllocator:
     def _free_block(self, block: Block) -> None:
         """Return a block to its pool, after it is merged with its free neighbours."""
         pool = block.pool
-        size = block.size
-        requested = block.requested
-        self.sink("free_completed", block.address, size, requested, block.stream)
+        block_bytes = block.size
+        requested_bytes = block.requested
+        self.sink("free_completed", block.address, block_bytes, requested_bytes, block.stream)
         del self._active[block.address]
         split_blocks = split_bytes = 0
         for neighbour in (block.before, block.after):
@@ -412,8 +412,8 @@ class TorchAllocator:
             statistics.change("inactive_split", pool.name, split_blocks)
             statistics.change("inactive_split_bytes", pool.name, split_bytes)
         statistics.take("active", pool.name, 1)
-        statistics.take("active_bytes", pool.name, size)
-        statistics.take("requested_bytes", pool.name, requested)
+        statistics.take("active_bytes", pool.name, block_bytes)
+        statistics.take("requested_bytes", pool.name, requested_bytes)
 
     def _merge(self, block: Block, neighbour: Block | None) -> int:
         """Merge a neighbour in the same state into `block`; return its size, or 0 if it is not merged."""
@@ -502,15 +502,15 @@ class TorchAllocator:
         if self._settings.max_split_size_mb is None:
             return False
         needed_bytes = max(size, max_split_bytes)
-        index = pool.index_of(stream, needed_bytes)
-        block = pool.at(index)
+        block_index = pool.index_of(stream, needed_bytes)
+        block = pool.at(block_index)
         if block is not None and block.stream == stream and not block.expandable:
             self._release(block)
             return True
         released_bytes = 0
         while released_bytes < needed_bytes:
-            index -= 1
-            block = pool.at(index)
+            block_index -= 1
+            block = pool.at(block_index)
             if block is None or block.size < max_split_bytes or block.stream != stream:
                 break
             if not block.expandable:
@@ -524,12 +524,12 @@ class TorchAllocator:
         if self._reserved <= threshold_bytes:
             return
         target_bytes = self._reserved - threshold_bytes
-        pool = self._large
+        large_pool = self._large
 
         def count_searches(block: Block) -> int:
-            return pool.searches - block.age_base
+            return large_pool.searches - block.age_base
 
-        unsplit_blocks = [block for block in pool if not block.is_split]
+        unsplit_blocks = [block for block in large_pool if not block.is_split]
         total_searches = sum(count_searches(block) for block in unsplit_blocks)
         block_count = len(unsplit_blocks)
         reclaimed_bytes = 0
@@ -537,7 +537,7 @@ class TorchAllocator:
         while reclaimed_bytes < target_bytes and has_released and block_count > 0:
             has_released = False
             average_searches = total_searches / block_count
-            for block in pool:
+            for block in large_pool:
                 if not block.is_split and not block.expandable and count_searches(block) >= average_searches:
                     has_released = True
                     reclaimed_bytes += block.size
@@ -566,10 +566,10 @@ def _make_segment(first_block: Block) -> records.Segment:
             )
         )
         block = block.after
-    size = blocks[-1].end - first_block.address
+    segment_bytes = blocks[-1].end - first_block.address
     return records.Segment(
         first_block.address,
-        size,
+        segment_bytes,
         first_block.stream,
         tuple(blocks),
         first_block.pool.name,

@@ -27,12 +27,12 @@ class _Region:
         """Return the lowest address in the region that is followed by `size` free bytes, or None if there is
         no such address.
         """
-        gap_start = self.address
-        for start, end in self.used_ranges:
-            if start - gap_start >= size:
-                return gap_start
-            gap_start = end
-        return gap_start if self.end - gap_start >= size else None
+        gap_address = self.address
+        for used_start, used_end in self.used_ranges:
+            if used_start - gap_address >= size:
+                return gap_address
+            gap_address = used_end
+        return gap_address if self.end - gap_address >= size else None
 
 
 class Device:
@@ -64,15 +64,15 @@ class Device:
         """
         if not self.create(size_bytes):
             return None
-        size = -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
+        rounded_bytes = -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
         for region in self._newest_first:
-            address = region.find_gap(size)
+            address = region.find_gap(rounded_bytes)
             if address is not None:
                 break
         else:
-            region = self._new_region(-(-size // _REGION_ALIGN_BYTES) * _REGION_ALIGN_BYTES)
+            region = self._new_region(-(-rounded_bytes // _REGION_ALIGN_BYTES) * _REGION_ALIGN_BYTES)
             address = region.address
-        insort(region.used_ranges, (address, address + size))
+        insort(region.used_ranges, (address, address + rounded_bytes))
         return address
 
     def free(self, address: int, size_bytes: int) -> None:
@@ -87,12 +87,12 @@ class Device:
             self._by_address.remove((region.address, region.end))
 
     def _new_region(self, size: int) -> _Region:
-        end = TOP_ADDRESS
-        for start, region_end in reversed(self._by_address):
-            if end - region_end >= size:
+        end_address = TOP_ADDRESS
+        for region_start, region_end in reversed(self._by_address):
+            if end_address - region_end >= size:
                 break
-            end = start
-        region = _Region(end - size, end)
+            end_address = region_start
+        region = _Region(end_address - size, end_address)
         insort(self._by_address, (region.address, region.end))
         self._newest_first.insert(0, region)
         return region
@@ -112,13 +112,13 @@ class Device:
         """Reserve the lowest free address range without memory, as ``cuMemAddressReserve`` does. Return its
         first address.
         """
-        size = -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
+        rounded_bytes = -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
         address = _FIRST_RESERVED_ADDRESS
         for range_start, range_end in self._reserved:
-            if range_start - address >= size:
+            if range_start - address >= rounded_bytes:
                 break
             address = range_end
-        insort(self._reserved, (address, address + size))
+        insort(self._reserved, (address, address + rounded_bytes))
         return address
 
     def unreserve(self, address: int) -> None:

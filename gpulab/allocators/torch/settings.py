@@ -268,7 +268,7 @@ def _parse_divisions(value: str) -> tuple[int, ...]:
     divisions_by_power = [0] * _POWER_INTERVALS
     last_index: int | None = None
     for interval_text in value[1:-1].split(","):
-        bound, colon, division_text = interval_text.partition(":")
+        size_text, colon, division_text = interval_text.partition(":")
         if not colon:
             raise SettingsError(
                 f"{interval_text!r} in roundup_power2_divisions does not have the form size_mb:divisions."
@@ -278,14 +278,14 @@ def _parse_divisions(value: str) -> tuple[int, ...]:
             raise SettingsError(
                 f"roundup_power2_divisions has {division_count} divisions, which is not a power of two."
             )
-        if bound == ">":
+        if size_text == ">":
             first_power = 0 if last_index is None else last_index + 1
             divisions_by_power[first_power:] = [division_count] * (_POWER_INTERVALS - first_power)
             continue
-        bound_mb = _parse_integer("roundup_power2_divisions", bound)
+        bound_mb = _parse_integer("roundup_power2_divisions", size_text)
         if not bound_mb or bound_mb & (bound_mb - 1):
             raise SettingsError(
-                f"roundup_power2_divisions has an entry for {bound} MiB, which is not a power of two."
+                f"roundup_power2_divisions has an entry for {size_text} MiB, which is not a power of two."
             )
         power_index = min(bound_mb.bit_length() - 1, _POWER_INTERVALS - 1)
         if last_index is None:
