@@ -133,13 +133,14 @@ def element_sentence(
 
 def lane_sentence(matrices: list[Matrix], lane: int) -> str:
     """Return a sentence that lists the matrix elements that one lane holds."""
-    texts = []
+    matrix_texts = []
     for matrix in matrices:
         positions = list(zip(matrix.row[:, lane].tolist(), matrix.column[:, lane].tolist(), strict=True))
         element_list = ", ".join(f"({row}, {column})" for row, column in positions[:MAX_LISTED])
-        texts.append(f"{name_matrix(matrix)} {element_list}")
+        matrix_texts.append(f"{name_matrix(matrix)} {element_list}")
     return fill_template(
-        LANE_TEXT, {"lane": lane, "group": lane // 4, "position": lane % 4, "elements": "; ".join(texts)}
+        LANE_TEXT,
+        {"lane": lane, "group": lane // 4, "position": lane % 4, "elements": "; ".join(matrix_texts)},
     )
 
 

@@ -158,18 +158,18 @@ def find_byte_runs(trace: FragmentTrace, execution: MatrixExecution) -> list[Byt
         prefix = f"{name_matrix(matrix)} " if len(indices) > 1 else ""
         element_bytes = KIND_BITS[matrix.kind] // 8
         for cell_indices in _group_neighbours(execution.address[index].ravel(), matrix, element_bytes):
-            rows, columns = (
+            matrix_rows, matrix_columns = (
                 np.unique(axis.ravel()[cell_indices]).tolist() for axis in (matrix.row, matrix.column)
             )
-            short_label = f"{_format_interval(rows)}: {_format_interval(columns)}"
+            short_label = f"{_format_interval(matrix_rows)}: {_format_interval(matrix_columns)}"
             address = int(execution.address[index].ravel()[cell_indices[0]])
             # Lane 8m + r of ldmatrix passes the address of row r of matrix m.
-            piece = piece_of_lane.get(8 * index + rows[0])
-            text = f"{prefix}{short_label}\n{short_label}" if prefix else short_label
+            piece = piece_of_lane.get(8 * index + matrix_rows[0])
+            run_label = f"{prefix}{short_label}\n{short_label}" if prefix else short_label
             is_conflict = piece is not None and bool(piece.depth)
             if piece is not None:
-                text = _make_label(text, piece.row, is_conflict)
-            byte_runs.append(ByteRun(address, element_bytes * len(cell_indices), text, is_conflict))
+                run_label = _make_label(run_label, piece.row, is_conflict)
+            byte_runs.append(ByteRun(address, element_bytes * len(cell_indices), run_label, is_conflict))
     return byte_runs
 
 
@@ -233,13 +233,17 @@ def draw_memory(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
         columns={name: tiles[name].astype(np.uint8) for name in ("lane", "matrix", "element")},
         say=["lane ", ["lane"]],
     )
-    labels = []
-    frames: dict[bool, list[tuple[float, ...]]] = {False: [], True: []}
+    run_labels = []
+    frames_by_conflict: dict[bool, list[tuple[float, ...]]] = {False: [], True: []}
     for run in find_byte_runs(trace, execution):
         start_byte = run.address % LINE_BYTES
         y = TOP_MARGIN_PX + height * int(np.searchsorted(line_numbers, run.address // LINE_BYTES))
-        labels.append((start_byte + run.size_bytes / 2, y + height / 2 - 0.5, run.text, run.size_bytes + 0.8))
-        frames[run.is_conflict].append((start_byte, start_byte + run.size_bytes, y, y + height - 1, 0))
+        run_labels.append(
+            (start_byte + run.size_bytes / 2, y + height / 2 - 0.5, run.text, run.size_bytes + 0.8)
+        )
+        frames_by_conflict[run.is_conflict].append(
+            (start_byte, start_byte + run.size_bytes, y, y + height - 1, 0)
+        )
     column_range = (0.0, float(LINE_BYTES))
     tick_step = max(1, -(-13 // height))
     shown_lines = [*range(0, line_numbers.size, tick_step)]
@@ -249,9 +253,9 @@ def draw_memory(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
         column_range,
         _draw_line_backgrounds(int(line_numbers.size), height),
         cells,
-        make_rects(frames[False], ["bg"], outline=True) if frames[False] else None,
-        make_labels(labels, colour="on-lane", size=LABEL_FONT_PX),
-        make_rects(frames[True], ["error"], outline=True) if frames[True] else None,
+        make_rects(frames_by_conflict[False], ["bg"], outline=True) if frames_by_conflict[False] else None,
+        make_labels(run_labels, colour="on-lane", size=LABEL_FONT_PX),
+        make_rects(frames_by_conflict[True], ["error"], outline=True) if frames_by_conflict[True] else None,
         make_labels(
             [(16 * n + 8, 8, f"banks {4 * n}–{4 * n + 3}\n{4 * n}–{4 * n + 3}", 16) for n in range(8)],
             colour="muted",
@@ -293,19 +297,19 @@ def _make_tiles(trace: FragmentTrace, execution: MatrixExecution) -> dict[str, n
             (execution.address[index], KIND_BITS[instruction.matrices[index].kind] // 8, index)
             for index in find_drawn_matrices(trace, execution)
         ]
-    columns: dict[str, list[npt.NDArray[np.int64]]] = {
+    tile_columns: dict[str, list[npt.NDArray[np.int64]]] = {
         name: [] for name in ("address", "size", "lane", "matrix", "element")
     }
     for address, tile_bytes, index in tile_parts:
         element, lane = np.nonzero(address >= 0)
-        columns["address"].append(address[element, lane])
-        columns["size"].append(np.full(lane.size, tile_bytes))
-        columns["lane"].append(lane)
-        columns["matrix"].append(np.full(lane.size, index))
-        columns["element"].append(element)
+        tile_columns["address"].append(address[element, lane])
+        tile_columns["size"].append(np.full(lane.size, tile_bytes))
+        tile_columns["lane"].append(lane)
+        tile_columns["matrix"].append(np.full(lane.size, index))
+        tile_columns["element"].append(element)
     return {
         name: np.concatenate([*arrays, np.zeros(0, np.int64)]).astype(np.int64)
-        for name, arrays in columns.items()
+        for name, arrays in tile_columns.items()
     }
 
 
@@ -316,11 +320,11 @@ def add_texts(box: Plot, cell_labels: list[str], lane: int) -> Plot:
     is_of_lane = np.asarray(cells.columns["lane"]) == lane
     x0, x1, y0, y1 = (np.asarray(axis).tolist() for axis in (cells.x0, cells.x1, cells.y0, cells.y1))
     text_positions = [
-        ((left + right) / 2, (top + bottom) / 2, text, 1.25)
-        for left, right, top, bottom, text in zip(x0, x1, y0, y1, cell_labels, strict=True)
+        ((left_x + right_x) / 2, (top_y + bottom_y) / 2, cell_text, 1.25)
+        for left_x, right_x, top_y, bottom_y, cell_text in zip(x0, x1, y0, y1, cell_labels, strict=True)
     ]
     inverted_cells = [(x0[n], x1[n], y0[n], y1[n], 0) for n in np.flatnonzero(is_of_lane).tolist()]
-    labels = [
+    label_items = [
         make_labels(
             [
                 label
@@ -332,7 +336,7 @@ def add_texts(box: Plot, cell_labels: list[str], lane: int) -> Plot:
         )
         for is_inverted_group, colour in ((False, "on-lane"), (True, "bg"))
     ]
-    return _replace_items(box, [*box.items, make_rects(inverted_cells, ["fg"], inset=0.5), *labels])
+    return _replace_items(box, [*box.items, make_rects(inverted_cells, ["fg"], inset=0.5), *label_items])
 
 
 def add_lane_outlines(box: Plot, lane: int) -> Plot:
@@ -355,7 +359,7 @@ def draw(trace: FragmentTrace, execution: MatrixExecution, lane: int, shown: str
     """Return the static picture of one matrix instruction, with its matrices, a sentence about a lane, and
     shared memory.
     """
-    matrices = [
+    indexed_matrices = [
         (index, trace.of(execution).matrices[index]) for index in find_drawn_matrices(trace, execution)
     ]
     panel_boxes = [
@@ -364,14 +368,14 @@ def draw(trace: FragmentTrace, execution: MatrixExecution, lane: int, shown: str
             add_texts(draw_matrix(matrix), make_cell_texts(execution, index, matrix, shown), lane),
             gap=2,
         )
-        for index, matrix in matrices
+        for index, matrix in indexed_matrices
     ]
     memory_plot = draw_memory(trace, execution)
-    is_access = not matrices
+    is_access = not indexed_matrices
     return column(
         row(
             *panel_boxes,
-            weights=[matrix.columns + 1 for _, matrix in matrices],
+            weights=[matrix.columns + 1 for _, matrix in indexed_matrices],
             least=[60] * len(panel_boxes),
             gap=12,
         )

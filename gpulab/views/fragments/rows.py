@@ -47,8 +47,10 @@ def count_passes(trace: FragmentTrace, execution: MatrixExecution) -> tuple[int,
     """Return the number of passes through the shared-memory banks that an instruction needs, and the lowest
     possible number.
     """
-    costs = [access.banks() for access in trace.accesses(execution)]
-    return sum(cost.wavefronts for cost in costs), sum(cost.ideal_wavefronts for cost in costs)
+    bank_costs = [access.banks() for access in trace.accesses(execution)]
+    return sum(bank_cost.wavefronts for bank_cost in bank_costs), sum(
+        bank_cost.ideal_wavefronts for bank_cost in bank_costs
+    )
 
 
 def name_instruction(instruction: MatrixInstruction) -> str:
@@ -71,10 +73,10 @@ def name_instruction(instruction: MatrixInstruction) -> str:
 
 def _make_row(trace: FragmentTrace, executions: list[MatrixExecution]) -> InstructionRow:
     instruction = trace.of(executions[0])
-    costs = [count_passes(trace, execution) for execution in executions]
-    pass_count, ideal_count = (sum(counts) for counts in zip(*costs, strict=True))
+    pass_count_pairs = [count_passes(trace, execution) for execution in executions]
+    pass_count, ideal_count = (sum(pass_counts) for pass_counts in zip(*pass_count_pairs, strict=True))
     line, source = locate_line(trace.code, instruction.line, instruction.text, instruction.column)
-    cells = (
+    cell_texts = (
         str(line or NO_VALUE_MARK),
         source.text,
         name_instruction(instruction),
@@ -82,4 +84,4 @@ def _make_row(trace: FragmentTrace, executions: list[MatrixExecution]) -> Instru
         number(pass_count / len(executions)) if pass_count else NO_VALUE_MARK,
         number(ideal_count / len(executions)) if pass_count else NO_VALUE_MARK,
     )
-    return InstructionRow(instruction.line, cells, pass_count > ideal_count, executions, instruction)
+    return InstructionRow(instruction.line, cell_texts, pass_count > ideal_count, executions, instruction)

@@ -56,7 +56,7 @@ class FragmentView(View, module="fragments/view"):
         self.trace = trace
         self.rows = make_rows(trace)
         origin = trace.provenance.of_results
-        notes = (
+        note_texts = (
             f"{note.removesuffix('.')}." if note else "",
             self._make_wmma_note(),
             _TRUNCATION_NOTE if trace.truncated else "",
@@ -65,7 +65,7 @@ class FragmentView(View, module="fragments/view"):
             title=f"Fragments of {trace.kernel_name}",
             source=origin.split()[0],
             caption=" ".join(
-                filter(None, [f"{self._warp_text()}. Registers and addresses {origin}.", *notes])
+                filter(None, [f"{self._warp_text()}. Registers and addresses {origin}.", *note_texts])
             ),
             row=next((index for index, row in enumerate(self.rows) if row.line == line), 0),
         )
@@ -84,8 +84,8 @@ class FragmentView(View, module="fragments/view"):
     @property
     def chosen(self) -> MatrixExecution:
         """The execution of a matrix instruction that is shown."""
-        shown = self.chosen_row.shown
-        return shown[min(self.execution, len(shown) - 1)]
+        shown_executions = self.chosen_row.shown
+        return shown_executions[min(self.execution, len(shown_executions) - 1)]
 
     def _make_wmma_note(self) -> str:
         if not any(instruction.opcode.startswith("wmma") for instruction in self.trace.instructions):
@@ -170,9 +170,12 @@ class FragmentView(View, module="fragments/view"):
     def _describe_execution(self) -> str:
         """Return a description of the execution that is shown."""
         row = self.chosen_row
-        ordinal = min(self.execution, len(row.shown) - 1) + 1
+        execution_number = min(self.execution, len(row.shown) - 1) + 1
         phrases = [
-            f"Line {row.cells[0]}, {row.cells[2]}: execution {ordinal} of {number(len(row.executions))}",
+            (
+                f"Line {row.cells[0]}, {row.cells[2]}: "
+                f"execution {execution_number} of {number(len(row.executions))}"
+            ),
             self._describe_costs(self.chosen),
         ]
         return "; ".join(filter(None, phrases))
@@ -184,11 +187,11 @@ class FragmentView(View, module="fragments/view"):
         if trace.of(execution).role == "access":
             return [fragment_text.access_sentences(trace, execution)[self.lane]]
         drawn_indices = picture.find_drawn_matrices(trace, execution)
-        index = drawn_indices[min(self.matrix, len(drawn_indices) - 1)]
-        matrices = [trace.of(execution).matrices[number] for number in drawn_indices]
-        element = min(self.element, len(trace.of(execution).matrices[index].row) - 1)
+        matrix_index = drawn_indices[min(self.matrix, len(drawn_indices) - 1)]
+        matrices = [trace.of(execution).matrices[drawn_index] for drawn_index in drawn_indices]
+        element_index = min(self.element, len(trace.of(execution).matrices[matrix_index].row) - 1)
         return [
-            fragment_text.element_sentence(trace, execution, index, element, self.lane),
+            fragment_text.element_sentence(trace, execution, matrix_index, element_index, self.lane),
             fragment_text.lane_sentence(matrices, self.lane),
         ]
 

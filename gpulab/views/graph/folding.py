@@ -57,7 +57,7 @@ def fold_groups(
     if not fold:
         return single_groups, list(record.edges)
     current_groups = [
-        group for chain in _find_paths(record) for group in _fold_path(record, chain, separate_nodes)
+        group for node_path in _find_paths(record) for group in _fold_path(record, node_path, separate_nodes)
     ]
     while True:
         edges = _find_group_edges(current_groups, record.edges)
@@ -86,12 +86,12 @@ def _find_paths(record: GraphRecord) -> list[list[int]]:
     for start in {node.number for node in record.nodes} - {
         find_only_successor(node.number) for node in record.nodes
     }:
-        chain = [start]
+        node_path = [start]
         next_node = find_only_successor(start)
         while next_node is not None:
-            chain.append(next_node)
+            node_path.append(next_node)
             next_node = find_only_successor(next_node)
-        paths.append(chain)
+        paths.append(node_path)
     return sorted(paths)
 
 
@@ -130,10 +130,10 @@ def _fold_path(record: GraphRecord, chain: Sequence[int], separate_nodes: frozen
 def _count_repeats(node_keys: Sequence[object], start: int, length: int) -> tuple[int, int]:
     """Return the pattern's length and the number of its repetitions in a row from index `start`."""
     pattern = node_keys[start : start + length]
-    repetitions = 1
-    while node_keys[start + repetitions * length : start + (repetitions + 1) * length] == pattern:
-        repetitions += 1
-    return length, repetitions
+    repetition_count = 1
+    while node_keys[start + repetition_count * length : start + (repetition_count + 1) * length] == pattern:
+        repetition_count += 1
+    return length, repetition_count
 
 
 def _find_group_edges(
@@ -150,19 +150,23 @@ def _merge_fans(
     group_list: Sequence[NodeGroup], edges: Sequence[tuple[int, int]], separate_nodes: frozenset[int]
 ) -> list[NodeGroup]:
     """Return the groups, in which equal groups between the same neighbours are merged."""
-    neighbours: list[tuple[list[int], list[int]]] = [([], []) for _ in group_list]
+    neighbours_of_group: list[tuple[list[int], list[int]]] = [([], []) for _ in group_list]
     for start_group, end_group in edges:
-        neighbours[start_group][1].append(end_group)
-        neighbours[end_group][0].append(start_group)
+        neighbours_of_group[start_group][1].append(end_group)
+        neighbours_of_group[end_group][0].append(start_group)
     groups_by_key: dict[object, list[int]] = {}
     for index, group in enumerate(group_list):
         is_separate = separate_nodes.intersection(group.members) or group.is_fan
-        key = index if is_separate else (group.key, tuple(neighbours[index][0]), tuple(neighbours[index][1]))
+        key = (
+            index
+            if is_separate
+            else (group.key, tuple(neighbours_of_group[index][0]), tuple(neighbours_of_group[index][1]))
+        )
         groups_by_key.setdefault(key, []).append(index)
     return [
         group
-        for indices in groups_by_key.values()
-        for group in _merge_fan([group_list[index] for index in indices])
+        for group_indices in groups_by_key.values()
+        for group in _merge_fan([group_list[index] for index in group_indices])
     ]
 
 

@@ -116,12 +116,12 @@ def node_sentence(record: GraphRecord, node: GraphNode) -> str:
         phrases.append(size(node.size_bytes))
     parameter_texts = [parameter_text(record, parameter) for parameter in node.parameters]
     omitted_count = len(parameter_texts) - MAX_PARAMETERS
-    parameters = [
+    shown_parameters = [
         *parameter_texts[:MAX_PARAMETERS],
         *([f"{omitted_count} more"] if omitted_count > 0 else []),
     ]
-    if parameters:
-        phrases.append(f"with {', '.join(parameters)}")
+    if shown_parameters:
+        phrases.append(f"with {', '.join(shown_parameters)}")
     return ", ".join(phrases)
 
 

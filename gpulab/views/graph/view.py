@@ -74,12 +74,12 @@ class GraphView(View):
         self.graph = record
         self.comparison = comparison
         self.name = name
-        timelines = (
+        compared_timelines = (
             [timeline for timeline in (comparison.eager, comparison.replay) if timeline] if comparison else []
         )
         self.panels = (
-            make_lanes(timelines, TIMELINE_NAMES, ROWS_HEIGHT_PX)
-            if len(timelines) == len(TIMELINE_NAMES)
+            make_lanes(compared_timelines, TIMELINE_NAMES, ROWS_HEIGHT_PX)
+            if len(compared_timelines) == len(TIMELINE_NAMES)
             else []
         )
         self._node_spans = _find_node_spans(comparison.replay) if comparison and comparison.replay else {}
@@ -154,12 +154,14 @@ class GraphView(View):
             )
             for name, timeline_lanes in zip(TIMELINE_NAMES, self.panels, strict=True)
         ]
-        rates = dict.fromkeys(nice_step(replay.duration_ns / seconds) for seconds in REPLAY_DURATIONS_S)
+        rates_ns_per_s = dict.fromkeys(
+            nice_step(replay.duration_ns / seconds) for seconds in REPLAY_DURATIONS_S
+        )
         return player(
             "moment_ns",
             last_ns,
-            [(f"{duration(rate)} per s", rate) for rate in rates],
-            [*rates][len(rates) // 2],
+            [(f"{duration(rate_ns_per_s)} per s", rate_ns_per_s) for rate_ns_per_s in rates_ns_per_s],
+            [*rates_ns_per_s][len(rates_ns_per_s) // 2],
             smooth=True,
             stops=sorted({time_ns for span in self._node_spans.values() for time_ns in span}),
             counts=end_times,
@@ -176,14 +178,16 @@ class GraphView(View):
         group_of_node = {
             node_number: index for index, group in enumerate(self.groups) for node_number in group.members
         }
-        arrows = [(_old_key(array), str(group_of_node[array.nodes[0]])) for array in self.graph.dangling]
-        arrows += [(str(start_group), str(end_group)) for start_group, end_group in self.edges]
+        arrow_key_pairs = [
+            (_old_key(array), str(group_of_node[array.nodes[0]])) for array in self.graph.dangling
+        ]
+        arrow_key_pairs += [(str(start_group), str(end_group)) for start_group, end_group in self.edges]
         unfold_text = (
             "; a node for several nodes unfolds" if any(group.times > 1 for group in self.groups) else ""
         )
         return draw_dag(
             {**self._make_array_nodes(), **self._make_nodes()},
-            arrows,
+            arrow_key_pairs,
             label=f"{graph_text.describe_graph(self.graph, self.name)} "
             "Tab and arrow keys go from node to node.",
             trait="node",
@@ -215,12 +219,12 @@ class GraphView(View):
         return {str(index): self._make_node(group, affected_nodes) for index, group in enumerate(self.groups)}
 
     def _make_node(self, group: NodeGroup, affected_nodes: Collection[int] = ()) -> DrawnNode:
-        text, detail = graph_text.group_text(group)
+        group_label, group_detail = graph_text.group_text(group)
         return DrawnNode(
-            text,
+            group_label,
             self._choose_colour(group),
             SHAPE_OF_KIND.get(group.pattern[0].kind, "hexagon"),
-            detail,
+            group_detail,
             graph_text.group_sentence(self.graph, group, self._node_times_ns),
             group.members,
             "error" if set(affected_nodes).intersection(group.members) else "",
@@ -229,12 +233,12 @@ class GraphView(View):
 
     def _find_span(self, group: NodeGroup) -> tuple[float, float]:
         """Return the start of a group's first node and the end of its last node in the replay."""
-        spans = [
+        node_spans_ns = [
             self._node_spans[node_number] for node_number in group.members if node_number in self._node_spans
         ]
-        if not spans:
+        if not node_spans_ns:
             return (-1, -1)
-        return (min(start_ns for start_ns, _ in spans), max(end_ns for _, end_ns in spans))
+        return (min(start_ns for start_ns, _ in node_spans_ns), max(end_ns for _, end_ns in node_spans_ns))
 
     def _draw_unfolded(self) -> Box | None:
         """Return a picture of the nodes in the selected group, which is shown below the graph."""
@@ -243,8 +247,8 @@ class GraphView(View):
         }
         if not members_by_node:
             return None
-        selected = self.node if self.node in members_by_node else NO_OPERATION
-        return boxes.switch("node", selected, {NO_OPERATION: column(), **members_by_node})
+        selected_node = self.node if self.node in members_by_node else NO_OPERATION
+        return boxes.switch("node", selected_node, {NO_OPERATION: column(), **members_by_node})
 
     def _draw_members(self, group: NodeGroup) -> Box:
         """Return a graph of a group's first nodes, and the number of nodes that are not in it."""
@@ -252,22 +256,28 @@ class GraphView(View):
             NodeGroup((node_number,), (self.graph.nodes[node_number],))
             for node_number in group.members[:MAX_SINGLE_NODES]
         ]
-        drawn_members = {node_number for single in single_groups for node_number in single.members}
-        edges = [
+        drawn_members = {
+            node_number for single_group in single_groups for node_number in single_group.members
+        }
+        member_edges = [
             (str(start_node), str(end_node))
             for start_node, end_node in self.graph.edges
             if start_node in drawn_members and end_node in drawn_members
         ]
-        text = f"{graph_text.group_text(group)[0]}, unfolded"
+        group_label = f"{graph_text.group_text(group)[0]}, unfolded"
         omitted_count = len(group.members) - len(single_groups)
         return column(
             boxes.words(
-                f"{text}; {number(omitted_count)} more like them" if omitted_count else text, "strong"
+                f"{group_label}; {number(omitted_count)} more like them" if omitted_count else group_label,
+                "strong",
             ),
             draw_dag(
-                {str(single.members[0]): self._make_node(single) for single in single_groups},
-                edges,
-                label=f"{text}.",
+                {
+                    str(single_group.members[0]): self._make_node(single_group)
+                    for single_group in single_groups
+                },
+                member_edges,
+                label=f"{group_label}.",
                 moment="moment_ns",
             ),
         )

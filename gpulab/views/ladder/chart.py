@@ -85,12 +85,12 @@ class LadderChart(FigureView):
             ]
         )
         level_names = {"L2": "L2", "memory, read": "memory"}
-        rates = [
+        rate_texts = [
             f"{number(bandwidth.gbps)} GB/s from {level_names[bandwidth.level]}"
             for bandwidth in first_ladder.bandwidths
             if bandwidth.level in level_names and bandwidth.gbps
         ]
-        rates_text = f"all SMs together read {listing(rates)}"
+        rates_text = f"all SMs together read {listing(rate_texts)}"
         return f"One load takes {latency_text}; {rates_text}; {first_ladder.provenance.label}."
 
     def describe(self) -> str:
@@ -222,14 +222,14 @@ class LadderChart(FigureView):
         """Draw the bandwidth by level, with dashed lines at the published rates of the first device."""
         first_ladder = self.ladders[0]
         levels = [bandwidth.level for bandwidth in first_ladder.bandwidths]
-        rates = [
-            rate
+        rates_gbps = [
+            rate_gbps
             for ladder in self.ladders
             for level_bandwidth in ladder.bandwidths
-            for rate in (level_bandwidth.gbps, level_bandwidth.published_gbps)
-            if rate
+            for rate_gbps in (level_bandwidth.gbps, level_bandwidth.published_gbps)
+            if rate_gbps
         ]
-        lowest_gbps = min(rates) / 2
+        lowest_gbps = min(rates_gbps) / 2
         bar_height = 0.8 / len(self.ladders)
         ax.set_xscale("log")
         for index, ladder in enumerate(self.ladders):
@@ -264,8 +264,8 @@ class LadderChart(FigureView):
                 )
         ax.set_yticks(range(len(levels)), levels)
         ax.set_ylim(len(levels) - 0.4, -0.6)
-        ax.set_xlim(lowest_gbps, max(rates) * 4)
-        tick_exponents = range(math.ceil(math.log10(lowest_gbps)), math.ceil(math.log10(max(rates) * 4)))
+        ax.set_xlim(lowest_gbps, max(rates_gbps) * 4)
+        tick_exponents = range(math.ceil(math.log10(lowest_gbps)), math.ceil(math.log10(max(rates_gbps) * 4)))
         ax.set_xticks([10.0**exponent for exponent in tick_exponents if exponent % 2])
         ax.xaxis.set_major_formatter(lambda gbps, _: number(gbps))
         ax.xaxis.set_minor_locator(NullLocator())

@@ -341,8 +341,8 @@ def _draw_blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
     axes: dict[str, Any] = {"x": block_index % x, "y": block_index // x % y, "z": block_index // (x * y)}
     used_axes = [
         axis_name
-        for axis_name, length in zip(axes, trace.grid, strict=True)
-        if axis_name == "x" or length > 1
+        for axis_name, grid_length in zip(axes, trace.grid, strict=True)
+        if axis_name == "x" or grid_length > 1
     ]
     if len(used_axes) > 1:
         used_axes = [*axes][: 3 if "z" in used_axes else 2]
@@ -388,14 +388,17 @@ def _draw_blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
 def _draw_sm_ticks(sms: npt.NDArray[Any], height: float, domain: tuple[float, float]) -> Item:
     """Return the ticks of the SM axis: every SM number if there are few, otherwise round numbers."""
     row_height = height / max(1, sms.size)
-    rows = (
+    labelled_rows = (
         [*range(sms.size)]
         if row_height >= 13
         else [int(row_index) for row_index in plots.nice_ticks(sms.size, 8) if row_index < sms.size]
     )
-    names = [str(sms[row_index]) for row_index in rows]
+    sm_labels = [str(sms[row_index]) for row_index in labelled_rows]
     return plots.make_y_ticks(
-        [max(6.0, (row_index + 0.5) * row_height) for row_index in rows], names, domain, of_rows=True
+        [max(6.0, (row_index + 0.5) * row_height) for row_index in labelled_rows],
+        sm_labels,
+        domain,
+        of_rows=True,
     )
 
 
@@ -411,15 +414,15 @@ def _draw_occupancy(waves: Waves, top_px: float, domain: tuple[float, float]) ->
     """Return a plot of warps per busy SM over time, with a line at the maximum and a mark at the tail."""
     trace = waves.trace
     occupancy = waves.trace.occupancy
-    times, running_warps = waves.count_running_on_busy()
+    times_ns, running_warps = waves.count_running_on_busy()
     warp_counts = running_warps * trace.warps_per_block
     axis_top_warps = max(1.0, occupancy.warps_per_sm, float(warp_counts.max(initial=0)))
-    vertical = Axis(0, axis_top_warps, {occupancy.warps_per_sm: number(occupancy.warps_per_sm), 0: "0"})
-    axes = Axes(Axis(*domain), vertical, OCCUPANCY_PX - 8, top_px + 8)
+    warps_axis = Axis(0, axis_top_warps, {occupancy.warps_per_sm: number(occupancy.warps_per_sm), 0: "0"})
+    axes = Axes(Axis(*domain), warps_axis, OCCUPANCY_PX - 8, top_px + 8)
     line_y = float(axes.y(occupancy.warps_per_sm))
     axis_bottom = axes.bottom
     plot_items = [
-        Polyline(times, axes.y(warp_counts), "accent", fill="other", base=axis_bottom, step=True, width=0),
+        Polyline(times_ns, axes.y(warp_counts), "accent", fill="other", base=axis_bottom, step=True, width=0),
         LineSegments([domain[0]], [line_y], [domain[1]], [line_y], dash=True),
         *axes.draw_sides(LEFT_PX),
         plots.make_y_name("warps", (top_px + axis_bottom) / 2, domain, LEFT_PX),

@@ -49,12 +49,12 @@ class LayersView(View):
         lines = [self.sentence()]
         for stack in self._call_stacks:
             for layer, symbols in zip(LAYERS, stack.layers, strict=True):
-                calls = (
+                calls_text = (
                     listing([_format_symbol(*symbol) for symbol in symbols])
                     if symbols
                     else "no call was recorded"
                 )
-                lines.append(f"{stack.package}, {layer}: {calls}.")
+                lines.append(f"{stack.package}, {layer}: {calls_text}.")
             lines += [f"{stack.package}: {stack.note}"] if stack.note else []
         return "\n".join(lines)
 

@@ -355,8 +355,8 @@ def _draw_marks(record: MemorySamples, end: float) -> list[Item]:
     bar_width = end / 250
     bytes_by_bar: dict[tuple[int, int], float] = {}
     failed_bars = set()
-    for index, position in enumerate((event_marks.time_ns // bar_width).astype(int).tolist()):
-        for row, has_mark, size_bytes in (
+    for index, bar_index in enumerate((event_marks.time_ns // bar_width).astype(int).tolist()):
+        for bar_row, has_mark, size_bytes in (
             (
                 0,
                 event_marks.allocations[index] or event_marks.failures[index],
@@ -370,26 +370,31 @@ def _draw_marks(record: MemorySamples, end: float) -> list[Item]:
             ),
         ):
             if has_mark:
-                bytes_by_bar[position, row] = bytes_by_bar.get((position, row), 0.0) + size_bytes
+                bytes_by_bar[bar_index, bar_row] = bytes_by_bar.get((bar_index, bar_row), 0.0) + size_bytes
         if event_marks.failures[index]:
-            failed_bars.add((position, 0))
-    rows = [row for _, row in bytes_by_bar]
+            failed_bars.add((bar_index, 0))
+    bar_rows = [bar_row for _, bar_row in bytes_by_bar]
     size_texts = [
         memory_text.REFUSED_TEXT if bar in failed_bars else f"{'−' if bar[1] else '+'}{size(size_bytes)}"
         for bar, size_bytes in bytes_by_bar.items()
     ]
-    colours = [len(MARK_COLOURS) - 1 if bar in failed_bars else bar[1] for bar in bytes_by_bar]
-    bar_left = bar_width * np.array([position for position, _ in bytes_by_bar], np.float64)
-    lines = np.minimum(rows, 1)
-    bar_top = 2 + 13.0 * lines
+    colour_indices = [len(MARK_COLOURS) - 1 if bar in failed_bars else bar[1] for bar in bytes_by_bar]
+    bar_left = bar_width * np.array([bar_index for bar_index, _ in bytes_by_bar], np.float64)
+    label_lines = np.minimum(bar_rows, 1)
+    bar_top = 2 + 13.0 * label_lines
     label_room = np.full(bar_left.size, end, np.float64) - bar_left
-    for row in (0, 1):
-        indices = np.flatnonzero(lines == row)
-        label_room[indices[:-1]] = np.diff(bar_left[indices])
+    for bar_row in (0, 1):
+        label_indices = np.flatnonzero(label_lines == bar_row)
+        label_room[label_indices[:-1]] = np.diff(bar_left[label_indices])
     return [
         Labels(bar_left + bar_width, bar_top + 5, size_texts, room=label_room - bar_width, dx=2),
         Rects(
-            bar_left, bar_left + bar_width, bar_top, bar_top + 11, np.asarray(colours, np.int64), MARK_COLOURS
+            bar_left,
+            bar_left + bar_width,
+            bar_top,
+            bar_top + 11,
+            np.asarray(colour_indices, np.int64),
+            MARK_COLOURS,
         ),
     ]
 

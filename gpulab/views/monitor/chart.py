@@ -205,10 +205,10 @@ class LoadChart(Steered):
     def draw(self) -> Box:
         record = self.record
         legend_items = [
-            (colour, f"{name}: below {MIN_DRAWN_PERCENT:g} %" if _is_low(record[key]) else name)
+            (colour, f"{name}: below {MIN_DRAWN_PERCENT:g} %" if _is_low(record[reading_name]) else name)
             for strip in CHART_STRIPS
-            for key, colour, name in strip.lines
-            if len(strip.lines) > 1 and record.latest(key) is not None
+            for reading_name, colour, name in strip.lines
+            if len(strip.lines) > 1 and record.latest(reading_name) is not None
         ]
         missing_note = " ".join(monitor_text.explain_missing(record))
         phases_text = monitor_text.format_phases(record)
@@ -225,7 +225,7 @@ class LoadChart(Steered):
         is_live = self._state in ("live", "paused")
         end_ns = max(record.duration_ns, 1e9)
         window_start_ns = max(0.0, end_ns - self.span_s * 1e9) if is_live else 0.0
-        horizontal = Axis(window_start_ns, end_ns)
+        time_axis = Axis(window_start_ns, end_ns)
         strips = [
             strip
             for strip in CHART_STRIPS
@@ -239,7 +239,7 @@ class LoadChart(Steered):
             axis_top = 100.0 if strip.is_percentage else _find_axis_top(record, strip)
             tick_values = [0.0, 50.0, 100.0] if strip.is_percentage else [0.0, nice_ticks(axis_top, 3)[-1]]
             axes = Axes(
-                horizontal,
+                time_axis,
                 Axis(0, axis_top, {value: number(value) for value in tick_values}, grid=True),
                 strip.height_px,
                 strip_top,
@@ -326,13 +326,13 @@ def _draw_lines(record: LoadSamples, strip: _ChartStrip, axes: Axes, window_star
     reading_times_ns = record.time_ns
     interval_starts = np.concatenate(([0.0], reading_times_ns[:-1]))
     visible_indices = _find_visible(record, window_start_ns)
-    lines: list[Item] = []
-    for name, colour, _ in strip.lines:
-        values = record[name][visible_indices]
-        valid_indices = np.flatnonzero(~np.isnan(values))
+    line_items: list[Item] = []
+    for reading_name, colour, _ in strip.lines:
+        reading_values = record[reading_name][visible_indices]
+        valid_indices = np.flatnonzero(~np.isnan(reading_values))
         if len(strip.lines) > 1:
             # A reading above the limit, and the ones next to it, so that its edges are drawn.
-            is_drawn = values >= MIN_DRAWN_PERCENT
+            is_drawn = reading_values >= MIN_DRAWN_PERCENT
             is_drawn |= np.append(is_drawn[1:], False) | np.append(False, is_drawn[:-1])
             valid_indices = valid_indices[is_drawn[valid_indices]]
         for curve_indices in np.split(valid_indices, np.flatnonzero(np.diff(valid_indices) > 1) + 1):
@@ -341,9 +341,9 @@ def _draw_lines(record: LoadSamples, strip: _ChartStrip, axes: Axes, window_star
                     np.maximum(interval_starts[visible_indices[curve_indices]], window_start_ns),
                     reading_times_ns[visible_indices[curve_indices[-1]]],
                 )
-                y = axes.y(np.append(values[curve_indices], values[curve_indices[-1]]))
-                lines.append(Polyline(x, y, colour, width=2 if strip.is_percentage else 1.5, step=True))
-    return lines
+                y = axes.y(np.append(reading_values[curve_indices], reading_values[curve_indices[-1]]))
+                line_items.append(Polyline(x, y, colour, width=2 if strip.is_percentage else 1.5, step=True))
+    return line_items
 
 
 def _is_low(percentages: Any) -> bool:
@@ -380,9 +380,9 @@ def _make_readings(
     sentence_pieces: list[Any] = ["At ", ["time_ns", "time"], ["phase", "phases"]]
     for strip_number, (y, texts_of_strip) in enumerate([*texts_by_strip, (None, reason_texts)]):
         distinct_texts = list(dict.fromkeys(["", *texts_of_strip]))
-        indices = {text: index for index, text in enumerate(distinct_texts)}
+        text_indices = {text: index for index, text in enumerate(distinct_texts)}
         name = f"text{strip_number}"
-        reading_columns[name] = np.array([indices[text] for text in texts_of_strip], np.uint16)
+        reading_columns[name] = np.array([text_indices[text] for text in texts_of_strip], np.uint16)
         reading_columns[f"{name}s"] = distinct_texts
         sentence_pieces += [": " if not strip_number else "; ", [name, f"{name}s"]]
         if y is not None:
@@ -411,9 +411,11 @@ def _draw_phase_names(
     """Return vertical lines at the starts of phases, and the phases' names if there is space."""
     if not record.phases:
         return []
-    x = np.array([index for _, index in record.phases])
-    widths = np.diff(np.append(x, window_end_ns))
-    visible_indices = np.flatnonzero((x >= window_start_ns) & (x <= window_end_ns))
+    phase_starts_ns = np.array([start_ns for _, start_ns in record.phases])
+    widths_ns = np.diff(np.append(phase_starts_ns, window_end_ns))
+    visible_indices = np.flatnonzero(
+        (phase_starts_ns >= window_start_ns) & (phase_starts_ns <= window_end_ns)
+    )
     names = []
     for index in visible_indices.tolist():
         name = record.phases[index][0]
@@ -421,17 +423,17 @@ def _draw_phase_names(
         names.append("\n".join((name, name.rpartition(": ")[2], str(index + 1))))
     return [
         LineSegments(
-            x[visible_indices],
-            0 * x[visible_indices] + 2,
-            x[visible_indices],
-            0 * x[visible_indices] + bottom,
+            phase_starts_ns[visible_indices],
+            0 * phase_starts_ns[visible_indices] + 2,
+            phase_starts_ns[visible_indices],
+            0 * phase_starts_ns[visible_indices] + bottom,
             "rule",
         ),
         Labels(
-            x[visible_indices],
-            0 * x[visible_indices] + 7,
+            phase_starts_ns[visible_indices],
+            0 * phase_starts_ns[visible_indices] + 7,
             names,
-            room=widths[visible_indices],
+            room=widths_ns[visible_indices],
             lines=MAX_NAME_LINES,
             dx=3,
             size=PHASE_NAME_PX,
@@ -446,20 +448,22 @@ def _draw_clock_limits(
     reason_bits = record["clock_reasons"]
     reading_times_ns = record.time_ns
     interval_starts = np.concatenate(([0.0], reading_times_ns[:-1]))
-    readings = np.flatnonzero(
+    limited_readings = np.flatnonzero(
         ~np.isnan(reason_bits) & (reading_times_ns >= window_start_ns) & (np.nan_to_num(reason_bits) > 0)
     )
-    if not len(readings):
+    if not len(limited_readings):
         return [], top_px - GAP_PX
     limit_runs = np.split(
-        readings, np.flatnonzero((np.diff(readings) > 1) | (np.diff(reason_bits[readings]) != 0)) + 1
+        limited_readings,
+        np.flatnonzero((np.diff(limited_readings) > 1) | (np.diff(reason_bits[limited_readings]) != 0)) + 1,
     )
     x0 = np.array([max(interval_starts[run[0]], window_start_ns) for run in limit_runs])
     x1 = np.array([reading_times_ns[run[-1]] for run in limit_runs])
     reason_texts = [clock_reasons(reason_bits[run[0]]) for run in limit_runs]
     colours = [
         next(
-            (name for mask, name in _REASON_COLOURS if int(reason_bits[run[0]]) & mask), _OTHER_REASON_COLOUR
+            (colour_name for mask, colour_name in _REASON_COLOURS if int(reason_bits[run[0]]) & mask),
+            _OTHER_REASON_COLOUR,
         )
         for run in limit_runs
     ]

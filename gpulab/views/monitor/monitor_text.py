@@ -103,14 +103,14 @@ def describe_state(record: LoadSamples) -> str:
     clocks.
     """
     reason_bits = record.latest("clock_reasons")
-    limits_text = (
+    clocks_text = (
         f"At {duration(record.duration_ns)}, clocks held back by: "
         f"{NOT_AVAILABLE if reason_bits is None else clock_reasons(reason_bits)}. "
     )
     mig_text = {True: "MIG is on, so this may be a GPU slice. ", False: "MIG is off. ", None: ""}[record.mig]
     processes = [f"{pid} ({format_reading(mib, 'MiB')})" for pid, mib in record.processes]
     return (
-        limits_text
+        clocks_text
         + mig_text
         + (f"Compute processes: {listing(processes)}." if processes else "NVML reports no compute process.")
     )

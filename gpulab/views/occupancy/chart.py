@@ -122,7 +122,7 @@ class OccupancyChart(FigureView):
     def tables(self) -> tuple[Table, ...]:
         """Return a table with one row for each block size."""
         resources = [*self.points[0].blocks_by_limit]
-        rows = tuple(
+        size_rows = tuple(
             (
                 point.block_threads,
                 point.fraction,
@@ -144,14 +144,16 @@ class OccupancyChart(FigureView):
                 for resource in resources
             ),
         )
-        other_rows = tuple(
+        other_device_rows = tuple(
             (_format_device(other_points), point.block_threads, point.fraction, ", ".join(point.limiters))
             for other_points in self.others
             for point in other_points
         )
         other_columns = ("device", columns[0], columns[1], columns[4])
-        other_tables = (Table("Other devices", other_columns, other_rows),) if other_rows else ()
-        return Table("Each block size", columns, rows), *other_tables
+        other_tables = (
+            (Table("Other devices", other_columns, other_device_rows),) if other_device_rows else ()
+        )
+        return Table("Each block size", columns, size_rows), *other_tables
 
     def painters(self) -> tuple[Painter, ...]:
         return self._paint_sizes, self._paint_limits
@@ -161,12 +163,16 @@ class OccupancyChart(FigureView):
         points = self.points
         limiters = [_find_first_limiter(p) for p in points]
         for limiter in [*LIMIT_COLOURS, ""]:
-            indices = [index for index, name in enumerate(limiters) if name == limiter]
-            occupancies = [points[index].fraction for index in indices]
-            if indices:
+            point_indices = [index for index, name in enumerate(limiters) if name == limiter]
+            occupancies = [points[index].fraction for index in point_indices]
+            if point_indices:
                 name = f"limited by {limiter}" if limiter else "no single limit"
                 ax.bar(
-                    indices, occupancies, 0.86, color=colour(LIMIT_COLOURS.get(limiter, "other")), label=name
+                    point_indices,
+                    occupancies,
+                    0.86,
+                    color=colour(LIMIT_COLOURS.get(limiter, "other")),
+                    label=name,
                 )
         index_of = {point.block_threads: index for index, point in enumerate(points)}
         for other_index, (other_points, marker) in enumerate(zip(self.others, OTHER_MARKERS, strict=False)):
@@ -217,16 +223,16 @@ class OccupancyChart(FigureView):
         """Draw the blocks per SM that each limit alone allows, below a text about the marked block size."""
         chosen_point = self.point
         bars = make_limit_bars(chosen_point, LIMIT_COLOURS)
-        rows = range(len(bars))
+        bar_rows = range(len(bars))
         shares = [min(1.0, bar["share"]) for bar in bars]
-        ax.barh(rows, [1.0] * len(bars), 0.55, color=colour("grid"))
-        ax.barh(rows, shares, 0.55, color=[colour(bar.get("colour", "other")) for bar in bars])
-        for row, bar in zip(rows, bars, strict=True):
+        ax.barh(bar_rows, [1.0] * len(bars), 0.55, color=colour("grid"))
+        ax.barh(bar_rows, shares, 0.55, color=[colour(bar.get("colour", "other")) for bar in bars])
+        for row, bar in zip(bar_rows, bars, strict=True):
             font_weight = "bold" if bar.get("strong") else "normal"
             ax.text(
                 1.03, row, f"{bar['value']} {bar.get('mark', '')}".strip(), va="center", weight=font_weight
             )
-        ax.set_yticks(rows, [bar["label"] for bar in bars])
+        ax.set_yticks(bar_rows, [bar["label"] for bar in bars])
         ax.set_ylim(len(bars) - 0.4, -0.6)
         ax.set_xlim(0, 1.6)
         ax.set_xticks([])

@@ -160,7 +160,7 @@ def _exchange_nodes(
         for neighbours, adjacent_index in ((left_neighbours, index - 1), (right_neighbours, index + 1))
         if 0 <= adjacent_index < len(order)
     ]
-    positions = [
+    position_tables = [
         (neighbours, {node: position for position, node in enumerate(nodes)})
         for neighbours, nodes in neighbour_rows
     ]
@@ -169,7 +169,7 @@ def _exchange_nodes(
         """Return how often the edges of nodes `a` and `b` cross if node `a` is placed above node `b`."""
         return sum(
             position[i] > position[j]
-            for neighbours, position in positions
+            for neighbours, position in position_tables
             for i in neighbours.get(a, ())
             for j in neighbours.get(b, ())
         )
@@ -189,19 +189,19 @@ def _exchange_nodes(
 def _compute_rows(order: list[list[int]], layer_edges: Sequence[Edge]) -> dict[int, float]:
     """Return the row of each node: near the mean of its neighbours, in order, at least one row apart."""
     left_neighbours, right_neighbours = _find_neighbours(layer_edges)
-    row = {node: float(index) for nodes in order for index, node in enumerate(nodes)}
+    row_of_node = {node: float(index) for nodes in order for index, node in enumerate(nodes)}
     for sweep in range(MAX_SWEEPS):
         neighbours = (left_neighbours, right_neighbours)[sweep % 2]
         for nodes in order if sweep % 2 == 0 else reversed(order):
             ideal_row_list = [
-                _mean([row[neighbour] for neighbour in neighbours[layer_node]])
+                _mean([row_of_node[neighbour] for neighbour in neighbours[layer_node]])
                 if layer_node in neighbours
-                else row[layer_node]
+                else row_of_node[layer_node]
                 for layer_node in nodes
             ]
-            row.update(zip(nodes, _space_rows(ideal_row_list), strict=True))
-    top_row = min(row.values(), default=0.0)
-    return {node: position - top_row for node, position in row.items()}
+            row_of_node.update(zip(nodes, _space_rows(ideal_row_list), strict=True))
+    top_row = min(row_of_node.values(), default=0.0)
+    return {node: position - top_row for node, position in row_of_node.items()}
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -213,8 +213,8 @@ def _space_rows(ideal_rows: list[float]) -> list[float]:
     row_blocks: list[
         tuple[float, int]
     ] = []  # mean of the starts that are ideal for its members, and their number
-    for index, position in enumerate(ideal_rows):
-        block_mean = position - index
+    for index, ideal_row in enumerate(ideal_rows):
+        block_mean = ideal_row - index
         block_size = 1
         while row_blocks and row_blocks[-1][0] > block_mean:
             other_mean, other_size = row_blocks.pop()
@@ -222,4 +222,4 @@ def _space_rows(ideal_rows: list[float]) -> list[float]:
             block_size = block_size + other_size
         row_blocks.append((block_mean, block_size))
     block_starts = [block_mean for block_mean, block_size in row_blocks for _ in range(block_size)]
-    return [start + index for index, start in enumerate(block_starts)]
+    return [block_start + index for index, block_start in enumerate(block_starts)]

@@ -34,12 +34,12 @@ def pack(tree: Any) -> tuple[Any, bytes]:
         occurs twice in the tree is stored once. ``unpack`` in ``frame.js`` reads both.
     """
     array_bytes: list[bytes] = []
-    references: dict[int, dict[str, list[str | int]]] = {}
+    array_references: dict[int, dict[str, list[str | int]]] = {}
     kept_arrays: list[Any] = []  # so that no id is reused during the traversal
-    offset = 0
+    offset_bytes = 0
 
     def convert(node: Any) -> Any:
-        nonlocal offset
+        nonlocal offset_bytes
         if isinstance(node, Item | Box):
             node = node.wire()
         if isinstance(node, dict):
@@ -50,14 +50,16 @@ def pack(tree: Any) -> tuple[Any, bytes]:
             return node.item()
         if not isinstance(node, np.ndarray):
             return node
-        if id(node) not in references:
+        if id(node) not in array_references:
             wire_type = _choose_wire_type(node)
             node_bytes = np.ascontiguousarray(node, dtype=wire_type.newbyteorder("<")).tobytes()
             padding = -len(node_bytes) % ALIGNMENT_BYTES
-            references[id(node)] = {"$": [f"{wire_type.kind}{wire_type.itemsize}", offset, int(node.size)]}
+            array_references[id(node)] = {
+                "$": [f"{wire_type.kind}{wire_type.itemsize}", offset_bytes, int(node.size)]
+            }
             kept_arrays.append(node)
             array_bytes.extend((node_bytes, bytes(padding)))
-            offset += len(node_bytes) + padding
-        return references[id(node)]
+            offset_bytes += len(node_bytes) + padding
+        return array_references[id(node)]
 
     return convert(tree), b"".join(array_bytes)

@@ -78,15 +78,15 @@ def _lay_out_row(box: Row, width: float) -> tuple[float, BoxPainter]:
     """Lay out boxes like CSS flexible boxes: wrap by their minimum widths, and share the remaining width."""
     gap = box.gap
     min_widths = box.least
-    lines: list[list[int]] = [[]]
+    box_lines: list[list[int]] = [[]]
     for index in range(len(box.boxes)):
-        filled_px = sum(min_widths[index] + gap for index in lines[-1])
-        if lines[-1] and filled_px + min_widths[index] > width:
-            lines.append([])
-        lines[-1].append(index)
+        filled_px = sum(min_widths[index] + gap for index in box_lines[-1])
+        if box_lines[-1] and filled_px + min_widths[index] > width:
+            box_lines.append([])
+        box_lines[-1].append(index)
     placed_painters: list[tuple[float, float, BoxPainter]] = []
     top_px = 0.0
-    for line in reversed(lines) if box.above else lines:
+    for line in reversed(box_lines) if box.above else box_lines:
         spare_px = width - sum(min_widths[index] for index in line) - gap * (len(line) - 1)
         weight_sum = sum(box.weights[index] for index in line)
         left_px = 0.0
@@ -107,13 +107,20 @@ def _lay_out_row(box: Row, width: float) -> tuple[float, BoxPainter]:
 
 
 def _lay_out_words(box: WordsBox, width: float) -> tuple[float, BoxPainter]:
-    size, weight, colour = _TEXT_STYLES[box.style]
-    lines = wrap(box.text, width, size, weight)
-    line_height = round(size * 1.42, 1)
+    font_size_px, font_weight, colour = _TEXT_STYLES[box.style]
+    lines = wrap(box.text, width, font_size_px, font_weight)
+    line_height = round(font_size_px * 1.42, 1)
 
     def paint(pen: Pen, x: float, y: float) -> None:
         for line_index, text in enumerate(lines):
-            pen.text(x, y + (line_index + 0.5) * line_height, text, size=size, weight=weight, colour=colour)
+            pen.text(
+                x,
+                y + (line_index + 0.5) * line_height,
+                text,
+                size=font_size_px,
+                weight=font_weight,
+                colour=colour,
+            )
 
     return line_height * len(lines), paint
 
@@ -163,8 +170,8 @@ def _lay_out_numbers(box: TermsBox, width: float) -> tuple[float, BoxPainter]:
 def _lay_out_bars(box: Bars, width: float) -> tuple[float, BoxPainter]:
     rows = box.rows
     label_width = box.label * width
-    values = [f"{bar['value']} {bar.get('mark', '')}".strip() for bar in rows]
-    value_width = max((text_width(value, 11, "bold") for value in values), default=0.0)
+    value_texts = [f"{bar['value']} {bar.get('mark', '')}".strip() for bar in rows]
+    value_width = max((text_width(value_text, 11, "bold") for value_text in value_texts), default=0.0)
     track_width = max(10.0, width - label_width - value_width - 12)
 
     def paint(pen: Pen, x: float, y: float) -> None:
@@ -196,18 +203,22 @@ def _lay_out_table(box: TableBox, width: float) -> tuple[float, BoxPainter]:
     """Lay out a table: the last column is on the right; the others share the remaining width."""
     headings = [box.headings] if box.headings else []
     rows = headings + box.rows
-    size = 11
+    font_size_px = 11
     text_widths = [
-        max(text_width(cell, size) for cell in row_cells) + 10 for row_cells in zip(*rows, strict=True)
+        max(text_width(cell, font_size_px) for cell in row_cells) + 10
+        for row_cells in zip(*rows, strict=True)
     ]
     # If there is too little space, only the widest columns become narrower.
     max_width = max(text_widths)
     while sum(min(column_width, max_width) for column_width in text_widths) > width and max_width > 40:
         max_width -= 4
-    widths = [min(column_width, max_width) for column_width in text_widths]
-    spare_px = max(0.0, width - sum(widths)) / max(1, len(widths) - 1)
+    column_widths = [min(column_width, max_width) for column_width in text_widths]
+    spare_px = max(0.0, width - sum(column_widths)) / max(1, len(column_widths) - 1)
     cell_lines = [
-        [wrap(cell, column_width - 8, size) for cell, column_width in zip(row, widths, strict=True)]
+        [
+            wrap(cell, column_width - 8, font_size_px)
+            for cell, column_width in zip(row, column_widths, strict=True)
+        ]
         for row in rows
     ]
     row_heights = [2 + 14.0 * max(map(len, row_cells)) for row_cells in cell_lines]
@@ -219,13 +230,18 @@ def _lay_out_table(box: TableBox, width: float) -> tuple[float, BoxPainter]:
         row_top = y + title_px
         for row_index, (row_cells, row_height) in enumerate(zip(cell_lines, row_heights, strict=True)):
             cell_x = x
-            for column_index, (lines, column_width) in enumerate(zip(row_cells, widths, strict=True)):
-                is_last_column = column_index == len(widths) - 1
+            for column_index, (lines, column_width) in enumerate(zip(row_cells, column_widths, strict=True)):
+                is_last_column = column_index == len(column_widths) - 1
                 colour = "fg" if column_index and row_index >= len(headings) else "muted"
                 text_x, anchor = (x + width, "end") if is_last_column else (cell_x, "start")
                 for line_index, line in enumerate(lines):
                     pen.text(
-                        text_x, row_top + 8 + 14 * line_index, line, size=size, colour=colour, anchor=anchor
+                        text_x,
+                        row_top + 8 + 14 * line_index,
+                        line,
+                        size=font_size_px,
+                        colour=colour,
+                        anchor=anchor,
                     )
                 cell_x += column_width + spare_px
             row_top += row_height
@@ -237,20 +253,21 @@ def _lay_out_table(box: TableBox, width: float) -> tuple[float, BoxPainter]:
 def _lay_out_matrix(box: MatrixBox, width: float) -> tuple[float, BoxPainter]:
     """Lay out a matrix: a column of labels, then columns that are as wide as their texts."""
     rows = box.rows
-    size = 11
+    font_size_px = 11
     column_texts = list(zip(*([text for text, _ in row["cells"]] for row in rows), strict=True))
-    label_width = max(text_width(row["label"], size, "bold") for row in rows) + 10
-    text_widths = [max(text_width(text, size, "bold") for text in column) for column in column_texts]
+    label_width = max(text_width(row["label"], font_size_px, "bold") for row in rows) + 10
+    text_widths = [max(text_width(text, font_size_px, "bold") for text in column) for column in column_texts]
     spare_px = max(0.0, (width - label_width - sum(text_widths)) / len(text_widths))
-    widths = [text_px + spare_px for text_px in text_widths]
+    column_widths = [text_px + spare_px for text_px in text_widths]
     heading_lines = [
-        wrap(text, column_width - 8, 11) for text, column_width in zip(box.headings, widths, strict=True)
+        wrap(text, column_width - 8, 11)
+        for text, column_width in zip(box.headings, column_widths, strict=True)
     ]
     heading_px = 13.0 * max(map(len, heading_lines)) + 6
 
     def paint(pen: Pen, x: float, y: float) -> None:
         cell_x = x + label_width
-        for lines, column_width in zip(heading_lines, widths, strict=True):
+        for lines, column_width in zip(heading_lines, column_widths, strict=True):
             for index, line in enumerate(lines):
                 pen.text(
                     cell_x,
@@ -264,9 +281,9 @@ def _lay_out_matrix(box: MatrixBox, width: float) -> tuple[float, BoxPainter]:
             weight = "bold" if row["strong"] else "normal"
             row_top = y + heading_px + 21 * index
             cell_x = x + label_width
-            pen.text(x, row_top + 8, row["label"], size=size, weight=weight)
-            for (text, cell_share), column_width in zip(row["cells"], widths, strict=True):
-                pen.text(cell_x, row_top + 8, text, size=size, weight=weight)
+            pen.text(x, row_top + 8, row["label"], size=font_size_px, weight=weight)
+            for (text, cell_share), column_width in zip(row["cells"], column_widths, strict=True):
+                pen.text(cell_x, row_top + 8, text, size=font_size_px, weight=weight)
                 if cell_share is not None:
                     pen.rect(
                         cell_x, row_top + 15, cell_x + cell_share * (column_width - 8), row_top + 18, "other"
@@ -301,9 +318,9 @@ def draw_png(scene: Box, title: str, caption: str) -> bytes:
     with _drawing_lock:
         inner_width = WIDTH_PX - 2 * MARGIN_PX
         page_box = column(words(title, "title"), scene, words(caption, "note"), gap=8)
-        height, paint = lay_out(page_box, inner_width)
+        height, paint_page = lay_out(page_box, inner_width)
         pen = Pen(WIDTH_PX, round(height) + 2 * 12)
-        paint(pen, MARGIN_PX, 12)
+        paint_page(pen, MARGIN_PX, 12)
         width_px, height_px = pen.image.size
         pen.draw.rectangle(
             (0, 0, width_px - 1, height_px - 1), outline=palette.find_hex("rule"), width=SHARPNESS

@@ -92,10 +92,10 @@ def _paint_spans(pen: Pen, item: Spans, scale: PlotScale) -> None:
                 len(item.colours) + 1
             )
     pixel_columns = (lane_key * width_px + first_px, lane_key * width_px + last_px, colour_index)
-    for span_start, span_end, shade in zip(
-        *(values[kept_indices].tolist() for values in pixel_columns), strict=True
+    for span_start, span_end, shade_index in zip(
+        *(pixel_column[kept_indices].tolist() for pixel_column in pixel_columns), strict=True
     ):
-        pixel_colours[span_start:span_end] = shade
+        pixel_colours[span_start:span_end] = shade_index
     pixel_rows = pixel_colours.reshape(row_count * lanes, width_px)
     pixels_by_height = np.zeros(
         (max(1, round((item.top + item.height) * SHARPNESS) - top_px), width_px), np.uint8
@@ -127,15 +127,15 @@ def _paint_shares(pen: Pen, item: Spans, scale: PlotScale) -> None:
     width = max(1, round(scale.width * SHARPNESS))
     top_px = round(item.top * SHARPNESS)
     height_px = max(1, round((item.top + item.height) * SHARPNESS) - top_px)
-    background, *colours = (
+    ground_rgb, *colours_rgb = (
         np.frombuffer(bytes.fromhex(palette.find_hex(name)[1:]), np.uint8).astype(float)
         for name in (item.ground, *item.colours)
     )
-    offsets = (np.array(colours) - background) / item.lanes
-    row = np.asarray(item.row, np.int64)
-    is_visible = (row >= 0) & (row < item.rows)
-    row = row[is_visible]
-    offset = offsets[np.asarray(item.colour, np.int64)[is_visible]]
+    rgb_offsets = (np.array(colours_rgb) - ground_rgb) / item.lanes
+    interval_row = np.asarray(item.row, np.int64)
+    is_visible = (interval_row >= 0) & (interval_row < item.rows)
+    interval_row = interval_row[is_visible]
+    rgb_offset = rgb_offsets[np.asarray(item.colour, np.int64)[is_visible]]
     colour_change = np.zeros((item.rows, width + 1, 3))  # of the colour, from one pixel to the next
     for name, edge_sign in (("x0", 1), ("x1", -1)):
         edge_px_position = (
@@ -144,11 +144,11 @@ def _paint_shares(pen: Pen, item: Spans, scale: PlotScale) -> None:
         edge_px_position = np.clip(edge_px_position, 0, width)
         pixel_index = np.minimum(width - 1, edge_px_position.astype(np.int64))
         pixel_share = (edge_px_position - pixel_index)[:, None]
-        np.add.at(colour_change, (row, pixel_index), edge_sign * offset * (1 - pixel_share))
-        np.add.at(colour_change, (row, pixel_index + 1), edge_sign * offset * pixel_share)
-    row_pixels = np.clip(np.rint(background + colour_change.cumsum(axis=1)[:, :-1]), 0, 255).astype(np.uint8)
+        np.add.at(colour_change, (interval_row, pixel_index), edge_sign * rgb_offset * (1 - pixel_share))
+        np.add.at(colour_change, (interval_row, pixel_index + 1), edge_sign * rgb_offset * pixel_share)
+    row_pixels = np.clip(np.rint(ground_rgb + colour_change.cumsum(axis=1)[:, :-1]), 0, 255).astype(np.uint8)
     picture = np.empty((height_px, width, 3), np.uint8)
-    picture[:] = background
+    picture[:] = ground_rgb
     row_height = item.height / item.rows
     inner_height = row_height - (1 if row_height > MIN_GAP_ROW_PX and not item.joined else 0)
     for index in range(item.rows):
@@ -173,7 +173,7 @@ def _paint_span_names(
     """Draw the texts of spans that have enough space for them."""
     lane = item.lane if item.lane is not None else np.zeros(len(item.row), int)
     lane_height = inner_height / item.lanes
-    inks = [palette.choose_ink(name) for name in item.colours]
+    ink_names = [palette.choose_ink(name) for name in item.colours]
     for index, (x0, x1) in enumerate(zip(item.x0.tolist(), item.x1.tolist(), strict=True)):
         text_room_px = (x1 - x0) * scale.px - 6
         if (
@@ -181,7 +181,7 @@ def _paint_span_names(
             and text_width(span_text := make_element_sentence(item, index, item.written), 11) <= text_room_px
         ):
             y = scale.top + item.top + item.row[index] * row_height + (lane[index] + 0.5) * lane_height
-            pen.text(scale.x(x0) + 3, y, span_text, colour=inks[int(item.colour[index])])
+            pen.text(scale.x(x0) + 3, y, span_text, colour=ink_names[int(item.colour[index])])
 
 
 def make_element_sentence(item: Item, index: int, pieces: Sequence[Any]) -> str:
@@ -193,12 +193,13 @@ def make_element_sentence(item: Item, index: int, pieces: Sequence[Any]) -> str:
         if isinstance(sentence_piece, str):
             phrases.append(sentence_piece)
             continue
-        column, *options = sentence_piece
-        column_value = int(item.column(column)[index])
+        column_name, *options = sentence_piece
+        column_value = int(item.column(column_name)[index])
         if options[:1] == ["time"]:
             phrases.append(
                 duration(
-                    column_value - sum(int(item.column(subtrahend)[index]) for subtrahend in options[1:])
+                    column_value
+                    - sum(int(item.column(subtrahend_name)[index]) for subtrahend_name in options[1:])
                 )
             )
             continue
@@ -208,10 +209,10 @@ def make_element_sentence(item: Item, index: int, pieces: Sequence[Any]) -> str:
                 f", {size(column_value)} at {number(column_value / duration_ns)} GB/s" if column_value else ""
             )
             continue
-        choices = options[0] if options else None
-        if isinstance(choices, str):
-            choices = item.column(choices)
-        phrases.append(f"{column_value:,}" if choices is None else choices[column_value])
+        choice_texts = options[0] if options else None
+        if isinstance(choice_texts, str):
+            choice_texts = item.column(choice_texts)
+        phrases.append(f"{column_value:,}" if choice_texts is None else choice_texts[column_value])
     return "".join(phrases)
 
 
@@ -267,15 +268,15 @@ def _paint_rules(pen: Pen, item: LineSegments, scale: PlotScale) -> None:
     for x0, y0, x1, y1 in zip(item.x0, item.y0, item.x1, item.y1, strict=True):
         start_point = (scale.x(x0), scale.top + y0)
         end_point = (scale.x(x1), scale.top + y1)
-        length = math.dist(start_point, end_point)
-        if item.dash and length:
-            unit_x = (end_point[0] - start_point[0]) / length
-            unit_y = (end_point[1] - start_point[1]) / length
-            for offset in np.arange(0, length, 7).tolist():
-                dash_end = min(length, offset + 4)
+        length_px = math.dist(start_point, end_point)
+        if item.dash and length_px:
+            unit_x = (end_point[0] - start_point[0]) / length_px
+            unit_y = (end_point[1] - start_point[1]) / length_px
+            for dash_start in np.arange(0, length_px, 7).tolist():
+                dash_end = min(length_px, dash_start + 4)
                 pen.line(
                     [
-                        (start_point[0] + unit_x * offset, start_point[1] + unit_y * offset),
+                        (start_point[0] + unit_x * dash_start, start_point[1] + unit_y * dash_start),
                         (start_point[0] + unit_x * dash_end, start_point[1] + unit_y * dash_end),
                     ],
                     item.colour,
@@ -297,7 +298,7 @@ def _paint_labels(pen: Pen, item: Labels, scale: PlotScale) -> None:
             _fit_lines(text_form, max_width, item.lines, font_size_px, font_weight)
             for text_form in text_forms.split("\n")
         )
-        lines = next((candidate for candidate in line_candidates if candidate), None)
+        lines = next((line_candidate for line_candidate in line_candidates if line_candidate), None)
         if not lines or not lines[0]:
             continue
         x = scale.x(item.x[index]) + item.dx
@@ -307,10 +308,10 @@ def _paint_labels(pen: Pen, item: Labels, scale: PlotScale) -> None:
         if item.spread and left_px < right_edges.get(y, -math.inf) + 6:
             continue
         right_edges[y] = left_px + width
-        for row, line in enumerate(lines):
+        for line_index, line in enumerate(lines):
             pen.text(
                 x,
-                scale.top + y + row * (font_size_px + ROW_LEADING_PX),
+                scale.top + y + line_index * (font_size_px + ROW_LEADING_PX),
                 line,
                 size=font_size_px,
                 weight=font_weight,
@@ -389,8 +390,8 @@ def _paint_nodes(pen: Pen, item: Nodes, scale: PlotScale) -> None:
         pen.polygon(_find_outline(shape_index, left_px, top_px, right_px, bottom_px), colour_name)
         text_width_px = right_px - left_px - 10 - (SLANT_PX if shape_index in (1, 2, 4) else 0)
         lines = [(line_text, font_px) for line_text, font_px in ((text, 11), (detail, 10)) if line_text]
-        for line, (line_text, font_px) in enumerate(lines):
-            middle_y = (top_px + bottom_px) / 2 + (line - (len(lines) - 1) / 2) * 14
+        for line_index, (line_text, font_px) in enumerate(lines):
+            middle_y = (top_px + bottom_px) / 2 + (line_index - (len(lines) - 1) / 2) * 14
             pen.text(
                 (left_px + right_px) / 2,
                 middle_y,
@@ -421,7 +422,7 @@ def _find_outline(
             (left + slant_px, bottom),
         ]
     radius = (bottom - top) / 2 if shape == 3 else 5
-    arcs = (
+    corner_arcs = (
         (right - radius, top + radius, -90),
         (right - radius, bottom - radius, 0),
         (left + radius, bottom - radius, 90),
@@ -432,7 +433,7 @@ def _find_outline(
             x + radius * math.cos(math.radians(start_degrees + degrees)),
             y + radius * math.sin(math.radians(start_degrees + degrees)),
         )
-        for x, y, start_degrees in arcs
+        for x, y, start_degrees in corner_arcs
         for degrees in range(0, 91, 15)
     ]
 

@@ -55,8 +55,8 @@ def make_rects(rows: Sequence[Sequence[Any]], colours: Sequence[str], **options:
     """Return a plot item with one rectangle for each element of `rows`. Each row contains x0, x1, y0, y1
     and the index of a colour.
     """
-    x0, x1, y0, y1, colour = _split_columns(rows, 5)
-    return Rects(x0, x1, y0, y1, colour, colours, **options)
+    x0, x1, y0, y1, colour_index = _split_columns(rows, 5)
+    return Rects(x0, x1, y0, y1, colour_index, colours, **options)
 
 
 def make_labels(rows: Sequence[Sequence[Any]], **options: Any) -> Item:
@@ -69,8 +69,12 @@ def make_labels(rows: Sequence[Sequence[Any]], **options: Any) -> Item:
 
 def nice_step(minimum: float) -> float:
     """Return the smallest number that is at least `minimum` and is 1, 2 or 5 times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(minimum))
-    return next(multiple * power for multiple in (1, 2, 5, 10) if multiple * power >= minimum * (1 - 1e-9))
+    power_of_ten = 10.0 ** math.floor(math.log10(minimum))
+    return next(
+        multiple * power_of_ten
+        for multiple in (1, 2, 5, 10)
+        if multiple * power_of_ten >= minimum * (1 - 1e-9)
+    )
 
 
 def nice_ticks(limit: float, tick_count: int) -> list[float]:
@@ -125,12 +129,12 @@ def make_time_ticks(low: float, high: float, count: float, since: str) -> tuple[
     larger_unit = {"ns": "µs", "µs": "ms"}.get(time_unit_name, "s")
     base_ns = math.floor(low / larger_scale) * larger_scale if ns_per_unit < 1e9 else 0.0
     step_ns = max(1.0, nice_step((high - low) / max(1.0, count)))
-    digits = max(0, -math.floor(math.log10(step_ns / ns_per_unit) + 1e-9))
+    decimals = max(0, -math.floor(math.log10(step_ns / ns_per_unit) + 1e-9))
     first_tick = math.ceil((low - base_ns) / step_ns - 1e-9)
     last_tick = math.floor((high - base_ns) / step_ns + 1e-9)
     ticks = [
-        (base_ns + tick * step_ns, f"{tick * step_ns / ns_per_unit:,.{digits}f}")
-        for tick in range(first_tick, last_tick + 1)
+        (base_ns + tick_index * step_ns, f"{tick_index * step_ns / ns_per_unit:,.{decimals}f}")
+        for tick_index in range(first_tick, last_tick + 1)
     ]
     base_text = f" + {base_ns / larger_scale:,.0f} {larger_unit}" if base_ns else ""
     return f"time since {since}{base_text} ({time_unit_name})", ticks
@@ -165,9 +169,9 @@ def draw_lane_grid(
     The array `states` (lanes, steps) contains indices into `colours`. The plot's domain is (0, steps).
     """
     row_count, step_count = states.shape
-    is_start = np.ones((row_count, step_count), bool)
-    is_start[:, 1:] = states[:, 1:] != states[:, :-1]
-    run_rows, run_starts = np.nonzero(is_start)
+    is_run_start = np.ones((row_count, step_count), bool)
+    is_run_start[:, 1:] = states[:, 1:] != states[:, :-1]
+    run_rows, run_starts = np.nonzero(is_run_start)
     run_ends = np.append(run_starts[1:], step_count)
     run_ends[np.append(run_rows[1:] != run_rows[:-1], True)] = step_count
     start_order = np.argsort(run_starts, kind="stable")

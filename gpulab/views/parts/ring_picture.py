@@ -31,13 +31,13 @@ def paint_ring(pen: Pen, item: Ring, scale: PlotScale) -> None:
     head_px = min(HEAD_PX, HEAD_SHARE * distance_px)
     font_px = 9 if node_px < NODE_PX - 1 else 10
     centre = (scale.left + scale.width / 2, scale.top + scale.box.height / 2)
-    centres = [
+    node_centres = [
         (centre[0] + radius * math.sin(angle), centre[1] - radius * math.cos(angle))
         for angle in (2 * math.pi * index / device_count for index in range(device_count))
     ]
     for source_device, target_device in item.links:
-        pen.line([centres[source_device], centres[target_device]], "rule", 2)
-    for (x, y), name in zip(centres, item.names, strict=True):
+        pen.line([node_centres[source_device], node_centres[target_device]], "rule", 2)
+    for (x, y), name in zip(node_centres, item.names, strict=True):
         pen.disc(x, y, node_px, "panel", "muted")
         name_forms = name.split("\n")
         fitting_forms = [
@@ -48,7 +48,7 @@ def paint_ring(pen: Pen, item: Ring, scale: PlotScale) -> None:
     for source_device, target_device, text, colour in zip(
         item.source, item.target, item.text, item.colour, strict=True
     ):
-        (x0, y0), (x1, y1) = centres[source_device], centres[target_device]
+        (x0, y0), (x1, y1) = node_centres[source_device], node_centres[target_device]
         length = math.dist((x0, y0), (x1, y1))
         unit_x = (x1 - x0) / length
         unit_y = (y1 - y0) / length
@@ -74,7 +74,7 @@ def paint_ring(pen: Pen, item: Ring, scale: PlotScale) -> None:
             pen.line([arrow_start, arrow_end], "muted", 1.5)
             pen.arrow_head(arrow_start, arrow_end, "muted", head_px)
         marks_at_pair[source_device, target_device] += 1
-        mark_left, mark_top = (value - mark_px / 2 for value in mark_centre)
+        mark_left, mark_top = (coordinate - mark_px / 2 for coordinate in mark_centre)
         pen.rect(mark_left, mark_top, mark_left + mark_px, mark_top + mark_px, item.colours[colour])
         pen.outline(mark_left, mark_top, mark_left + mark_px, mark_top + mark_px, "fg", 2)
         if mark_px >= MIN_MARK_PX:

@@ -38,7 +38,7 @@ class PlotScale:
 def paint_tracks(pen: Pen, item: Tracks, scale: PlotScale) -> None:
     """Paint the intervals of each row pixel by pixel, and the names that fit into them."""
     width_px = max(1, round(scale.width * SHARPNESS))
-    starts, ends = (
+    starts_px, ends_px = (
         np.clip((np.asarray(item.column(name), np.float64) - scale.low) * scale.px * SHARPNESS, 0, width_px)
         for name in ("x0", "x1")
     )
@@ -53,12 +53,16 @@ def paint_tracks(pen: Pen, item: Tracks, scale: PlotScale) -> None:
         for lane in range(lanes):
             interval_indices = np.flatnonzero(lane_index == first_lanes[row] + lane)
             y0, y1 = (
-                round((track_top + index * height / lanes) * SHARPNESS + 1e-6) for index in (lane, lane + 1)
+                round((track_top + lane_edge * height / lanes) * SHARPNESS + 1e-6)
+                for lane_edge in (lane, lane + 1)
             )
             y1 -= lanes > 1 and y1 - y0 > 4 * SHARPNESS
             row_image = Image.fromarray(
                 _compute_shades(
-                    starts[interval_indices], ends[interval_indices], colour_index[interval_indices], width_px
+                    starts_px[interval_indices],
+                    ends_px[interval_indices],
+                    colour_index[interval_indices],
+                    width_px,
                 )[np.newaxis]
             )
             row_image.putpalette(
@@ -67,15 +71,17 @@ def paint_tracks(pen: Pen, item: Tracks, scale: PlotScale) -> None:
             pen.image.paste(row_image.convert("RGB").resize((width_px, y1 - y0)), (left_px, top_px + y0))
             if height / lanes >= MIN_NAMED_HEIGHT_PX:
                 named_intervals = interval_indices[
-                    (ends - starts)[interval_indices] > MIN_NAME_WIDTH_PX * SHARPNESS
+                    (ends_px - starts_px)[interval_indices] > MIN_NAME_WIDTH_PX * SHARPNESS
                 ].tolist()
-                name_labels += [(index, (y0 + y1) / 2 / SHARPNESS) for index in named_intervals]
-    for index, middle_y in name_labels:
-        x0 = max(scale.left, scale.x(item.x0[index]))
-        x1 = scale.x(item.x1[index])
-        short_name = shorten(item.column("shorts")[item.column("name")[index]], x1 - x0 - 7, 11)
+                name_labels += [
+                    (interval_index, (y0 + y1) / 2 / SHARPNESS) for interval_index in named_intervals
+                ]
+    for interval_index, middle_y in name_labels:
+        x0 = max(scale.left, scale.x(item.x0[interval_index]))
+        x1 = scale.x(item.x1[interval_index])
+        short_name = shorten(item.column("shorts")[item.column("name")[interval_index]], x1 - x0 - 7, 11)
         if len(short_name) > 3 or "…" not in short_name:
-            text_colour = palette.choose_ink(item.colours[int(colour_index[index])])
+            text_colour = palette.choose_ink(item.colours[int(colour_index[interval_index])])
             pen.text(x0 + 3, scale.top + middle_y, short_name, colour=text_colour)
 
 

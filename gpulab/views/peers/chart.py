@@ -142,12 +142,12 @@ class PeersChart(FigureView):
                 else Cell(self.rates.get(is_direct, is_direct), link_texts[is_direct])
             )
 
-        rows = tuple(
+        gpu_rows = tuple(
             (f"GPU {source_gpu}", *(make_cell(source_gpu, target_gpu) for target_gpu in self.gpus))
             for source_gpu in self.gpus
         )
         table_title = f"From row to column{', GB/s of large copies' if self.rates else ''}"
-        return (Table(table_title, ("", *(f"GPU {gpu}" for gpu in self.gpus)), rows),)
+        return (Table(table_title, ("", *(f"GPU {gpu}" for gpu in self.gpus)), gpu_rows),)
 
     def painters(self) -> tuple[Painter, ...]:
         return (self._paint,)
@@ -157,12 +157,12 @@ class PeersChart(FigureView):
         last_gpu = self.gpus[-1]
         direct_pairs = [gpu_pair for gpu_pair, is_direct in self._has_direct_access.items() if is_direct]
         for gpu_group in self.groups:
-            text = self.link
+            link_text = self.link
             if self.rates:
-                text += f": {number(self.rates[True])} GB/s from GPU to GPU"
+                link_text += f": {number(self.rates[True])} GB/s from GPU to GPU"
             for gpu in gpu_group:
                 _draw_line(ax, gpu, GPU_Y, LINK_Y, DIRECT_COLOUR, self._choose_width(True))
-            _draw_box(ax, gpu_group[0], gpu_group[-1], LINK_Y, text, DIRECT_COLOUR)
+            _draw_box(ax, gpu_group[0], gpu_group[-1], LINK_Y, link_text, DIRECT_COLOUR)
         if not self.groups:
             for source_gpu, target_gpu in direct_pairs:
                 if source_gpu < target_gpu or (target_gpu, source_gpu) not in direct_pairs:

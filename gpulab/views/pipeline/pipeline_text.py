@@ -55,16 +55,16 @@ class PipelineText:
             if len(fill.warps) > 1
             else fill_verb.replace("start", "starts").replace("store", "stores")
         )
-        text = (
+        fill_text = (
             f"Buffer {fill.buffer}, fill {fill.number}: {format_warps(fill.warps)} {fill_verb} it at "
             f"{format_lines(fill.lines)}{self.name_iteration(fill.start)}"
         )
         if not fill.asynchronous:
-            return f"{text}."
+            return f"{fill_text}."
         if fill.landed is None:
-            return f"{text}; the block does not wait for all of these copies."
+            return f"{fill_text}; the block does not wait for all of these copies."
         wait_text = f"{format_lines(fill.wait_lines)}{self.name_iteration(fill.landed)}"
-        return f"{text}; the wait for it is at {wait_text}."
+        return f"{fill_text}; the wait for it is at {wait_text}."
 
     def describe_use(self, use: Use) -> str:
         """Describe a use of a buffer with the warps and lines that read it."""
@@ -100,7 +100,7 @@ class PipelineText:
         owner_text = "its own" if (use.warp, mistake.kind) == (fill.warp, "early") else f"warp {fill.warp}'s"
         use_text = f"line {use.line}{self.name_iteration(use.position)}"
         if mistake.kind == "early":
-            text = (
+            mistake_text = (
                 f"Used too early: warp {use.warp} reads buffer {first_buffer} at {use_text} "
                 f"without waiting for {owner_text} {fill_noun} of line {fill.line}."
             )
@@ -114,14 +114,14 @@ class PipelineText:
             else:
                 remedy = f"A barrier must come between lines {fill.line} and {use.line}."
         else:
-            text = (
+            mistake_text = (
                 f"Overwritten while in use: {owner_text} {fill_noun} of line {fill.line} fills buffer "
                 f"{first_buffer} without waiting until warp {use.warp} has read it at {use_text}."
             )
             remedy = f"A barrier must come after line {use.line} and before line {fill.line}."
-        buffer_numbers = sorted({number for number, _ in mistake.fills})
+        buffer_numbers = sorted({buffer_number for buffer_number, _ in mistake.fills})
         buffers_text = (
             f"buffer{'s' if len(buffer_numbers) > 1 else ''} "
-            f"{listing([str(number) for number in buffer_numbers])}"
+            f"{listing([str(buffer_number) for buffer_number in buffer_numbers])}"
         )
-        return f"{text} {remedy} {count(mistake.count, 'read')} of {buffers_text} in total."
+        return f"{mistake_text} {remedy} {count(mistake.count, 'read')} of {buffers_text} in total."

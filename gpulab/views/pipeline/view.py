@@ -146,7 +146,7 @@ class PipelineView(View):
         """Return tables of the fills, the uses, the waits and the mistakes."""
         pipeline = self.pipeline
         results_label = pipeline.trace.provenance.of_results
-        fills = tuple(
+        fill_rows = tuple(
             (
                 fill.buffer,
                 fill.number,
@@ -158,11 +158,11 @@ class PipelineView(View):
             )
             for fill in pipeline.fills
         )
-        uses = tuple(
+        use_rows = tuple(
             (use.buffer, use.fill, format_warps(use.warps), format_lines(use.lines), use.start, use.end)
             for use in pipeline.uses
         )
-        marks = tuple(
+        mark_rows = tuple(
             (mark.line, MARK_MEANINGS[mark.kind], format_warps(mark.warps), mark.position)
             for mark in pipeline.marks
         )
@@ -174,10 +174,10 @@ class PipelineView(View):
             Table(
                 f"Fills, {results_label}",
                 ("buffer", "fill", "warps", "started at", "waited for at", "start", "landed"),
-                fills,
+                fill_rows,
             ),
-            Table(f"Uses, {results_label}", ("buffer", "fill", "warps", "read at", "start", "end"), uses),
-            Table(f"Waits, {results_label}", ("line", "action", "warps", "position"), marks),
+            Table(f"Uses, {results_label}", ("buffer", "fill", "warps", "read at", "start", "end"), use_rows),
+            Table(f"Waits, {results_label}", ("line", "action", "warps", "position"), mark_rows),
             Table(
                 f"Mistakes, {results_label}", ("kind", "use at line", "fill at line", "reads"), mistake_rows
             ),
@@ -185,19 +185,19 @@ class PipelineView(View):
 
     def draw(self) -> Box:
         pipeline = self.pipeline
-        kinds = {mark.kind for mark in pipeline.marks}
+        mark_kinds = {mark.kind for mark in pipeline.marks}
         is_asynchronous = {fill.asynchronous for fill in pipeline.fills}
-        entries = [
+        legend_entries = [
             *([(FLIGHT_COLOUR, "copies in flight")] if True in is_asynchronous else []),
             *([(STORE_COLOUR, "stores")] if False in is_asynchronous else []),
             (LANDED_COLOUR, "filled, not used yet"),
             (USE_COLOUR, "use"),
             *([(MISTAKE_COLOUR, "mistake")] if pipeline.mistakes else []),
         ]
-        marks = [
+        mark_entries = [
             (colour, MARK_MEANINGS[mark_kind])
             for mark_kind, colour in MARK_COLOURS.items()
-            if mark_kind in kinds
+            if mark_kind in mark_kinds
         ]
         mistake_of_kind = {mistake.kind: mistake for mistake in reversed(pipeline.mistakes)}
         mistake_texts = [
@@ -211,7 +211,7 @@ class PipelineView(View):
         return column(
             *(words(text, "strong") for text in mistake_texts or [verdict]),
             words(others_text, "note", only="page") if other_count else None,
-            legend([*entries, *marks]),
+            legend([*legend_entries, *mark_entries]),
             self._draw_plot(),
             self._make_line_table(),
         )
@@ -271,12 +271,24 @@ class PipelineView(View):
         ]
 
     def _draw_barriers(self, bottom: float) -> list[Item]:
-        barriers = sorted({mark.position + 0.5 for mark in self.pipeline.marks if mark.kind == "barrier"})
-        top = [float(HEADER_PX)] * len(barriers)
-        barrier_ends = [bottom] * len(barriers)
+        barrier_positions = sorted(
+            {mark.position + 0.5 for mark in self.pipeline.marks if mark.kind == "barrier"}
+        )
+        barrier_tops = [float(HEADER_PX)] * len(barrier_positions)
+        barrier_ends = [bottom] * len(barrier_positions)
         return (
-            [LineSegments(barriers, top, barriers, barrier_ends, "muted", dash=True, most=MAX_BARRIERS)]
-            if barriers
+            [
+                LineSegments(
+                    barrier_positions,
+                    barrier_tops,
+                    barrier_positions,
+                    barrier_ends,
+                    "muted",
+                    dash=True,
+                    most=MAX_BARRIERS,
+                )
+            ]
+            if barrier_positions
             else []
         )
 
@@ -314,11 +326,11 @@ class PipelineView(View):
             name = f"use {use.fill}\n{use.fill}"
             bar = _PipelineBar(use.start, use.end, top_px, USE_COLOUR, self._text.describe_use(use), name)
             bars.append(self._mark_mistake(bar, "early", use.buffer, use.fill))
-        for row, warps in enumerate(groups):
+        for group_index, warps in enumerate(groups):
             for mark in pipeline.marks:
                 if warps[0] in mark.warps:
                     colour = MARK_COLOURS[mark.kind]
-                    top_px = top_of_groups + WARPS_PX * row + 4
+                    top_px = top_of_groups + WARPS_PX * group_index + 4
                     bars.append(
                         _PipelineBar(
                             mark.position, mark.position + 1, top_px, colour, self._text.describe_mark(mark)
@@ -338,7 +350,7 @@ class PipelineView(View):
     def _draw_bars(self, bars: Sequence[_PipelineBar]) -> list[Item]:
         """Return the bars in one item, which the arrow keys follow in the order of time, and their texts."""
         colour_names = [*dict.fromkeys(bar.colour for bar in bars)]
-        items: list[Item] = [
+        bar_items: list[Item] = [
             Rects(
                 [bar.start for bar in bars],
                 [bar.end for bar in bars],
@@ -350,32 +362,34 @@ class PipelineView(View):
                 **make_sentence_args([bar.sentence for bar in bars]),
             )
         ]
-        for name in colour_names:
-            rows = [
+        for colour_name in colour_names:
+            label_rows = [
                 ((bar.start + bar.end) / 2, bar.top + BAR_PX / 2, bar.name, bar.end - bar.start)
                 for bar in bars
-                if bar.name and bar.colour == name
+                if bar.name and bar.colour == colour_name
             ]
-            items += [make_labels(rows, colour=choose_ink(name), size=10)] if rows else []
-        return items
+            bar_items += (
+                [make_labels(label_rows, colour=choose_ink(colour_name), size=10)] if label_rows else []
+            )
+        return bar_items
 
     def _make_line_table(self) -> Box:
         """Return a table of the source lines that fill, use, wait or synchronise, in their order."""
         pipeline = self.pipeline
-        actions: dict[int, set[str]] = {}
+        actions_of_line: dict[int, set[str]] = {}
         for fill in pipeline.fills:
             for line in fill.lines:
-                actions.setdefault(line, set()).add("copy" if fill.asynchronous else "store")
+                actions_of_line.setdefault(line, set()).add("copy" if fill.asynchronous else "store")
         for use in pipeline.uses:
             for line in use.lines:
-                actions.setdefault(line, set()).add("use")
+                actions_of_line.setdefault(line, set()).add("use")
         for mark in pipeline.marks:
-            actions.setdefault(mark.line, set()).add(MARK_MEANINGS[mark.kind])
-        rows = [
-            (f"{line}: {self._text.find_source(line)}", ", ".join(sorted(actions[line])))
-            for line in sorted(actions)
+            actions_of_line.setdefault(mark.line, set()).add(MARK_MEANINGS[mark.kind])
+        line_rows = [
+            (f"{line}: {self._text.find_source(line)}", ", ".join(sorted(actions_of_line[line])))
+            for line in sorted(actions_of_line)
         ]
-        return table(rows, headings=("source line", "action"), only="page")
+        return table(line_rows, headings=("source line", "action"), only="page")
 
 
 def _group_warps(marks: Iterable[Mark]) -> list[tuple[int, ...]]:

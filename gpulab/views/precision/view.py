@@ -67,12 +67,12 @@ class PrecisionView(Steered):
         if not (self.step or self.power):
             return self.value
         magnitude = max(abs(BF16.round(self.value)), BF16.smallest_normal)
-        spacing = (
+        bf16_spacing = (
             Fraction(BF16.neighbours(magnitude)[1]) - Fraction(magnitude)
             if magnitude < BF16.largest
             else Fraction(1)
         )
-        return (Fraction(self.value) + self.step * spacing / 8) * Fraction(2) ** self.power
+        return (Fraction(self.value) + self.step * bf16_spacing / 8) * Fraction(2) ** self.power
 
     @property
     def record(self) -> tuple[Rounded, ...]:
@@ -90,7 +90,7 @@ class PrecisionView(Steered):
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with one row per floating-point format."""
-        rows = tuple(
+        format_rows = tuple(
             (
                 rounded.form.name,
                 *(_to_float(value) for value in (rounded.value, rounded.below, rounded.above, rounded.error)),
@@ -98,7 +98,7 @@ class PrecisionView(Steered):
             for rounded in self.record
         )
         columns = ("format", "nearest", Column("next below", "below"), Column("next above", "above"), "error")
-        return (Table("Nearest numbers", columns, rows),)
+        return (Table("Nearest numbers", columns, format_rows),)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the bits of each floating-point format with matplotlib, for the number that the sliders
@@ -156,19 +156,19 @@ class PrecisionView(Steered):
 
     def draw(self) -> Box:
         record = self.record
-        rows = []
+        format_rows = []
         for rounded in record:
             number_format = rounded.form
-            values = (
+            value_texts = (
                 _format_number(value, number_format)
                 for value in (rounded.value, rounded.below, rounded.above)
             )
-            rows.append((number_format.name, *values, _format_error(rounded)))
+            format_rows.append((number_format.name, *value_texts, _format_error(rounded)))
         return column(
             words(f"{_format_number(self.shown)}, to the nearest number of each format", "heading"),
             legend(zip(COLOURS, PART_NAMES, strict=True)),
             self._draw_strips(record),
-            table(rows, headings=("format", "nearest", "next below", "next above", "error")),
+            table(format_rows, headings=("format", "nearest", "next below", "next above", "error")),
             fold(
                 "Ranges, and the values beyond them",
                 table(
@@ -189,43 +189,43 @@ class PrecisionView(Steered):
         x = []
         y = []
         cell_shades = []
-        sentences = []
+        cell_sentences = []
         digits_by_ink: dict[str, list[tuple[float, float, str]]] = {}
         for row, rounded in enumerate(record):
             row_top = float(row * ROW_PX + 2)
-            position = 0
+            bit_position = 0
             for part_index, bits in enumerate(rounded.form.parts(rounded.code)):
                 for bit in bits:
                     is_one = bit == "1"
-                    x.append(float(position))
+                    x.append(float(bit_position))
                     y.append(row_top)
                     cell_shades.append(2 * part_index + is_one)
-                    bit_number = rounded.form.bits - 1 - position
-                    sentences.append(
+                    bit_number = rounded.form.bits - 1 - bit_position
+                    cell_sentences.append(
                         f"{rounded.form.name}, {PART_NAMES[part_index]}: bit {bit_number} is {bit}"
                     )
                     ink_name = choose_ink(COLOURS[part_index]) if is_one else "fg"
                     digits_by_ink.setdefault(ink_name, []).append(
-                        (position + 0.5, row_top + CELL_PX / 2, bit)
+                        (bit_position + 0.5, row_top + CELL_PX / 2, bit)
                     )
-                    position += 1
-        shades = [name for colour in COLOURS for name in (f"{colour}-pale", colour)]
+                    bit_position += 1
+        shade_names = [name for colour in COLOURS for name in (f"{colour}-pale", colour)]
         bit_cells = Rects(
             x,
             [row + 1 for row in x],
             y,
             [row + CELL_PX for row in y],
             cell_shades,
-            shades,
+            shade_names,
             inset=0.5,
-            **make_sentence_args(sentences),
+            **make_sentence_args(cell_sentences),
         )
         bit_labels: list[Item] = []
         for ink_name, ink_digits in digits_by_ink.items():
             xs, ys, bit_texts = zip(*ink_digits, strict=True)
             bit_labels.append(Labels(xs, ys, bit_texts, anchor="middle", colour=ink_name, size=10, mono=True))
-        middles = [row * ROW_PX + 2 + CELL_PX / 2 for row in range(len(record))]
-        format_ticks = make_y_ticks(middles, [rounded.form.name for rounded in record], (0, MAX_BITS))
+        row_middles = [row * ROW_PX + 2 + CELL_PX / 2 for row in range(len(record))]
+        format_ticks = make_y_ticks(row_middles, [rounded.form.name for rounded in record], (0, MAX_BITS))
         return plot(
             len(record) * ROW_PX + 4,
             (0, MAX_BITS),

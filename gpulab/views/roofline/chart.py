@@ -102,15 +102,15 @@ class RooflineChart(FigureView):
 
     def describe(self) -> str:
         limits = self.roofline.ceilings
-        ceilings = [f"{LIMIT_NAMES[level]}: {number(limits.gbps[level], 4)} GB/s." for level in LEVELS]
-        ceilings += [
+        ceiling_texts = [f"{LIMIT_NAMES[level]}: {number(limits.gbps[level], 4)} GB/s." for level in LEVELS]
+        ceiling_texts += [
             f"{arithmetic_type}: {_format_kind_rate(arithmetic_type, limits.gflops[arithmetic_type])}."
             for arithmetic_type in self._list_arithmetic_types()
         ]
         point_texts = [
             f"{self.point_sentence(point)}; {_format_intensities(point)}." for point in self._points
         ]
-        return "\n".join([self.sentence(), *point_texts, *self.notes(), *ceilings])
+        return "\n".join([self.sentence(), *point_texts, *self.notes(), *ceiling_texts])
 
     def _list_arithmetic_types(self) -> list[str]:
         """Return the types of arithmetic that the launches use and for which the device has a rate."""
@@ -167,14 +167,14 @@ class RooflineChart(FigureView):
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with one row for each launch."""
-        rows = []
+        point_rows = []
         for point in self._points:
-            level, ceiling = self.roofline.roof(point)
-            rows.append(
+            level, ceiling_gflops = self.roofline.roof(point)
+            point_rows.append(
                 (
                     point.name,
                     point.gflops,
-                    point.gflops / ceiling,
+                    point.gflops / ceiling_gflops,
                     LIMIT_NAMES[level],
                     point.time_ns,
                     *(point.intensities.get(level_name) for level_name in LEVELS),
@@ -195,7 +195,7 @@ class RooflineChart(FigureView):
                 for level_name in LEVELS
             ),
         )
-        return (Table("Each kernel", columns, tuple(rows), hide_empty=True),) if rows else ()
+        return (Table("Each kernel", columns, tuple(point_rows), hide_empty=True),) if point_rows else ()
 
     def notes(self) -> list[str]:
         """Return sentences about changes between launches, and about launches that the chart does not
@@ -209,13 +209,13 @@ class RooflineChart(FigureView):
 
     def _describe_mma_sync(self) -> str:
         """Return how much of the ceilings of tensor cores ``mma.sync`` reaches, if the device has more."""
-        shares = self.roofline.ceilings.mma_sync_shares
-        formats = [
-            kind.removeprefix(TENSOR_PREFIX)
-            for kind in self._list_arithmetic_types()
-            if kind.startswith(TENSOR_PREFIX)
+        rate_shares = self.roofline.ceilings.mma_sync_shares
+        tensor_formats = [
+            arithmetic_type.removeprefix(TENSOR_PREFIX)
+            for arithmetic_type in self._list_arithmetic_types()
+            if arithmetic_type.startswith(TENSOR_PREFIX)
         ]
-        return describe_mma_sync({name: shares[name] for name in formats if name in shares})
+        return describe_mma_sync({name: rate_shares[name] for name in tensor_formats if name in rate_shares})
 
     def painters(self) -> tuple[Painter, ...]:
         return (self._paint,)
@@ -223,15 +223,18 @@ class RooflineChart(FigureView):
     def _paint(self, ax: Axes) -> None:
         """Draw the launches as points below the ceilings, with logarithmic axes."""
         ceilings = self.roofline.ceilings
-        peaks = {
+        peaks_gflops = {
             arithmetic_type: ceilings.gflops[arithmetic_type]
             for arithmetic_type in self._list_arithmetic_types()
         }
-        highest_gflops = max(peaks.values())
+        highest_gflops = max(peaks_gflops.values())
         ridge_intensities = [highest_gflops / gbps for gbps in ceilings.gbps.values()]
         intensities = [x for point in self._points for x in point.intensities.values()]
-        rates = [
-            rate for point in self._points for rate in (point.gflops, _compute_modelled_gflops(point)) if rate
+        rates_gflops = [
+            rate_gflops
+            for point in self._points
+            for rate_gflops in (point.gflops, _compute_modelled_gflops(point))
+            if rate_gflops
         ]
         ax.set_xscale("log")
         ax.set_yscale("log")
@@ -240,16 +243,17 @@ class RooflineChart(FigureView):
             max([*intensities, *ridge_intensities]) * AXIS_MARGIN_FACTOR,
         )
         ax.set_ylim(
-            min([*rates, highest_gflops / 10]) / AXIS_MARGIN_FACTOR, highest_gflops * AXIS_MARGIN_FACTOR
+            min([*rates_gflops, highest_gflops / 10]) / AXIS_MARGIN_FACTOR,
+            highest_gflops * AXIS_MARGIN_FACTOR,
         )
         number_ticks(ax, "x", _choose_multiples(ax.get_xlim()))
         number_ticks(ax, "y", _choose_multiples(ax.get_ylim()))
         ax.grid()
         ax.set_xlabel("operations per byte moved, logarithmic")
         ax.set_ylabel("GFLOP/s, logarithmic")
-        self._paint_ceilings(ax, peaks)
+        self._paint_ceilings(ax, peaks_gflops)
         self._paint_points(ax)
-        self._paint_labels(ax, peaks)
+        self._paint_labels(ax, peaks_gflops)
         self._paint_arrows(ax)
         ax.legend(
             loc="lower left",
@@ -261,24 +265,24 @@ class RooflineChart(FigureView):
 
     def _paint_ceilings(self, ax: Axes, peaks: dict[str, float]) -> None:
         """Draw a slope for each memory level, and a flat line for each type of arithmetic."""
-        gbps = self.roofline.ceilings.gbps
+        gbps_of_level = self.roofline.ceilings.gbps
         lowest_x, highest_x = ax.get_xlim()
         lowest_y, _ = ax.get_ylim()
         highest_gflops = max(peaks.values())
         for level in LEVELS:
-            first_x = max(lowest_x, lowest_y / gbps[level])
-            ridge_x = min(highest_x, highest_gflops / gbps[level])
+            first_x = max(lowest_x, lowest_y / gbps_of_level[level])
+            ridge_x = min(highest_x, highest_gflops / gbps_of_level[level])
             line_xs = [first_x, ridge_x] if first_x < ridge_x else []
             ax.plot(
                 line_xs,
-                [gbps[level] * x for x in line_xs],
+                [gbps_of_level[level] * x for x in line_xs],
                 color=colour(COLOURS[level]),
                 linewidth=1.8,
                 marker=LEVEL_MARKERS[level],
                 markevery=[],  # the mark is only in the legend
-                label=f"{LIMIT_NAMES[level]}: {number(gbps[level], 4)} GB/s",
+                label=f"{LIMIT_NAMES[level]}: {number(gbps_of_level[level], 4)} GB/s",
             )
-        ridge = highest_gflops / max(gbps.values())
+        ridge = highest_gflops / max(gbps_of_level.values())
         for peak in peaks.values():
             ax.plot(
                 [max(lowest_x, ridge * peak / highest_gflops), highest_x],
@@ -298,8 +302,14 @@ class RooflineChart(FigureView):
                     "linestyle": "none",
                     "zorder": 3,
                 }
-                if rate := _compute_modelled_gflops(point):
-                    ax.plot(x, rate, color=colour(MODELLED_COLOUR), markerfacecolor="none", **marker_style)
+                if modelled_gflops := _compute_modelled_gflops(point):
+                    ax.plot(
+                        x,
+                        modelled_gflops,
+                        color=colour(MODELLED_COLOUR),
+                        markerfacecolor="none",
+                        **marker_style,
+                    )
                 ax.plot(x, point.gflops, color=colour(COLOURS[level]), **marker_style)
             first_x = min(point.intensities.values())
             ax.plot([first_x, highest_x], [point.gflops] * 2, color=colour("muted"), linewidth=0.7)
@@ -316,14 +326,18 @@ class RooflineChart(FigureView):
     def _paint_labels(self, ax: Axes, peaks: dict[str, float]) -> None:
         """Write the names of the launches and of the ceilings of arithmetic right of the axes."""
         lowest_y, highest_y = ax.get_ylim()
-        labels = [(rate, name, "fg") for rate, name in _make_point_labels(self._points).items()]
-        labels += [(peak, label, "muted") for label, peak in _make_peak_labels(peaks).items()]
-        heights = [math.log(rate / lowest_y) / math.log(highest_y / lowest_y) for rate, _, _ in labels]
-        for (rate, label, text_role), height in zip(labels, _space_heights(heights), strict=True):
+        rate_labels = [(rate, name, "fg") for rate, name in _make_point_labels(self._points).items()]
+        rate_labels += [(peak, label, "muted") for label, peak in _make_peak_labels(peaks).items()]
+        height_shares = [
+            math.log(rate / lowest_y) / math.log(highest_y / lowest_y) for rate, _, _ in rate_labels
+        ]
+        for (rate, label, text_role), height_share in zip(
+            rate_labels, _space_heights(height_shares), strict=True
+        ):
             ax.annotate(
                 label,
                 (ax.get_xlim()[1], rate),
-                (1.03, height),
+                (1.03, height_share),
                 textcoords="axes fraction",
                 va="center",
                 color=colour(text_role),
@@ -406,12 +420,12 @@ def _make_point_labels(points: Sequence[RooflinePoint]) -> dict[float, str]:
             rate for rate in names_by_x if abs(math.log10(rate / point.gflops)) < SAME_POSITION_SHARE / 2
         )
         names_by_x.setdefault(next(close_rates, point.gflops), []).append(point.name)
-    labels = dict[float, str]()
+    label_of_rate = dict[float, str]()
     for rate, names in names_by_x.items():
         distinct_names = list(dict.fromkeys(names))
         others_text = f" and {len(distinct_names) - 2} more" if len(distinct_names) > 2 else ""
-        labels[rate] = ", ".join(distinct_names[:2]) + others_text
-    return labels
+        label_of_rate[rate] = ", ".join(distinct_names[:2]) + others_text
+    return label_of_rate
 
 
 def _space_heights(heights: Sequence[float]) -> list[float]:

@@ -183,7 +183,9 @@ class Table:
         """Return the texts of the visible rows, with all columns."""
         formatters = [column.show for column in self._make_columns()]
         return [
-            tuple(_format_value(value, show) for value, show in zip(row, formatters, strict=True))
+            tuple(
+                _format_value(value, format_cell) for value, format_cell in zip(row, formatters, strict=True)
+            )
             for row in self._find_shown_rows()
         ]
 
@@ -209,7 +211,7 @@ class Table:
     def _make_inner_row(self, inner_table: Table) -> str:
         """Return the HTML of a row that opens to show an inner table."""
         column_indices = self._find_shown_columns()
-        visible_part = replace(
+        visible_table = replace(
             inner_table,
             title="",
             columns=tuple(inner_table.columns[index] for index in column_indices),
@@ -218,7 +220,7 @@ class Table:
         summary = f"<summary>{html.escape(inner_table.title)}</summary>"
         return (
             f'<tr><td></td><td colspan="{len(column_indices) - 1}" style="text-align:left">'
-            f"<details>{summary}{visible_part.html()}</details></td></tr>"
+            f"<details>{summary}{visible_table.html()}</details></td></tr>"
         )
 
     def _find_right_aligned(self) -> list[bool]:
@@ -290,10 +292,10 @@ def shorten_source(text: str, column: int = 1) -> str:
     """
     indent = len(text) - len(text.lstrip())
     text = text.strip()
-    index = max(0, column - 1 - indent)
+    column_index = max(0, column - 1 - indent)
     if len(text) <= MAX_SOURCE_LENGTH:
         return text
-    start_index = max(0, min(index - MAX_SOURCE_LENGTH // 3, len(text) - MAX_SOURCE_LENGTH))
+    start_index = max(0, min(column_index - MAX_SOURCE_LENGTH // 3, len(text) - MAX_SOURCE_LENGTH))
     end_index = start_index + MAX_SOURCE_LENGTH
     start_mark = "…" if start_index else ""
     end_mark = "…" if end_index < len(text) else ""

@@ -60,7 +60,7 @@ class AsRunTable(RecordTable[AsRun], AsRun):
     def _make_totals_table(self) -> Table:
         total_rows: list[tuple[Any, ...]] = []
         for space in ("global", "shared", "local", "generic"):
-            for access_kind, name in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
+            for access_kind, plural_noun in (("load", "loads"), ("store", "stores"), ("atomic", "atomics")):
                 matching_accesses = [
                     access for access in self.accesses if access.space == space and access.kind == access_kind
                 ]
@@ -68,11 +68,12 @@ class AsRunTable(RecordTable[AsRun], AsRun):
                     continue
                 written_count = sum(access.written for access in matching_accesses)
                 request_count, execution_count = (
-                    self.total(counter, space, access_kind) for counter in ("requests", "executions")
+                    self.total(counter_name, space, access_kind)
+                    for counter_name in ("requests", "executions")
                 )
                 total_rows.append(
                     (
-                        f"{space} {name}",
+                        f"{space} {plural_noun}",
                         written_count,
                         _format_count(execution_count),
                         _format_count(request_count),
@@ -94,24 +95,28 @@ class AsRunTable(RecordTable[AsRun], AsRun):
         accesses_by_key: dict[tuple[int, str, str], list[AccessAsRun]] = {}
         for access in self.accesses:
             accesses_by_key.setdefault((access.line, access.space, access.kind), []).append(access)
-        rows = []
-        for (line, space, access_kind), members in accesses_by_key.items():
-            ptx_opcodes = Counter(_find_opcode(counted_access.text) for counted_access in members)
+        access_rows = []
+        for (line, space, access_kind), line_accesses in accesses_by_key.items():
+            ptx_opcodes = Counter(_find_opcode(counted_access.text) for counted_access in line_accesses)
             opcode_counts = Counter(
-                counted_access.opcode for counted_access in members if counted_access.opcode
+                counted_access.opcode for counted_access in line_accesses if counted_access.opcode
             )
-            rows.append(
+            access_rows.append(
                 (
-                    *locate_line(self.code, line, members[0].text, members[0].column, access=True),
+                    *locate_line(
+                        self.code, line, line_accesses[0].text, line_accesses[0].column, access=True
+                    ),
                     f"{space} {access_kind}",
                     _format_names(ptx_opcodes),
-                    sum(counted_access.written for counted_access in members),
+                    sum(counted_access.written for counted_access in line_accesses),
                     _format_names(opcode_counts) or "none",
-                    _format_count(_sum_known([counted_access.executions for counted_access in members])),
+                    _format_count(
+                        _sum_known([counted_access.executions for counted_access in line_accesses])
+                    ),
                 )
             )
         columns = ("line", SOURCE, "access", "PTX", _WRITTEN_COLUMN, "machine code", _RUN_COLUMN)
-        return Table("Memory accesses", columns, tuple(rows))
+        return Table("Memory accesses", columns, tuple(access_rows))
 
     def _make_branch_table(self) -> Table:
         branches_by_line: dict[int, list[BranchAsRun]] = {}

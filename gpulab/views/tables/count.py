@@ -140,7 +140,8 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
             request_count = self.total("requests", "global", operation_kind)
             if request_count:
                 sectors, ideal_sectors = (
-                    self.total(counter, "global", operation_kind) for counter in ("sectors", "ideal_sectors")
+                    self.total(counter_name, "global", operation_kind)
+                    for counter_name in ("sectors", "ideal_sectors")
                 )
                 per_request = (
                     f"{sectors / request_count:.2f} per request, at best {ideal_sectors / request_count:.2f}"
@@ -166,8 +167,8 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
         sizes_text = " and ".join(map(str, sorted({access.size_bytes for access in accesses})))
         counts_sectors = first_access.space not in ("shared", "const")
         request_count, sectors, ideal_sectors, bank_conflicts, wavefronts, ideal_wavefronts = (
-            sum(getattr(access, name) for access in accesses)
-            for name in (
+            sum(getattr(access, counter_name) for access in accesses)
+            for counter_name in (
                 "requests",
                 "sectors",
                 "ideal_sectors",
@@ -195,11 +196,11 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
 
     def _find_largest_count(self, counter: str) -> int:
         """Return the largest value of a counter among the source lines, which gets the longest bar."""
-        totals: dict[Hashable, int] = {}
+        total_of_line: dict[Hashable, int] = {}
         for access in self.accesses:
             line_key = access.line, access.space, access.kind
-            totals[line_key] = totals.get(line_key, 0) + getattr(access, counter)
-        return max(totals.values())
+            total_of_line[line_key] = total_of_line.get(line_key, 0) + getattr(access, counter)
+        return max(total_of_line.values())
 
     def _make_body(self) -> str:
         tables = [table.html() for table in self.tables()]
@@ -249,23 +250,25 @@ def _make_cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
     start_text = "from empty caches" if caches.start == "cold" else "with data in L2 from earlier launches"
     sample_text = "" if caches.one_in == 1 else f", from one line in {caches.one_in}"
     method_text = f"modelled {start_text}{sample_text}"
-    rows: list[tuple[Any, ...]] = []
-    for name, rate, hit_count, sectors, origin in (
+    cache_rows: list[tuple[Any, ...]] = []
+    for rate_name, hit_rate, hit_count, sector_count, sectors_origin in (
         ("L1 hit rate", caches.l1_hit_rate, caches.l1_hit_sectors, caches.l1_sectors, "of loads"),
         ("L2 hit rate", caches.l2_hit_rate, caches.l2_hit_sectors, caches.l2_sectors, "of the SMs"),
     ):
-        if rate is not None:
-            meaning = f"{number(hit_count)} of {count(sectors, 'sector')} {origin}; {method_text}"
-            rows.append((name, _make_percent_cell(rate), meaning))
+        if hit_rate is not None:
+            meaning = (
+                f"{number(hit_count)} of {count(sector_count, 'sector')} {sectors_origin}; {method_text}"
+            )
+            cache_rows.append((rate_name, _make_percent_cell(hit_rate), meaning))
     if caches.l2_sectors:
         written_bytes = number(caches.dram_write_bytes)
         meaning = f"bytes, {number(caches.dram_read_bytes)} read, {written_bytes} written; {method_text}"
-        rows.append(("memory (DRAM)", caches.dram_read_bytes + caches.dram_write_bytes, meaning))
+        cache_rows.append(("memory (DRAM)", caches.dram_read_bytes + caches.dram_write_bytes, meaning))
     if caches.constant_requests:
         passes_text = count(caches.constant_passes, "pass", "passes")
         meaning = f"requests, {passes_text}, one per word that a warp requests"
-        rows.append(("constant accesses", caches.constant_requests, meaning))
-    return rows
+        cache_rows.append(("constant accesses", caches.constant_requests, meaning))
+    return cache_rows
 
 
 def _group_by_line(
@@ -300,12 +303,12 @@ def _make_table(
     """Return a table with a row per line, and an inner table for lines with several members."""
     inner_tables = tuple(
         Table(
-            f"the {len(members)} {member_kind} of line {row[0] or NO_VALUE_MARK} one by one",
+            f"the {len(line_counters)} {member_kind} of line {row[0] or NO_VALUE_MARK} one by one",
             columns,
-            tuple(members),
+            tuple(line_counters),
         )
-        if len(members) > 1
+        if len(line_counters) > 1
         else None
-        for row, members in lines
+        for row, line_counters in lines
     )
     return Table(title, columns, tuple(row for row, _ in lines), inner_tables, hide_empty=True)

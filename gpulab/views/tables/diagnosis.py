@@ -277,8 +277,8 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
             f"{number(speedup)} × as fast" if speedup >= 1 else f"{number(1 / speedup)} × as slow"
         )
         causes_before, causes_after = (
-            [CAUSE_NAMES[cause.kind] for cause in costs.causes if cause.gain >= MIN_GAIN]
-            for costs in (baseline, self)
+            [CAUSE_NAMES[cause.kind] for cause in diagnosis.causes if cause.gain >= MIN_GAIN]
+            for diagnosis in (baseline, self)
         )
         change_sentence += f" ({duration(self.time_ns)}). "
         for change_kind, names in (
@@ -299,11 +299,11 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
 
 def _group_names_by_line(costs: LaunchCosts) -> dict[int, str]:
     """Return the names of a launch's causes, grouped by source line."""
-    names: dict[int, list[str]] = {}
+    names_by_line: dict[int, list[str]] = {}
     for cause in costs.causes:
         if cause.line and cause.gain >= MIN_GAIN:
-            names.setdefault(cause.line, []).append(CAUSE_NAMES[cause.kind])
-    return {line: listing(list(dict.fromkeys(line_names))) for line, line_names in names.items()}
+            names_by_line.setdefault(cause.line, []).append(CAUSE_NAMES[cause.kind])
+    return {line: listing(list(dict.fromkeys(line_names))) for line, line_names in names_by_line.items()}
 
 
 def _format_factor(value: float) -> str:

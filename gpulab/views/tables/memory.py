@@ -68,13 +68,13 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
             return ""
         temporary_share = self.temporary_bytes / self.needed_bytes
         stayed_bytes = self.after_bytes - self.before_bytes
-        stayed_text = (
+        change_text = (
             f"{size(stayed_bytes)} remained in use"
             if stayed_bytes >= 0
             else f"{size(-stayed_bytes)} of earlier allocations were freed"
         )
         return (
-            f"{size(self.temporary_bytes)} of it ({percent(temporary_share)}) were temporary; {stayed_text} "
+            f"{size(self.temporary_bytes)} of it ({percent(temporary_share)}) were temporary; {change_text} "
             f"when the call returned. {count(self.allocations, 'allocation')}, {count(self.frees, 'free')}."
         )
 
@@ -97,7 +97,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
     def _make_alive_table(self) -> Table:
         title = "Alive when it failed" if self.failed is not None else "Alive at the peak"
         total_bytes = self.peak_bytes - (self.failed.size_bytes if self.failed is not None else 0)
-        rows = tuple(
+        block_rows = tuple(
             (
                 block_group.size_bytes,
                 _make_percent_cell(block_group.size_bytes, total_bytes),
@@ -130,12 +130,12 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
             "line",
             SOURCE,
         )
-        return Table(title, columns, rows, most=MAX_ROWS, rest=other_row)
+        return Table(title, columns, block_rows, most=MAX_ROWS, rest=other_row)
 
     def _make_room_table(self) -> Table:
         if self.rooms[0].times is None:
             return Table("", (), ())
-        rows = tuple(
+        room_rows = tuple(
             _make_room_row(device_room, is_current=index == 0) for index, device_room in enumerate(self.rooms)
         )
         columns = (
@@ -145,7 +145,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
             Column("times as large", "factor", _format_factor),
             Column("by side", "factor_by_side", _format_factor),
         )
-        return Table("Sizes that would fit", columns, rows)
+        return Table("Sizes that would fit", columns, room_rows)
 
 
 def _make_percent_cell(size_bytes: int, total_bytes: int) -> Cell | None:

@@ -34,10 +34,15 @@ class AnalysisTable(CardOfTables, tuple[R, ...]):
 
         Without records, the text `nothing` is shown.
         """
-        answers = cls(records)
-        answers.table = table
-        answers._texts = heading, "" if answers else nothing, timeline.provenance.label, sentences
-        return answers
+        analysis_table = cls(records)
+        analysis_table.table = table
+        analysis_table._texts = (
+            heading,
+            "" if analysis_table else nothing,
+            timeline.provenance.label,
+            sentences,
+        )
+        return analysis_table
 
     @property
     def heading(self) -> str:
@@ -74,7 +79,7 @@ class AnalysisTable(CardOfTables, tuple[R, ...]):
 def make_overlap_table(records: Iterable[Overlap], timeline: Timeline) -> AnalysisTable[Overlap]:
     """Return a table of the overlap of each pair of engines or streams."""
     records = tuple(records)
-    rows = tuple(
+    overlap_rows = tuple(
         (
             f"{overlap.first} and {overlap.second}",
             overlap.fraction,
@@ -95,7 +100,7 @@ def make_overlap_table(records: Iterable[Overlap], timeline: Timeline) -> Analys
     stream_count = len({(a.device_id, a.stream_id) for a in timeline.activities})
     if len(records) < stream_count * (stream_count - 1) // 2:
         caption += f", of those of its {stream_count:,} streams with the most operations"
-    return AnalysisTable.of(records, caption, timeline, Table("", columns, rows))
+    return AnalysisTable.of(records, caption, timeline, Table("", columns, overlap_rows))
 
 
 def make_gap_table(records: Iterable[Gap], timeline: Timeline) -> AnalysisTable[Gap]:

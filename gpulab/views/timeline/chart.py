@@ -74,9 +74,9 @@ def make_lanes(
 
 def _compute_streams_px(panels: Sequence[Lanes], rows_px: float) -> float:
     """Return the height in pixels that remains for the rows of streams."""
-    small_rows = sum(lanes.small_rows for lanes in panels)
+    small_row_count = sum(lanes.small_rows for lanes in panels)
     return float(
-        rows_px - small_rows * (SMALL_ROW_PX + ROW_GAP_PX) - HEADING_PX * len(panels) * (len(panels) > 1)
+        rows_px - small_row_count * (SMALL_ROW_PX + ROW_GAP_PX) - HEADING_PX * len(panels) * (len(panels) > 1)
     )
 
 
@@ -111,19 +111,19 @@ def draw_chart(
         max(MIN_STREAM_PX, _compute_streams_px(panels, rows_px) / max(1, stream_count) - ROW_GAP_PX),
     )
     row_positions = RowPositions({}, [], [])
-    headings: list[float] = []
+    heading_ys: list[float] = []
     y = 0.0
-    for panel, lanes in enumerate(panels):
+    for panel_index, lanes in enumerate(panels):
         if len(panels) > 1:
-            headings.append(y + HEADING_PX / 2)
+            heading_ys.append(y + HEADING_PX / 2)
             y += HEADING_PX
         for row_key in lanes.row_keys:
-            row_positions.index[panel, row_key] = len(row_positions.tops)
+            row_positions.index[panel_index, row_key] = len(row_positions.tops)
             row_positions.tops.append(y)
             row_positions.heights.append(stream_px if row_key[0] == "stream" else SMALL_ROW_PX)
             y += row_positions.heights[-1] + ROW_GAP_PX
         row_positions.index.update(
-            {(panel, row_key): len(row_positions.tops) - 1 for row_key in lanes.folded}
+            {(panel_index, row_key): len(row_positions.tops) - 1 for row_key in lanes.folded}
         )
         y += 4
     y = max(y, 40.0)
@@ -148,9 +148,9 @@ def draw_chart(
         *_draw_marks(panels, row_positions),
         plots.make_y_ticks(row_centres, names, time_range),
         Labels(
-            [time_range[0]] * len(headings),
-            headings,
-            [lanes.heading for lanes in panels if headings],
+            [time_range[0]] * len(heading_ys),
+            heading_ys,
+            [lanes.heading for lanes in panels if heading_ys],
             weight="bold",
             dx=-left_px,
             pin=True,
@@ -174,11 +174,11 @@ def _draw_tracks(
 ) -> Tracks:
     columns_by_name: dict[str, list[Any]] = {}
     texts_by_column: dict[str, Any] = {"names": [], "details": [], "lines": []}
-    for panel, lanes in enumerate(panels):
+    for panel_index, lanes in enumerate(panels):
         panel_columns = {
             "x0": lanes.start - lanes.record.start_ns,
             "x1": lanes.end - lanes.record.start_ns,
-            "row": lanes.row + rows.index[panel, lanes.row_keys[0]] if lanes.row_keys else lanes.row,
+            "row": lanes.row + rows.index[panel_index, lanes.row_keys[0]] if lanes.row_keys else lanes.row,
             "lane": lanes.lane,
             "colour": lanes.engine,
             "name": lanes.name + len(texts_by_column["names"]),
@@ -187,7 +187,7 @@ def _draw_tracks(
             "size": lanes.size,
             "operation": lanes.operation,
             "node": lanes.node,
-            "panel": np.full(lanes.row.size, panel),
+            "panel": np.full(lanes.row.size, panel_index),
         }
         for name, column in panel_columns.items():
             columns_by_name.setdefault(name, []).append(column)
@@ -242,8 +242,8 @@ def _draw_tracks(
 def _make_measured_names(panels: Sequence[Lanes]) -> list[str]:
     """Return the name of each row for the measurement of a selected time span; NVTX ranges are excluded."""
     name_prefixes = [
-        f"{lanes.timeline_name or f'timeline {panel}'}, " if len(panels) > 1 else ""
-        for panel, lanes in enumerate(panels, 1)
+        f"{lanes.timeline_name or f'timeline {panel_number}'}, " if len(panels) > 1 else ""
+        for panel_number, lanes in enumerate(panels, 1)
     ]
     return [
         "" if row_key[0] == "range" else f"{prefix}{lanes.row_name(row_key)}"
@@ -289,8 +289,8 @@ def _shorten_name(name: str) -> str:
 def _draw_frames(panels: Sequence[Lanes], rows: RowPositions) -> Item | None:
     """Return the outlines around graph launches, or None if there are none."""
     frame_spans = [
-        (start - lanes.record.start_ns, end - lanes.record.start_ns, rows.index[panel, row_key])
-        for panel, lanes in enumerate(panels)
+        (start - lanes.record.start_ns, end - lanes.record.start_ns, rows.index[panel_index, row_key])
+        for panel_index, lanes in enumerate(panels)
         for (row_key, *_), (start, end) in lanes.launches.items()
     ]
     if not frame_spans:
@@ -305,14 +305,14 @@ def _draw_arrows(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
     """Yield arrows from the end of an operation to the start of the operation that waited for it."""
     for arrow_kind, colour in ((0, "fg"), (1, "tail-text"), (2, "error")):
         arrow_lines = []
-        for panel, lanes in enumerate(panels):
+        for panel_index, lanes in enumerate(panels):
             activities = lanes.record.activities
             origin_ns = lanes.record.start_ns
             for start_index, end_index in (*lanes.arrows, lanes.faults)[arrow_kind]:
                 source_operation = activities[start_index]
                 target_operation = activities[end_index]
                 source_y, target_y = (
-                    rows.find_middle(panel, ("stream", *STREAM_OF(operation)))
+                    rows.find_middle(panel_index, ("stream", *STREAM_OF(operation)))
                     for operation in (source_operation, target_operation)
                 )
                 arrow_lines.append(
@@ -335,7 +335,7 @@ def _draw_marks(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
     """Yield symbols at NVTX marks and hidden waits, which may be too short to see."""
     range_marks: list[tuple[int, float, str]] = []
     hidden_waits: list[tuple[int, float, str]] = []
-    for panel, lanes in enumerate(panels):
+    for panel_index, lanes in enumerate(panels):
         start = lanes.start - lanes.record.start_ns
         is_mark = np.array([detail == MARK_DETAIL for detail in lanes.details], bool)
         for bars_and_marks, is_selected, symbol in (
@@ -343,7 +343,7 @@ def _draw_marks(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
             (hidden_waits, lanes.engine == HIDDEN_ENGINE, "!"),
         ):
             for bar_index in np.flatnonzero(is_selected).tolist():
-                y = rows.find_middle(panel, lanes.row_keys[lanes.row[bar_index]])
+                y = rows.find_middle(panel_index, lanes.row_keys[lanes.row[bar_index]])
                 name = lanes.names[lanes.name[bar_index]] if bars_and_marks is range_marks else ""
                 bars_and_marks.append((int(start[bar_index]), y, symbol + name))
     if range_marks:
