@@ -199,10 +199,10 @@ def serve(batches: Any, requests: list[int]) -> Any:
         clipped_values = cp.maximum(doubled_values, 0)
         y = clipped_values + 1
         graph = stream.end_capture()
-        for index, batch_index in enumerate(requests):
+        for request_index, batch_index in enumerate(requests):
             x[...] = batches[batch_index]
             graph.launch(stream)
-            answers[index] = y
+            answers[request_index] = y
     stream.synchronize()
     return answers
 
@@ -297,10 +297,10 @@ def branches(inputs: Any, left: Any, right: Any, join: Any) -> Any:
         main_stream.wait_event(side_stream.record())
         join(left_result, right_result, result)
         graph = main_stream.end_capture()
-        for index, values in enumerate(inputs):
-            x[...] = values
+        for input_index, input_values in enumerate(inputs):
+            x[...] = input_values
             graph.launch(main_stream)
-            results[index] = result
+            results[input_index] = result
     main_stream.synchronize()
     return results
 
@@ -321,10 +321,10 @@ def branches_naive(inputs: Any, left: Any, right: Any, join: Any) -> Any:
         right(x, right_result)
         join(left_result, right_result, result)
         graph = stream.end_capture()
-        for index, values in enumerate(inputs):
-            x[...] = values
+        for input_index, input_values in enumerate(inputs):
+            x[...] = input_values
             graph.launch(stream)
-            results[index] = result
+            results[input_index] = result
     stream.synchronize()
     return results
 
@@ -334,14 +334,14 @@ def branches_naive(inputs: Any, left: Any, right: Any, join: Any) -> Any:
 
 def compute_noise(seed: int, rounds: int, n: int) -> npt.NDArray[np.uint32]:
     """Compute the random numbers of ``noise.cu`` with NumPy, and return one row per round."""
-    indices = np.arange(n, dtype=np.uint64)
+    element_indices = np.arange(n, dtype=np.uint64)
     round_numbers = np.arange(rounds, dtype=np.uint64)[:, None]
-    mask = np.uint64(0xFFFF_FFFF)
+    uint32_mask = np.uint64(0xFFFF_FFFF)
     hashes = (
-        np.uint64(seed) + round_numbers * np.uint64(0x9E3779B9) + indices * np.uint64(0x85EBCA6B)
-    ) & mask
-    hashes = ((hashes ^ hashes >> np.uint64(16)) * np.uint64(0x85EBCA6B)) & mask
-    hashes = ((hashes ^ hashes >> np.uint64(13)) * np.uint64(0xC2B2AE35)) & mask
+        np.uint64(seed) + round_numbers * np.uint64(0x9E3779B9) + element_indices * np.uint64(0x85EBCA6B)
+    ) & uint32_mask
+    hashes = ((hashes ^ hashes >> np.uint64(16)) * np.uint64(0x85EBCA6B)) & uint32_mask
+    hashes = ((hashes ^ hashes >> np.uint64(13)) * np.uint64(0xC2B2AE35)) & uint32_mask
     return (hashes ^ hashes >> np.uint64(16)).astype(np.uint32)
 
 
@@ -408,9 +408,9 @@ def draws(source: str, seed: int, rounds: int, n: int) -> Any:
         stream.begin_capture()
         draw_round()
         graph = stream.end_capture()
-        for index in range(rounds):
+        for round_index in range(rounds):
             graph.launch(stream)
-            noise_rows[index] = round_numbers
+            noise_rows[round_index] = round_numbers
     stream.synchronize()
     return noise_rows
 

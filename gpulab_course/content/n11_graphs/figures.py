@@ -109,7 +109,7 @@ def in_a_capture(work: Callable[[Any], Any], *, mode: str = "relaxed", blocking:
     with stream:
         stream.begin_capture(getattr(cuda.runtime, MODES[mode]))
         outcome_text = "captured"
-        suffix = ""
+        end_suffix = ""
         try:
             work(stream)
         except Exception as error:
@@ -117,8 +117,8 @@ def in_a_capture(work: Callable[[Any], Any], *, mode: str = "relaxed", blocking:
         try:
             stream.end_capture()
         except Exception:
-            suffix = "; the capture is lost"
-    return outcome_text + suffix
+            end_suffix = "; the capture is lost"
+    return outcome_text + end_suffix
 
 
 def launch_forty_kernels(x: Any) -> None:
@@ -160,7 +160,7 @@ class Film(SteeredTimeline):
         self._device_context = session.bind_current_device()
         super().__init__(*self._films[sizes[0]], names=TIMELINE_NAMES)
         self.elements = sizes[0]
-        size_texts = [f"{count:,} floats" for count in sizes]
+        size_texts = [f"{element_count:,} floats" for element_count in sizes]
         self.steer(boxes.slider("Elements per kernel", "elements", sizes, size_texts))
 
     def find_timelines(self, elements: int) -> tuple[Timeline, Timeline]:

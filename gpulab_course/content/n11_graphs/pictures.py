@@ -27,12 +27,14 @@ def compute_launch_times(
     The host launches kernels without pauses. A kernel starts when its launch and the previous kernel have
     ended.
     """
-    launches = [(index * launch_us, (index + 1) * launch_us) for index in range(count)]
-    kernels: list[StartAndEnd] = []
-    for _, launch_end in launches:
-        kernel_start = max(launch_end, kernels[-1][1] if kernels else 0.0)
-        kernels.append((kernel_start, kernel_start + kernel_us))
-    return launches, kernels
+    launch_spans_us = [
+        (launch_index * launch_us, (launch_index + 1) * launch_us) for launch_index in range(count)
+    ]
+    kernel_spans_us: list[StartAndEnd] = []
+    for _, launch_end_us in launch_spans_us:
+        kernel_start_us = max(launch_end_us, kernel_spans_us[-1][1] if kernel_spans_us else 0.0)
+        kernel_spans_us.append((kernel_start_us, kernel_start_us + kernel_us))
+    return launch_spans_us, kernel_spans_us
 
 
 def launches_and_kernels(launch_us: float, *kernels_us: float, count: int = 4) -> Picture:
@@ -41,8 +43,10 @@ def launches_and_kernels(launch_us: float, *kernels_us: float, count: int = 4) -
     figure = Figure(figsize=(WIDTH_IN, 1.75 * len(kernels_us) + 0.45), dpi=100)
     captions = []
     panel_height = 1 / (len(kernels_us) + 0.25)
-    for panel, kernel_us in enumerate(kernels_us):
-        axes = figure.add_axes((0.01, 1 - (panel + 1) * panel_height + 0.005, 0.98, 0.93 * panel_height))
+    for panel_index, kernel_us in enumerate(kernels_us):
+        axes = figure.add_axes(
+            (0.01, 1 - (panel_index + 1) * panel_height + 0.005, 0.98, 0.93 * panel_height)
+        )
         axes.set_xlim(-0.13 * end_us, 1.02 * end_us)
         axes.set_ylim(3.1, 0)
         axes.set_axis_off()
@@ -52,23 +56,33 @@ def launches_and_kernels(launch_us: float, *kernels_us: float, count: int = 4) -
         gap_text = f"a gap of {gap_us:g} µs before each kernel" if gap_us else "no gaps"
         heading = f"Kernels of {kernel_us:g} µs start {spacing_us:g} µs apart: {gap_text}"
         draw_text(axes, -0.13 * end_us, 0.4, heading, weight="bold")
-        for row, (name, spans, colour) in enumerate(
+        for line_index, (line_name, operation_spans_us, colour_name) in enumerate(
             (("host", launches, "warn"), ("stream", kernels, "accent"))
         ):
-            draw_text(axes, -0.02 * end_us, 1.35 + row, name, ha="right")
-            for index, (start_us, span_end_us) in enumerate(spans, 1):
+            draw_text(axes, -0.02 * end_us, 1.35 + line_index, line_name, ha="right")
+            for operation_number, (start_us, span_end_us) in enumerate(operation_spans_us, 1):
                 is_wide = span_end_us - start_us > 0.05 * end_us
-                label = str(index) if not is_wide else f"{'launch' if colour == 'warn' else 'kernel'} {index}"
+                label = (
+                    str(operation_number)
+                    if not is_wide
+                    else f"{'launch' if colour_name == 'warn' else 'kernel'} {operation_number}"
+                )
                 draw_box(
-                    axes, start_us, 1 + row, span_end_us - start_us, 0.7, colour, label if is_wide else ""
+                    axes,
+                    start_us,
+                    1 + line_index,
+                    span_end_us - start_us,
+                    0.7,
+                    colour_name,
+                    label if is_wide else "",
                 )
                 if not is_wide:
-                    draw_text(axes, span_end_us + 0.006 * end_us, 1.35 + row, label)
+                    draw_text(axes, span_end_us + 0.006 * end_us, 1.35 + line_index, label)
         captions.append(f"{heading}.")
     axis = figure.add_axes((0.01, 0.25 * panel_height, 0.98, 0.001))
     axis.set_xlim(-0.13 * end_us, 1.02 * end_us)
-    ticks = range(0, int(end_us) + 1, 6 if end_us < 60 else 20)
-    axis.set_xticks([*ticks], [f"{tick} µs" for tick in ticks], fontsize=9)
+    ticks_us = range(0, int(end_us) + 1, 6 if end_us < 60 else 20)
+    axis.set_xticks([*ticks_us], [f"{tick_us} µs" for tick_us in ticks_us], fontsize=9)
     axis.set_yticks([])
     axis.spines[["left", "right", "top"]].set_visible(False)
     return Picture.of(
@@ -160,7 +174,7 @@ def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence
     batches
         The two batches.
     """
-    first_address, second_address = (int(batch.data.ptr) for batch in batches)
+    first_address, second_address = (int(batch_array.data.ptr) for batch_array in batches)
     read_address, buffer_address = _find_input_array(renamed).address, _find_input_array(buffered).address
     is_stale = read_address == first_address
     node_x = 2.4 if is_stale else 7.2
@@ -200,8 +214,8 @@ def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence
 
 def list_node_accesses(record: GraphRecord) -> list[tuple[str, int, int]]:
     """Return the name of each node in a linear graph, with the addresses that it reads and writes."""
-    outputs = {array.address for array in record.arrays if array.is_output}
-    current_address = next(array.address for array in record.arrays if array.address not in outputs)
+    output_addresses = {array.address for array in record.arrays if array.is_output}
+    current_address = next(array.address for array in record.arrays if array.address not in output_addresses)
     node_accesses = []
     for node in record.nodes:
         written_address = next(
@@ -220,15 +234,17 @@ def blocks_of_pool(*records: GraphRecord) -> Picture:
             write_address for graph_accesses in accesses_of_graphs for _, _, write_address in graph_accesses
         )
     )
-    block_letters = {address: chr(ord("A") + index) for index, address in enumerate(addresses)}
+    block_letters = {
+        address: chr(ord("A") + address_index) for address_index, address in enumerate(addresses)
+    }
     row_count = sum(map(len, accesses_of_graphs))
-    left_x, width = 6.4, 13.4 / len(addresses)
+    left_x, block_width = 6.4, 13.4 / len(addresses)
     height_in = 0.36 * (row_count + len(accesses_of_graphs)) + 0.95
     figure, axes = empty_axes(
         height_in, (0, 20), (0, row_count + 0.55 * (len(accesses_of_graphs) - 1) + 1.65)
     )
     for address, letter in block_letters.items():
-        box_middle_x = left_x + (addresses.index(address) + 0.5) * width
+        box_middle_x = left_x + (addresses.index(address) + 0.5) * block_width
         draw_text(
             axes,
             box_middle_x,
@@ -240,21 +256,30 @@ def blocks_of_pool(*records: GraphRecord) -> Picture:
     y = 1.4
     captions = []
     for graph_number, (record, graph_accesses) in enumerate(zip(records, accesses_of_graphs, strict=True), 1):
-        outputs = {array.address for array in record.arrays if array.is_output}
-        colour = ("accent", "warn", "good")[(graph_number - 1) % 3]
-        for index, (name, read_address, write_address) in enumerate(graph_accesses):
-            draw_text(axes, 0.1, y + 0.45, f"graph {graph_number}: {name}")
-            is_output = index == len(graph_accesses) - 1 and write_address in outputs
+        output_addresses = {array.address for array in record.arrays if array.is_output}
+        colour_name = ("accent", "warn", "good")[(graph_number - 1) % 3]
+        for node_index, (node_name, read_address, write_address) in enumerate(graph_accesses):
+            draw_text(axes, 0.1, y + 0.45, f"graph {graph_number}: {node_name}")
+            is_output = node_index == len(graph_accesses) - 1 and write_address in output_addresses
             for address in addresses:
-                x = left_x + addresses.index(address) * width
+                x = left_x + addresses.index(address) * block_width
                 if address == write_address:
-                    draw_box(axes, x, y, width, 0.9, colour, "writes its output" if is_output else "writes")
+                    draw_box(
+                        axes,
+                        x,
+                        y,
+                        block_width,
+                        0.9,
+                        colour_name,
+                        "writes its output" if is_output else "writes",
+                    )
                 else:
-                    draw_box(axes, x, y, width, 0.9, "bg", "reads" if address == read_address else "")
+                    draw_box(axes, x, y, block_width, 0.9, "bg", "reads" if address == read_address else "")
             y += 1
         y += 0.55
         written_text = ", then ".join(
-            f"pool block {block_letters[write_address]} ({name})" for name, _, write_address in graph_accesses
+            f"pool block {block_letters[write_address]} ({node_name})"
+            for node_name, _, write_address in graph_accesses
         )
         captions.append(f"Graph {graph_number} writes {written_text}, which is its output.")
     return Picture.of(figure, f"{len(addresses)} pool blocks. " + " ".join(captions))

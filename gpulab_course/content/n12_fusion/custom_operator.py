@@ -58,26 +58,28 @@ def program() -> str:
 
 def checks() -> Table:
     """Return a table of the results of ``torch.library.opcheck``."""
-    rows = tuple((name, _TEXT_OF_CHECK[name], result) for name, result in load_recording()["opcheck"].items())
+    check_rows = tuple(
+        (name, _TEXT_OF_CHECK[name], result) for name, result in load_recording()["opcheck"].items()
+    )
     return Table(
-        f"opcheck(affine_gelu, (x, w, b)), {origin().label}", ("test", "it checks that", "result"), rows
+        f"opcheck(affine_gelu, (x, w, b)), {origin().label}", ("test", "it checks that", "result"), check_rows
     )
 
 
 def graphs() -> Table:
     """Return a table of the graphs and kernels that ``torch.compile`` creates for each version."""
     record = load_recording()
-    rows = tuple(
+    version_rows = tuple(
         (
-            text,
-            str(record[f"graph of {name}"]["graphs"]),
-            str(len(record[f"graph of {name}"]["nodes"])),
-            str(compiled_kernels(name)),
+            version_text,
+            str(record[f"graph of {version_name}"]["graphs"]),
+            str(len(record[f"graph of {version_name}"]["nodes"])),
+            str(compiled_kernels(version_name)),
         )
-        for name, text in _TEXT_OF_VERSION.items()
+        for version_name, version_text in _TEXT_OF_VERSION.items()
     )
     title = f"torch.compile of relu(f(2 * x, w, b)) + 1, {origin().label}"
-    return Table(title, ("f", "graphs", "operations in the graphs", "kernels"), rows)
+    return Table(title, ("f", "graphs", "operations in the graphs", "kernels"), version_rows)
 
 
 def compiled_kernels(name: str) -> int:

@@ -71,9 +71,11 @@ def make_affine_extremes_case(random_data: Draw, size: Any) -> ProgramCase:
     extreme_values = random_data.rng.permutation(
         [*magnitudes, *-magnitudes, 0.0, -0.0, 1e-20, np.inf, np.nan]
     )
-    factors = random_data.rng.choice((-2, -1, -0.5, 0.5, 1, 2), size[1]).astype(np.float32)
+    column_factors = random_data.rng.choice((-2, -1, -0.5, 0.5, 1, 2), size[1]).astype(np.float32)
     return _make_affine_case(
-        (extreme_values[:, None] / factors).astype(np.float32), factors, np.zeros(size[1], np.float32)
+        (extreme_values[:, None] / column_factors).astype(np.float32),
+        column_factors,
+        np.zeros(size[1], np.float32),
     )
 
 
@@ -112,7 +114,7 @@ def draw_largest_case(random_data: Draw, n: Any) -> ProgramCase:
     x = (random_data.rng.standard_normal(n) * 10.0 ** random_data.rng.choice((2, 36, -25))).astype(np.float32)
     if n > 1 and random_data.rng.random() < 0.3:
         x[int(random_data.rng.integers(n))] = -np.inf
-    expected: Any = np.float32(np.abs(x).max(initial=0))
+    largest_magnitude: Any = np.float32(np.abs(x).max(initial=0))
     mistakes = []
     if n > 1:
         x = -np.abs(x) if random_data.rng.random() < 0.7 else x
@@ -126,7 +128,7 @@ def draw_largest_case(random_data: Draw, n: Any) -> ProgramCase:
     if n in (31,) or n > 1000:
         finite_maximum = float(np.abs(x).max())
         x[int(random_data.rng.integers(0, n - 1))] = np.nan
-        expected = np.float32(np.nan)
+        largest_magnitude = np.float32(np.nan)
         mistakes = [
             (
                 np.asarray(np.float32(finite_maximum)),
@@ -137,7 +139,7 @@ def draw_largest_case(random_data: Draw, n: Any) -> ProgramCase:
         mistakes = [
             (np.asarray(np.float32(-np.inf)), "For an empty array, the result must be 0: begin there.")
         ]
-    return _make_largest_case(x, expected, mistakes)
+    return _make_largest_case(x, largest_magnitude, mistakes)
 
 
 def _make_largest_case(x: Any, expected: Any, mistakes: Sequence[tuple[Any, str]] = ()) -> ProgramCase:
@@ -154,8 +156,8 @@ def make_largest_case_maker(
 
     def make_case(random_data: Draw, n: Any) -> ProgramCase:
         x = random_data.rng.uniform(-1, 1, n).astype(np.float32)
-        start = index % n
-        x[start : start + len(edges)] = edges[: n - start]
+        first_edge_index = index % n
+        x[first_edge_index : first_edge_index + len(edges)] = edges[: n - first_edge_index]
         finite_maximum = np.asarray(np.nanmax(np.abs(x), initial=0))
         lost_nan = (
             finite_maximum,
@@ -253,10 +255,10 @@ def _draw_matrix_sizes(rng: np.random.Generator, threads_at_once: int) -> list[A
     """Draw sizes (rows, columns): few and many columns, around a warp and a block, and long rows."""
     a, b = (int(n) for n in rng.integers(2, 40, 2))
     wide_columns = int(rng.integers(1025, 2200))
-    columns, many_columns, few_columns = (
-        int(rng.integers(*limits)) for limits in ((34, 300), (513, 1000), (73, 95))
+    middle_columns, many_columns, few_columns = (
+        int(rng.integers(*column_limits)) for column_limits in ((34, 300), (513, 1000), (73, 95))
     )
-    short_rows = [(6, 64), (1, 1), (3, 1), (a, 31), (5, 32), (b, 33), (7, columns)]
+    short_rows = [(6, 64), (1, 1), (3, 1), (a, 31), (5, 32), (b, 33), (7, middle_columns)]
     return [*short_rows, (4, many_columns), (2, wide_columns), (3, 4 * 1024 + a), (900, few_columns)]
 
 
@@ -358,10 +360,10 @@ def call_caches(
     with on_device("virtual:T4", count=_DEVICE_COUNT) as cp:
         caches = make_cache(0), make_cache(1)
         repetitions = Counter[ArgumentDescription]()
-        results = []
+        run_numbers = []
         for call_arguments in calls:
             repetitions.update(call_arguments)
-            results.append(
+            run_numbers.append(
                 caches[call_arguments is calls[-1]](
                     *(
                         _make_argument(cp, description, repetitions[description])
@@ -369,7 +371,7 @@ def call_caches(
                     )
                 )
             )
-        return results
+        return run_numbers
 
 
 class CompilerModel:
@@ -381,9 +383,9 @@ class CompilerModel:
 
     def __call__(self, action: str, number: int, args: list[ArgumentDescription]) -> int:
         """Record a compilation or a run, and return its number."""
-        requests = self.compilations if action == "compiled" else self.runs
-        requests.append((number, args))
-        return len(requests) - 1
+        recorded_requests = self.compilations if action == "compiled" else self.runs
+        recorded_requests.append((number, args))
+        return len(recorded_requests) - 1
 
 
 def judge_cached(answer: Answer) -> str:
@@ -391,47 +393,50 @@ def judge_cached(answer: Answer) -> str:
     calls.
     """
     must_be_a_function("cached", answer.is_function, answer.kind)
-    calls = _draw_calls(answer.rng)
+    argument_lists = _draw_calls(answer.rng)
     compilers = CompilerModel()
-    calls.append(list(calls[0]))  # with the other compiler
-    results = answer.ask(call_caches, calls, shown="cached(compile)", back=compilers)
-    for index, (request, run_number) in enumerate(zip(calls, results, strict=True)):
+    argument_lists.append(list(argument_lists[0]))  # with the other compiler
+    run_numbers = answer.ask(call_caches, argument_lists, shown="cached(compile)", back=compilers)
+    for call_index, (call_arguments, run_number) in enumerate(zip(argument_lists, run_numbers, strict=True)):
         if not is_whole(run_number) or not 0 <= run_number < len(compilers.runs):
             raise NotYet(
-                f"{_make_call_text(request)} returns {short_repr(run_number)}. Return what the program "
-                "returns."
+                f"{_make_call_text(call_arguments)} returns {short_repr(run_number)}. Return what the "
+                "program returns."
             )
         program, run_arguments = compilers.runs[run_number]
         compiler, compiled_arguments = compilers.compilations[program]
-        if run_arguments != request:
+        if run_arguments != call_arguments:
             raise NotYet("The program was not called with the arguments of the call. Pass on all of them.")
-        if compiler != (index == len(calls) - 1):
+        if compiler != (call_index == len(argument_lists) - 1):
             raise NotYet(
                 "cached(compile) was called with two compilers, and one cache ran a "
                 "program of the other cache. Each cache must have its own programs."
             )
-        if compiled_arguments != request:
+        if compiled_arguments != call_arguments:
             raise NotYet(
-                f"{_make_call_text(request)} ran the program that was compiled for "
-                f"{_make_call_text(compiled_arguments)}. {_explain_wrong_key(compiled_arguments, request)}"
+                f"{_make_call_text(call_arguments)} ran the program that was compiled for "
+                f"{_make_call_text(compiled_arguments)}. "
+                f"{_explain_wrong_key(compiled_arguments, call_arguments)}"
             )
-        if run_number < index:
+        if run_number < call_index:
             raise NotYet(
-                f"{_make_call_text(request)} was called again, and returned the result of an earlier call. "
-                "Keep programs, not their results, because the contents of the arrays may have changed."
+                f"{_make_call_text(call_arguments)} was called again, and returned the result of an "
+                "earlier call. Keep programs, not their results, because the contents of the arrays may "
+                "have changed."
             )
-        if run_number > index:
+        if run_number > call_index:
             raise NotYet("A program ran more than once for one call. Call the program only once.")
     compilations = sum(not compiler for compiler, _ in compilers.compilations)
-    distinct_calls = len({tuple(call) for call in calls})
+    distinct_calls = len({tuple(argument_list) for argument_list in argument_lists})
     if compilations > distinct_calls:
         raise NotYet(
-            f"{len(calls)} calls compiled {compilations} programs, but {distinct_calls} are enough. Arrays "
-            "with the same dtype, shape, layout and device must have the same key, and the cache must keep "
-            "earlier programs."
+            f"{len(argument_lists)} calls compiled {compilations} programs, but {distinct_calls} are "
+            "enough. Arrays with the same dtype, shape, layout and device must have the same key, and the "
+            "cache must keep earlier programs."
         )
     return (
-        f"{distinct_calls} programs for {len(calls)} calls; each call ran a program that was compiled for it."
+        f"{distinct_calls} programs for {len(argument_lists)} calls; "
+        "each call ran a program that was compiled for it."
     )
 
 
@@ -449,7 +454,7 @@ def _draw_calls(rng: np.random.Generator) -> list[list[ArgumentDescription]]:
 
     base_array = describe_array(rows, columns)
     second_array = describe_array(columns)
-    neighbours = [
+    changed_arguments = [
         describe_array(rows, columns, dtype="float16"),
         describe_array(rows + 1, columns),
         describe_array(columns, rows + 2 * (rows == columns)),
@@ -471,10 +476,10 @@ def _draw_calls(rng: np.random.Generator) -> list[list[ArgumentDescription]]:
         describe_array(columns, contiguous=False),
         describe_array(columns, device=1),
     ]
-    calls = [[base_array, second_array], [base_array, second_array]]
-    for neighbour in neighbours:
-        calls += [[neighbour, second_array], [base_array, neighbour], [base_array, second_array]]
-    fraction = float(rng.uniform(1, 2))
+    argument_lists = [[base_array, second_array], [base_array, second_array]]
+    for neighbour in changed_arguments:
+        argument_lists += [[neighbour, second_array], [base_array, neighbour], [base_array, second_array]]
+    float_argument = float(rng.uniform(1, 2))
     # Pairs that are equal, that are equal in fewer digits or bits, or that have the same hash.
     number_types = (
         1,
@@ -489,9 +494,9 @@ def _draw_calls(rng: np.random.Generator) -> list[list[ArgumentDescription]]:
         -2,
         -1,
         -1.0,
-        fraction,
-        fraction + 1e-9,
-        fraction + 4e-15,
+        float_argument,
+        float_argument + 1e-9,
+        float_argument + 4e-15,
         10**6,
         10**6 + 1,
         2**61 - 1,
@@ -500,26 +505,26 @@ def _draw_calls(rng: np.random.Generator) -> list[list[ArgumentDescription]]:
         1e-9,
         2e-9,
     )
-    calls += [[base_array, describe_number(value)] for value in number_types]
+    argument_lists += [[base_array, describe_number(value)] for value in number_types]
     value_pairs = ((1, 2), (2, 1), (1, -1), (-1, 1), (-1, -2), (-2, -2), (1.0, 2), (12, 0), (1, 20))
-    calls += [
+    argument_lists += [
         [describe_number(first_value), describe_number(second_value)]
         for first_value, second_value in value_pairs
     ]
-    calls += [[describe_array(rows, columns, contiguous=False)], [describe_array(rows, columns)]] * 2
-    calls += [[base_array, neighbour] for neighbour in second_arguments] + [
+    argument_lists += [[describe_array(rows, columns, contiguous=False)], [describe_array(rows, columns)]] * 2
+    argument_lists += [[base_array, neighbour] for neighbour in second_arguments] + [
         [base_array, second_array, neighbour]
         for neighbour in (base_array, *second_arguments, describe_number(1))
     ]
-    calls += [
+    argument_lists += [
         [describe_number(1), base_array],
         [base_array],
         [second_array, base_array],
         [base_array, describe_number(1)],
         [base_array, second_array],
     ]
-    calls += [calls[int(k)] for k in rng.integers(0, len(calls), 12)]
-    return calls
+    argument_lists += [argument_lists[int(k)] for k in rng.integers(0, len(argument_lists), 12)]
+    return argument_lists
 
 
 def _explain_wrong_key(
@@ -533,11 +538,11 @@ def _explain_wrong_key(
             return _KEY_LESSONS["kind"]
         if compiled_argument != requested_argument and compiled_argument[0] == "number":
             return _KEY_LESSONS["number"]
-        for field, compiled_value, requested_value in zip(
+        for field_name, compiled_value, requested_value in zip(
             _DESCRIPTION_FIELDS, compiled_argument, requested_argument, strict=False
         ):
             if compiled_value != requested_value:
-                return _KEY_LESSONS[field]
+                return _KEY_LESSONS[field_name]
     return ""
 
 
@@ -579,17 +584,17 @@ def kernels_of(steps: Sequence[Step]) -> list[list[str]]:
     reduction stores only its result, so no other value of it is needed later, and it changes nothing in
     place. A shift does not read elements that other threads of the same kernel write, under any name.
     """
-    return [[step.name for step in group] for group in _group_steps(steps)]
+    return [[step.name for step in step_group] for step_group in _group_steps(steps)]
 
 
 def _group_steps(steps: Sequence[Step]) -> list[list[Step]]:
     """Divide a program into kernels, and return the steps of each kernel."""
     step_groups: list[list[Step]] = []
     array_of_value = _find_memory_of_steps(steps)
-    for index, step in enumerate(steps):
-        candidate = [*step_groups[-1], step] if step_groups else [step]
-        if step_groups and not _make_conflict_text(candidate, steps[index + 1 :], array_of_value):
-            step_groups[-1] = candidate
+    for step_index, step in enumerate(steps):
+        enlarged_group = [*step_groups[-1], step] if step_groups else [step]
+        if step_groups and not _make_conflict_text(enlarged_group, steps[step_index + 1 :], array_of_value):
+            step_groups[-1] = enlarged_group
         else:
             step_groups.append([step])
     return step_groups
@@ -597,10 +602,10 @@ def _group_steps(steps: Sequence[Step]) -> list[list[Step]]:
 
 def _find_memory_of_steps(steps: Sequence[Step]) -> dict[str, str]:
     """Return for each name the array in whose memory its values are stored."""
-    memory = {"x": "x"}
+    memory_of_step = {"x": "x"}
     for step in steps:
-        memory[step.name] = memory[step.into] if step.into else step.name
-    return memory
+        memory_of_step[step.name] = memory_of_step[step.into] if step.into else step.name
+    return memory_of_step
 
 
 def _make_conflict_text(
@@ -681,17 +686,19 @@ def _make_step_text(step: Step) -> str:
 def _is_list_of_groups(result: Any) -> bool:
     """Return whether a value is a list of non-empty lists."""
     list_types = (list, tuple)
-    return isinstance(result, list_types) and all(isinstance(group, list_types) and group for group in result)
+    return isinstance(result, list_types) and all(
+        isinstance(step_group, list_types) and step_group for step_group in result
+    )
 
 
 def _make_difference_text(steps: Sequence[Step], step_groups: Sequence[Sequence[str]]) -> str:
     """Return the feedback for a wrong division into kernels."""
     by_name = {step.name: step for step in steps}
-    memory = _find_memory_of_steps(steps)
+    memory_of_step = _find_memory_of_steps(steps)
     for step_group in step_groups:
-        last_index = max(index for index, step in enumerate(steps) if step.name in step_group)
+        last_index = max(step_index for step_index, step in enumerate(steps) if step.name in step_group)
         conflict_text = _make_conflict_text(
-            [by_name[name] for name in step_group], steps[last_index + 1 :], memory
+            [by_name[name] for name in step_group], steps[last_index + 1 :], memory_of_step
         )
         if conflict_text:
             return conflict_text
@@ -701,19 +708,19 @@ def _make_difference_text(steps: Sequence[Step], step_groups: Sequence[Sequence[
 def _draw_program(rng: np.random.Generator, length: int) -> list[Step]:
     """Draw a random program with this number of steps."""
     steps: list[Step] = []
-    for index in range(length):
-        operation = str(rng.choice(("map", "map", "map", "shift", "reduce", "product")))
-        names = ["x", *(step.name for step in steps)]
-        main_input = names[-1] if rng.random() < 0.8 else str(rng.choice(names))
-        second_input = (str(rng.choice(names)),) if operation == "map" and rng.random() < 0.4 else ()
+    for step_index in range(length):
+        step_kind = str(rng.choice(("map", "map", "map", "shift", "reduce", "product")))
+        value_names = ["x", *(step.name for step in steps)]
+        main_input = value_names[-1] if rng.random() < 0.8 else str(rng.choice(value_names))
+        second_input = (str(rng.choice(value_names)),) if step_kind == "map" and rng.random() < 0.4 else ()
         step_inputs = tuple(dict.fromkeys((main_input, *second_input)))
         stored_inputs = [
             name for name in step_inputs if name not in {step.name for step in steps if step.does == "reduce"}
         ]
         in_place_input = (
-            stored_inputs[-1] if operation == "map" and stored_inputs and rng.random() < 0.4 else None
+            stored_inputs[-1] if step_kind == "map" and stored_inputs and rng.random() < 0.4 else None
         )
-        steps.append(Step("abcdefghi"[index], operation, step_inputs, in_place_input))
+        steps.append(Step("abcdefghi"[step_index], step_kind, step_inputs, in_place_input))
     return steps
 
 

@@ -25,21 +25,24 @@ def recorded() -> dict[str, Any]:
 def factors() -> Table:
     """Return a table of the speedup of one fused kernel over several kernels, by the number of elements."""
     pass_rows = recorded()["passes"]
-    lengths = sorted({row["n"] for row in pass_rows})
+    element_counts = sorted({row["n"] for row in pass_rows})
     pass_counts = sorted({row["passes"] for row in pass_rows})
     speedups = {(row["n"], row["passes"]): row["ops_us"] / row["one_us"] for row in pass_rows}
-    table_rows = [
-        (f"{elements:,} elements", *(f"{speedups[elements, passes]:.1f}" for passes in pass_counts))
-        for elements in lengths
+    length_rows = [
+        (
+            f"{element_count:,} elements",
+            *(f"{speedups[element_count, pass_count]:.1f}" for pass_count in pass_counts),
+        )
+        for element_count in element_counts
     ]
     headings = ("passes", *map(str, pass_counts))
-    return Table(f"How many times as fast one kernel is, {H200.label}", headings, tuple(table_rows))
+    return Table(f"How many times as fast one kernel is, {H200.label}", headings, tuple(length_rows))
 
 
 def factor(passes: int, elements: int) -> float:
     """Return the speedup of one fused kernel over a chain of `passes` kernels."""
-    row = next(r for r in recorded()["passes"] if (r["passes"], r["n"]) == (passes, elements))
-    return float(row["ops_us"] / row["one_us"])
+    pass_row = next(r for r in recorded()["passes"] if (r["passes"], r["n"]) == (passes, elements))
+    return float(pass_row["ops_us"] / pass_row["one_us"])
 
 
 def one_launch() -> Table:
@@ -55,8 +58,8 @@ def one_launch() -> Table:
 def caches() -> Table:
     """Return a table of the times of a kernel's first launch, by the cache that contains its code."""
     times_ms = recorded()["caches_ms"]
-    rows = tuple((cache, duration(1e6 * ms)) for cache, ms in times_ms.items())
-    return Table(f"First launch of a kernel, {H200.label}", ("its code is", "time"), rows)
+    cache_rows = tuple((cache, duration(1e6 * ms)) for cache, ms in times_ms.items())
+    return Table(f"First launch of a kernel, {H200.label}", ("its code is", "time"), cache_rows)
 
 
 def cupyx_jit() -> str:

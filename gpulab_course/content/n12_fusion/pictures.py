@@ -20,12 +20,12 @@ Step = tuple[str, str, Sequence[str], str | None]
 
 def find_fusion_boundaries(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
     """Return the edges of a program's graph that lead from one kernel to another, as pairs of names."""
-    kernel_of = {name: index for index, group in enumerate(kernels) for name in group}
+    kernel_of = {name: kernel_index for kernel_index, step_names in enumerate(kernels) for name in step_names}
     return [
-        (read, name)
-        for name, _, reads, _ in steps
-        for read in reads
-        if read in kernel_of and kernel_of[read] != kernel_of[name]
+        (input_name, name)
+        for name, _, input_names, _ in steps
+        for input_name in input_names
+        if input_name in kernel_of and kernel_of[input_name] != kernel_of[name]
     ]
 
 
@@ -40,49 +40,57 @@ def kernels_of_steps(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) ->
         The names of the steps of each kernel, in the order of the program.
     """
     boundary_edges = find_fusion_boundaries(steps, kernels)
-    depth = max(map(len, kernels))
+    max_step_count = max(map(len, kernels))
     box_spacing = 20 / (len(kernels) + 0.6)
-    figure, axes = empty_axes(0.8 * depth + 1.1, (0, 20), (0, 2.1 * depth + 2.1))
-    width = 0.72 * box_spacing
+    figure, axes = empty_axes(0.8 * max_step_count + 1.1, (0, 20), (0, 2.1 * max_step_count + 2.1))
+    box_width = 0.72 * box_spacing
     boxes: dict[str, tuple[float, float]] = {"x": (0.1 * box_spacing, 1.9 + 0.55)}
     draw_text(axes, 0.22 * box_spacing, 2.5, "x", ha="center", weight="bold")
-    calls = {name: f"{name} = {operation}({', '.join(reads)})" for name, operation, reads, _ in steps}
-    for index, step_names in enumerate(kernels):
-        x = (0.7 + index) * box_spacing
-        colour = _KERNEL_COLOURS[index % len(_KERNEL_COLOURS)]
-        left_x, outer_width = x - 0.06 * box_spacing, width + 0.12 * box_spacing
-        height = 2.1 * len(step_names) - 0.15
-        draw_box(axes, left_x, 1.35, outer_width, height, f"{colour}-pale", edge=colour, linewidth=1.5)
+    step_texts = {
+        step_name: f"{step_name} = {operation}({', '.join(input_names)})"
+        for step_name, operation, input_names, _ in steps
+    }
+    for kernel_index, step_names in enumerate(kernels):
+        x = (0.7 + kernel_index) * box_spacing
+        colour = _KERNEL_COLOURS[kernel_index % len(_KERNEL_COLOURS)]
+        left_x, outer_width = x - 0.06 * box_spacing, box_width + 0.12 * box_spacing
+        kernel_height = 2.1 * len(step_names) - 0.15
+        draw_box(axes, left_x, 1.35, outer_width, kernel_height, f"{colour}-pale", edge=colour, linewidth=1.5)
         name_y = 1.65 + 2.1 * len(step_names)
-        draw_text(axes, x + width / 2, name_y, f"kernel {index + 1}", ha="center", weight="bold")
-        for row, name in enumerate(step_names):
-            y = 1.9 + 2.1 * row
-            boxes[name] = (x, y)
-            draw_box(axes, x, y, width, 1.1, "bg", calls[name])
-    for name, _, reads, _ in steps:
-        x, y = boxes[name]
-        for input_name in reads:
+        draw_text(axes, x + box_width / 2, name_y, f"kernel {kernel_index + 1}", ha="center", weight="bold")
+        for step_index, step_name in enumerate(step_names):
+            y = 1.9 + 2.1 * step_index
+            boxes[step_name] = (x, y)
+            draw_box(axes, x, y, box_width, 1.1, "bg", step_texts[step_name])
+    for step_name, _, input_names, _ in steps:
+        x, y = boxes[step_name]
+        for input_name in input_names:
             if input_name not in boxes:
                 continue
             input_x, input_y = boxes[input_name]
             arrow_bend = 0.0
             if x == input_x:
-                arrow_ends = (x + width / 2, input_y + 1.1), (x + width / 2, y)
+                arrow_ends = (x + box_width / 2, input_y + 1.1), (x + box_width / 2, y)
             elif input_name == "x" and x > box_spacing:
-                arrow_ends, arrow_bend = ((0.22 * box_spacing, 2.15), (x + 0.2 * width, y)), -0.3
+                arrow_ends, arrow_bend = ((0.22 * box_spacing, 2.15), (x + 0.2 * box_width, y)), -0.3
             elif input_name == "x":
                 arrow_ends = (0.32 * box_spacing, 2.5), (x, y + 0.55)
             elif x - input_x > 1.5 * box_spacing:
-                arrow_ends, arrow_bend = ((input_x + 0.75 * width, input_y), (x + 0.3 * width, y)), -0.3
+                arrow_ends, arrow_bend = (
+                    ((input_x + 0.75 * box_width, input_y), (x + 0.3 * box_width, y)),
+                    -0.3,
+                )
             else:
-                arrow_ends = (input_x + width, input_y + 0.55), (x, y + 0.55)
-            colour, linewidth = ("error", 2) if (input_name, name) in boundary_edges else ("fg", 1.2)
+                arrow_ends = (input_x + box_width, input_y + 0.55), (x, y + 0.55)
+            colour, linewidth = ("error", 2) if (input_name, step_name) in boundary_edges else ("fg", 1.2)
             draw_arrow(
                 axes, *arrow_ends, colour, linewidth=linewidth, connectionstyle=f"arc3,rad={arrow_bend}"
             )
-    red_text = ", ".join(f"from {first} to {second}" for first, second in boundary_edges)
+    red_text = ", ".join(
+        f"from {input_step} to {reading_step}" for input_step, reading_step in boundary_edges
+    )
     groups_text = "; ".join(
-        f"kernel {kernel_number} has {', '.join(calls[name] for name in step_names)}"
+        f"kernel {kernel_number} has {', '.join(step_texts[step_name] for step_name in step_names)}"
         for kernel_number, step_names in enumerate(kernels, 1)
     )
     return Picture.of(figure, f"A program of {len(steps)} steps: {groups_text}. Drawn in red: {red_text}.")

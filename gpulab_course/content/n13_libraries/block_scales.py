@@ -119,12 +119,13 @@ def judge_blocks(answer: Answer) -> str:
             )
         is_wrong = ~(elements == expected_elements)
         if is_wrong.any():
-            index = int(np.argmax(is_wrong))
-            exponent = expected_exponents[index // BLOCK_ELEMENTS]
+            wrong_index = int(np.argmax(is_wrong))
+            exponent = expected_exponents[wrong_index // BLOCK_ELEMENTS]
             raise NotYet(
-                f"{call_text}: element {index} is {elements[index]:.6g}, but it should be "
-                f"{expected_elements[index]:.6g}, because the number is {float(x[index]):.6g} and the "
-                f"exponent of its block is {exponent}. {_explain_wrong_element(x, elements)}"
+                f"{call_text}: element {wrong_index} is {elements[wrong_index]:.6g}, but it should be "
+                f"{expected_elements[wrong_index]:.6g}, because the number is "
+                f"{float(x[wrong_index]):.6g} and the exponent of its block is {exponent}. "
+                f"{_explain_wrong_element(x, elements)}"
             )
     return "an outlier, a block of zeros and the ends of the range affect only their own blocks."
 
@@ -156,9 +157,9 @@ def _explain_wrong_exponent(x: Singles, exponents: npt.NDArray[np.float64]) -> s
         return "This is one scale for all. Each block needs its own."
     if is_match(blocks.max(axis=1)):
         return "The largest absolute value counts, also if the number is negative."
-    if any(is_match(magnitudes.max(axis=1), rule) for rule in (np.ceil, np.round)) or is_match(
-        magnitudes.max(axis=1) / 6, np.ceil, 0
-    ):
+    if any(
+        is_match(magnitudes.max(axis=1), rounding_function) for rounding_function in (np.ceil, np.round)
+    ) or is_match(magnitudes.max(axis=1) / 6, np.ceil, 0):
         return "The logarithm must be rounded down, and the rule does not divide by 6."
     if is_match(magnitudes.reshape(BLOCK_ELEMENTS, -1).max(axis=0)):
         return "A block consists of 32 neighbouring numbers."
@@ -193,12 +194,12 @@ def picture(x: Any, stored: Mapping[str, tuple[Any, int]]) -> Picture:
     figure = Figure(figsize=(7.6, 1.45 * len(stored) + 0.45), dpi=100)
     all_axes = figure.subplots(len(stored), 1, sharex=True, squeeze=False)[:, 0]
     figure.subplots_adjust(left=0.07, right=0.99, top=0.94, bottom=0.11, hspace=0.42)
-    index = np.arange(len(x))
+    element_indices = np.arange(len(x))
     is_shown = np.abs(x) <= 4
     sentences = []
     for axes, (name, (values, block)) in zip(all_axes, stored.items(), strict=True):
         axes.vlines(
-            index[is_shown],
+            element_indices[is_shown],
             0,
             np.asarray(values)[is_shown],
             color=find_hex("accent"),
@@ -206,14 +207,14 @@ def picture(x: Any, stored: Mapping[str, tuple[Any, int]]) -> Picture:
             label="stored",
         )
         axes.plot(
-            index[is_shown],
+            element_indices[is_shown],
             np.asarray(x)[is_shown],
             "o",
             ms=3,
             color=find_hex("warn"),
             label="exact",
         )
-        for outlier_index in index[~is_shown]:
+        for outlier_index in element_indices[~is_shown]:
             axes.annotate(
                 f"{x[outlier_index]:g}",
                 (outlier_index, 3.4),
@@ -222,18 +223,20 @@ def picture(x: Any, stored: Mapping[str, tuple[Any, int]]) -> Picture:
                 color=find_hex("muted"),
             )
             axes.vlines(outlier_index, 0, 3.6, color=find_hex("tail"), lw=2.2)
-        for edge in range(block, len(x), block):
-            axes.axvline(edge - 0.5, color=find_hex("muted"), lw=0.8, ls=":")
-        zeros = int((np.asarray(values)[is_shown] == 0).sum())
+        for block_start in range(block, len(x), block):
+            axes.axvline(block_start - 0.5, color=find_hex("muted"), lw=0.8, ls=":")
+        zero_count = int((np.asarray(values)[is_shown] == 0).sum())
         axes.set_title(
-            f"{name}: {zeros} of {int(is_shown.sum())} are stored as 0", fontsize=10, loc="left", pad=3
+            f"{name}: {zero_count} of {int(is_shown.sum())} are stored as 0", fontsize=10, loc="left", pad=3
         )
         axes.set_ylim(-3.6, 3.8)
         axes.set_yticks([-2, 0, 2])
         axes.tick_params(labelsize=9)
         for spine_side in ("top", "right"):
             axes.spines[spine_side].set_visible(False)
-        sentences.append(f"{name}, blocks of {block:,}, stores {zeros} of {int(is_shown.sum())} numbers as 0")
+        sentences.append(
+            f"{name}, blocks of {block:,}, stores {zero_count} of {int(is_shown.sum())} numbers as 0"
+        )
     all_axes[-1].set_xlabel("index of the number; dotted lines separate blocks", fontsize=10)
     all_axes[0].legend(loc="upper right", bbox_to_anchor=(1.0, 1.35), ncols=2, frameon=False, fontsize=9)
     return Picture.of(figure, f"{len(x)} numbers with an outlier: {'; '.join(sentences)}.")

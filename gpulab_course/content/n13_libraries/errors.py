@@ -65,9 +65,9 @@ def walk_rms(n: int, number_format: Format, mean: float = 0.0, spread: float = 1
     # Partial sums change slowly: a few hundred values of i represent their neighbours.
     range_bounds = np.unique(np.geomspace(2, n + 1, 400).astype(int)) if n > 400 else np.arange(2, n + 2)
     sum_squares = 0.0
-    for start, end in itertools.pairwise(range_bounds):
-        middle_index = (start + end - 1) / 2
-        sum_squares += (end - start) * compute_mean_square_ulp(
+    for range_start, range_end in itertools.pairwise(range_bounds):
+        middle_index = (range_start + range_end - 1) / 2
+        sum_squares += (range_end - range_start) * compute_mean_square_ulp(
             number_format, middle_index * mean, math.sqrt(middle_index) * spread
         )
     return math.sqrt(sum_squares / 12)
@@ -100,7 +100,7 @@ def measure_sum_errors(numbers: Any, number_format: Format) -> Doubles:
     """Return the error of the sum of each row (seeds, n), if every addition is rounded."""
     x = number_format.round_all(numbers)
     running_sums = x[:, 0].copy()
-    for column in range(1, x.shape[1]):
-        running_sums = number_format.round_all(running_sums + x[:, column])
+    for column_index in range(1, x.shape[1]):
+        running_sums = number_format.round_all(running_sums + x[:, column_index])
     # Exact sums; for numbers of at most FP32's bits, errors of a double are far below the measured ones.
     return np.asarray(running_sums - np.array([math.fsum(row) for row in x]))

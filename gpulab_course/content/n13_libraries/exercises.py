@@ -131,8 +131,10 @@ def compute_exact_sum(x: Halves) -> float:
     if not np.isfinite(x).all():
         with np.errstate(invalid="ignore"):
             return float(x.astype(np.float64).sum())
-    units = int(np.ldexp(x.astype(np.float64), HALF_UNIT_EXPONENT).astype(np.int64).sum()) if x.size else 0
-    return FP32.round(Fraction(units, 1 << HALF_UNIT_EXPONENT))
+    sum_in_units = (
+        int(np.ldexp(x.astype(np.float64), HALF_UNIT_EXPONENT).astype(np.int64).sum()) if x.size else 0
+    )
+    return FP32.round(Fraction(sum_in_units, 1 << HALF_UNIT_EXPONENT))
 
 
 def make_halves_with_sum(units: int) -> Halves:
@@ -343,19 +345,25 @@ def _run_three(answer: Any, request: Callable[..., Any], a: Singles, b: Singles)
 def _is_sum_of_products(result: Singles, products: Sequence[Singles], magnitude: Any) -> bool:
     """Return whether a result is a linear combination of the products or of their blocks, up to rounding."""
     m, n = result.shape
-    terms = []
-    factors = [factor for product in products for factor in (product, product.T)]
-    for factor in factors:
-        rows, columns = factor.shape
+    candidate_terms = []
+    candidate_products = [
+        candidate_product for product in products for candidate_product in (product, product.T)
+    ]
+    for candidate_product in candidate_products:
+        rows, columns = candidate_product.shape
         if rows and columns and rows % m == columns % n == 0:
-            blocks = factor.reshape(rows // m, m, columns // n, n).transpose(0, 2, 1, 3)
-            terms += list(blocks.reshape(-1, m * n).astype(np.float64))
-    if not terms:
+            blocks = candidate_product.reshape(rows // m, m, columns // n, n).transpose(0, 2, 1, 3)
+            candidate_terms += list(blocks.reshape(-1, m * n).astype(np.float64))
+    if not candidate_terms:
         return False
-    weights = 1 / magnitude.ravel()
-    basis_terms = np.array(terms[:12])
-    coefficients = np.linalg.lstsq((basis_terms * weights).T, result.ravel() * weights, rcond=None)[0]
-    return bool((np.abs(coefficients @ basis_terms - result.ravel()) * weights <= 8 * FP32.roundoff).all())
+    inverse_magnitudes = 1 / magnitude.ravel()
+    basis_terms = np.array(candidate_terms[:12])
+    coefficients = np.linalg.lstsq(
+        (basis_terms * inverse_magnitudes).T, result.ravel() * inverse_magnitudes, rcond=None
+    )[0]
+    return bool(
+        (np.abs(coefficients @ basis_terms - result.ravel()) * inverse_magnitudes <= 8 * FP32.roundoff).all()
+    )
 
 
 def measure_error_in_u(result: Any, a: Singles, b: Singles) -> float:
@@ -380,18 +388,18 @@ def judge_tf32x3(answer: Answer) -> str:
         if number_kind != "of many sizes":
             m, n = (int(v) for v in rng.permutation(np.arange(9, 40))[:2])
             k = 12 * int(rng.integers(9, 40))
-        matrices = rng.standard_normal((m, k)), rng.standard_normal((k, n))
+        factor_matrices = rng.standard_normal((m, k)), rng.standard_normal((k, n))
         if number_kind == "positive":
-            matrices = np.abs(matrices[0]), np.abs(matrices[1])
+            factor_matrices = np.abs(factor_matrices[0]), np.abs(factor_matrices[1])
         if number_kind == "of many sizes":
-            matrices = (
-                matrices[0] * 2.0 ** rng.integers(-24, 24, (m, k)),
-                matrices[1] * 2.0 ** rng.integers(-24, 24, (k, n)),
+            factor_matrices = (
+                factor_matrices[0] * 2.0 ** rng.integers(-24, 24, (m, k)),
+                factor_matrices[1] * 2.0 ** rng.integers(-24, 24, (k, n)),
             )
         if number_kind == "large and small":
-            matrices = matrices[0] * 2.0**60, matrices[1] * 2.0**-50
-        a = matrices[0].astype(np.float32)
-        b = matrices[1].astype(np.float32)
+            factor_matrices = factor_matrices[0] * 2.0**60, factor_matrices[1] * 2.0**-50
+        a = factor_matrices[0].astype(np.float32)
+        b = factor_matrices[1].astype(np.float32)
         call_text = f"three(a, b, product) for {number_kind} numbers, {m} x {k} times {k} x {n}"
         products: list[Singles] = []
 
@@ -479,9 +487,11 @@ def _run_training(
     step_results: list[Any] = []
     current_weights = weights.copy()
     for gradients in gradient_steps:
-        scales: list[float] = []
+        requested_scales: list[float] = []
 
-        def make_gradients(scale: float, gradients: Any = gradients, scales: list[float] = scales) -> Halves:
+        def make_gradients(
+            scale: float, gradients: Any = gradients, scales: list[float] = requested_scales
+        ) -> Halves:
             scales.append(float(scale))
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 return (np.asarray(gradients, np.float64) * scale).astype(np.float16)
@@ -493,7 +503,14 @@ def _run_training(
             current_weights = result
         is_unchanged = np.array_equal(original_weights, original_copy)
         step_results.append(
-            [scales, original_copy, current_weights.copy(), dict(state), result is None, is_unchanged]
+            [
+                requested_scales,
+                original_copy,
+                current_weights.copy(),
+                dict(state),
+                result is None,
+                is_unchanged,
+            ]
         )
     return step_results
 
@@ -519,29 +536,34 @@ def judge_lossscale(answer: Answer) -> str:
     must_be_a_function("scaled_step", answer.is_function, answer.kind)
     rng = answer.rng
     # Scales below 1, far beyond 2**24, and in between; intervals of 1 and more.
-    for scale_power, interval in (
+    for scale_power, growth_interval in (
         (-7, 1),
         (31, 2),
         (10, int(rng.integers(3, 6))),
         (14, int(rng.integers(2, 6))),
     ):
         n = int(rng.integers(4, 30))
-        rate = float(2.0 ** rng.integers(-9, -3)) * 0.9
+        learning_rate = float(2.0 ** rng.integers(-9, -3)) * 0.9
         # Weights as small as the changes, so that a slightly wrong step is detected.
         loss_scale = float(2.0 ** (scale_power + rng.integers(0, 3)))
         weights = (rng.standard_normal(n) * 2.0**-12 / loss_scale).astype(np.float32)
-        scaler_state = {"scale": loss_scale, "good": 0, "interval": interval, "rate": rate}
+        scaler_state = {"scale": loss_scale, "good": 0, "interval": growth_interval, "rate": learning_rate}
         gradient_kinds: list[Any] = []
-        bad_steps = {1: "bad", interval + 2: "inf", interval + 3: "nan", interval + 4: "-inf"}
+        bad_steps = {
+            1: "bad",
+            growth_interval + 2: "inf",
+            growth_interval + 3: "nan",
+            growth_interval + 4: "-inf",
+        }
         # Good steps that look bad in half precision, or that count as good nevertheless.
-        edge_step = 2 * interval + 5
+        edge_step = 2 * growth_interval + 5
         edge_steps = {
             edge_step: "large",
             edge_step + 1: "largest",
             edge_step + 2: "zeros",
             edge_step + 3: "both",
         }
-        for step_index in range(5 * interval + 12):
+        for step_index in range(5 * growth_interval + 12):
             # Gradients from tiny ones to ones so large that the scale must be halved.
             gradients = rng.standard_normal(n) * 2.0 ** rng.integers(-12, 0, n) / loss_scale
             gradient_kind = bad_steps.get(step_index, "good")
@@ -570,7 +592,7 @@ def _draw_gradients(
     """Draw gradients of the named kinds, multiplied by the loss scale of their steps."""
     gradient_steps = []
     for gradient_kind, gradients in gradient_kinds:
-        index = int(rng.integers(len(gradients)))
+        gradient_index = int(rng.integers(len(gradients)))
         gradient_count = len(gradients)
         if gradient_kind == "bad":
             gradient_kind = str(rng.choice(("inf", "-inf", "nan")))
@@ -579,11 +601,11 @@ def _draw_gradients(
         elif gradient_kind == "large":  # each is finite, but their half-precision sum is not
             gradients[:] = rng.uniform(30_000, 60_000, gradient_count) / state["scale"]
         elif gradient_kind == "largest":  # the largest half-precision values of either sign
-            gradients[[index, index - 1]] = np.array([65504, -65504]) / state["scale"]
+            gradients[[gradient_index, gradient_index - 1]] = np.array([65504, -65504]) / state["scale"]
         elif gradient_kind == "zeros":
             gradients[:] = 0
         elif gradient_kind != "good":
-            gradients[index] = _BAD_GRADIENTS[gradient_kind]
+            gradients[gradient_index] = _BAD_GRADIENTS[gradient_kind]
         gradient_steps.append(gradients)
         with np.errstate(all="ignore"):
             half_gradients = (gradients * state["scale"]).astype(np.float16)
@@ -597,15 +619,15 @@ def _draw_gradients(
 
 def _judge_training(step_results: Any, gradient_steps: Sequence[Any], state: dict[str, Any]) -> None:
     """Compare the weights and the scale after each training step with those of the reference."""
-    expected = dict(state)
+    expected_state = dict(state)
     for step_number, (gradients, step_result) in enumerate(zip(gradient_steps, step_results, strict=True), 1):
         scales, weights, result, new_state, is_none, is_unchanged = step_result
-        step_text = f"Step {step_number} with scale {expected['scale']:,g}"
+        step_text = f"Step {step_number} with scale {expected_state['scale']:,g}"
         if is_none:
             raise NotYet(
                 "scaled_step returns nothing. Return the weights; in a skipped step, return the old ones."
             )
-        if scales != [expected["scale"]]:
+        if scales != [expected_state["scale"]]:
             if len(scales) == 1:
                 raise NotYet(
                     f"{step_text} calls backward with {scales[0]:,g}. Call it with "
@@ -620,11 +642,11 @@ def _judge_training(step_results: Any, gradient_steps: Sequence[Any], state: dic
         if result.dtype != np.float32:
             raise NotYet(f"{step_text} returns weights in {result.dtype}: the weights must stay in float32.")
         with np.errstate(all="ignore"):
-            half_gradients = (np.asarray(gradients, np.float64) * expected["scale"]).astype(np.float16)
-        scale = expected["scale"]
-        good_steps = expected["good"]
+            half_gradients = (np.asarray(gradients, np.float64) * expected_state["scale"]).astype(np.float16)
+        scale = expected_state["scale"]
+        good_steps = expected_state["good"]
         expected_weights = scaled_step(
-            weights, lambda _scale, half_gradients=half_gradients: half_gradients, expected
+            weights, lambda _scale, half_gradients=half_gradients: half_gradients, expected_state
         )
         is_skipped = not np.isfinite(half_gradients).all()
         description = (
@@ -641,16 +663,16 @@ def _judge_training(step_results: Any, gradient_steps: Sequence[Any], state: dic
             )
         if not is_unchanged:
             raise NotYet(f"{step_text} changes weights, which belongs to its caller. Return a new array.")
-        if new_state.get("scale") != expected["scale"]:
+        if new_state.get("scale") != expected_state["scale"]:
             raise NotYet(
                 f"{description} leaves the scale at {new_state.get('scale', 'nothing')}, not "
-                f"{expected['scale']:,g}. "
+                f"{expected_state['scale']:,g}. "
                 f"{_explain_wrong_scale(is_skipped, good_steps, state['interval'])}"
             )
-        if new_state.get("good") != expected["good"]:
+        if new_state.get("good") != expected_state["good"]:
             raise NotYet(
                 f"{description} leaves state['good'] at {new_state.get('good', 'nothing')}, not "
-                f"{expected['good']}: it counts "
+                f"{expected_state['good']}: it counts "
                 "the good steps since the scale last changed."
             )
 

@@ -33,14 +33,14 @@ def count_by_ones(number_format: Format, additions: int = 10_000) -> list[int]:
 
     Each sum is rounded to the nearest number of the format, so that a counter stops at a large value.
     """
-    counter_values = [0]
-    while len(counter_values) <= additions:
-        next_count = int(number_format.round(counter_values[-1] + 1))
-        if next_count == counter_values[-1]:
-            counter_values += [next_count] * (additions + 1 - len(counter_values))
+    values_after_step = [0]
+    while len(values_after_step) <= additions:
+        next_count = int(number_format.round(values_after_step[-1] + 1))
+        if next_count == values_after_step[-1]:
+            values_after_step += [next_count] * (additions + 1 - len(values_after_step))
             break
-        counter_values.append(next_count)
-    return counter_values
+        values_after_step.append(next_count)
+    return values_after_step
 
 
 def stops_at(number_format: Format) -> int:
@@ -78,7 +78,7 @@ class Counters(View):
     @property
     def record(self) -> dict[str, int]:
         """The final value of each counter, with the name of the number format as the key."""
-        return {name: counts[-1] for name, counts in self.counts.items()}
+        return {name: counter_values[-1] for name, counter_values in self.counts.items()}
 
     def sentence(self) -> str:
         last_counts = ", ".join(f"{name} at {last_count:,}" for name, last_count in self.record.items())
@@ -106,7 +106,7 @@ class Counters(View):
         label_y = axes.y([float(last_count) for last_count in names_by_count])
         names = [" and ".join(group) for group in names_by_count.values()]
         labels = Labels(axes.x([float(self.most)] * len(names_by_count)), label_y, names, dx=6)
-        rows = [
+        table_rows = [
             {
                 "label": name,
                 "share": counter_values[-1] / self.most,
@@ -116,7 +116,7 @@ class Counters(View):
             for (name, counter_values), colour in zip(self.counts.items(), COLOURS, strict=False)
         ]
         return column(
-            bars(rows, label=0.15),
+            bars(table_rows, label=0.15),
             axes.draw_plot(*counter_lines, labels, label=self.sentence(), left=58, right=110),
             words(
                 "Where a line becomes horizontal, the counter has stopped: a further 1 is rounded away.",
@@ -142,18 +142,18 @@ def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP1
     """
     figure = Figure(figsize=(7.6, 0.42 * len(formats) + 0.75), dpi=100)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    rows = []
-    for row, number_format in enumerate(formats):
-        bits = f"{number_format.code(value):0{number_format.bits}b}"
+    format_rows = []
+    for format_index, number_format in enumerate(formats):
+        bit_text = f"{number_format.code(value):0{number_format.bits}b}"
         rounded_text = f"{float(number_format.round(value)):g}"
         left_x = _MOST_EXPONENT_BITS - number_format.exponent_bits
         unused_bits = _MEMORY_BITS.get(number_format.name, number_format.bits) - number_format.bits
-        for index, bit in enumerate(bits + " " * unused_bits):
-            part_index = 0 if index == 0 else 1 if index <= number_format.exponent_bits else 2
-            colour = find_hex(_BIT_PARTS[part_index][1]) if index < len(bits) else "none"
+        for bit_index, bit in enumerate(bit_text + " " * unused_bits):
+            part_index = 0 if bit_index == 0 else 1 if bit_index <= number_format.exponent_bits else 2
+            colour = find_hex(_BIT_PARTS[part_index][1]) if bit_index < len(bit_text) else "none"
             axes.add_patch(
                 Rectangle(
-                    (left_x + index, row),
+                    (left_x + bit_index, format_index),
                     1,
                     0.72,
                     facecolor=colour,
@@ -161,25 +161,25 @@ def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP1
                     lw=0.6,
                 )
             )
-            if index < len(bits):
+            if bit_index < len(bit_text):
                 text_colour = find_hex(f"on-{_BIT_PARTS[part_index][1]}")
                 axes.text(
-                    left_x + index + 0.5,
-                    row + 0.38,
+                    left_x + bit_index + 0.5,
+                    format_index + 0.38,
                     bit,
                     ha="center",
                     va="center",
                     fontsize=9,
                     color=text_colour,
                 )
-        axes.text(-0.4, row + 0.38, number_format.name, ha="right", va="center", fontsize=10)
-        axes.text(32.6, row + 0.38, rounded_text, va="center", fontsize=10)
+        axes.text(-0.4, format_index + 0.38, number_format.name, ha="right", va="center", fontsize=10)
+        axes.text(32.6, format_index + 0.38, rounded_text, va="center", fontsize=10)
         unused_bits_text = f" and {unused_bits} bits that are not used" if unused_bits else ""
         exponent, fraction = (
-            bits[1 : number_format.exponent_bits + 1],
-            bits[number_format.exponent_bits + 1 :],
+            bit_text[1 : number_format.exponent_bits + 1],
+            bit_text[number_format.exponent_bits + 1 :],
         )
-        rows.append(
+        format_rows.append(
             f"{number_format.name} has exponent {exponent}, fraction {fraction}{unused_bits_text}, "
             f"and is {rounded_text}"
         )
@@ -191,7 +191,7 @@ def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP1
     axes.set_ylim(len(formats) + 0.9, -0.75)
     axes.set_axis_off()
     return Picture.of(
-        figure, f"The bits of {value:g} in {len(formats)} formats, after the sign: {'; '.join(rows)}."
+        figure, f"The bits of {value:g} in {len(formats)} formats, after the sign: {'; '.join(format_rows)}."
     )
 
 
@@ -206,23 +206,26 @@ def numbers_next_to_zero(number_format: Format = E4M3, powers: int = 2) -> Pictu
         The number of intervals between two powers of two that are drawn after the subnormal numbers.
     """
     step_count = 1 << number_format.fraction_bits
-    values = [float(number_format.value(code)) for code in range((powers + 1) * step_count + 1)]
+    representable_values = [float(number_format.value(code)) for code in range((powers + 1) * step_count + 1)]
     subnormal_count = step_count  # 0 has the smallest exponent as well
     figure = Figure(figsize=(7.6, 1.6), dpi=100)
     axes = figure.add_axes((0.03, 0.33, 0.94, 0.6))
     axes.axhline(0, color=find_hex("muted"), lw=1)
     number_groups = (
-        ("0 and subnormal", "warn", values[:subnormal_count]),
-        ("normal", "accent", values[subnormal_count:]),
+        ("0 and subnormal", "warn", representable_values[:subnormal_count]),
+        ("normal", "accent", representable_values[subnormal_count:]),
     )
-    for name, colour, group_values in number_groups:
-        axes.vlines(group_values, 0, 0.6, color=find_hex(colour), lw=2, label=name)
-    interval_ends = [values[0], *values[subnormal_count::step_count]]
+    for group_name, colour_name, group_values in number_groups:
+        axes.vlines(group_values, 0, 0.6, color=find_hex(colour_name), lw=2, label=group_name)
+    interval_ends = [representable_values[0], *representable_values[subnormal_count::step_count]]
     min_exponent = number_format.least_exponent
-    exponents = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    superscript_table = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
     labels = [
         "0",
-        *(f"2{str(min_exponent + index).translate(exponents)}" for index in range(len(interval_ends) - 1)),
+        *(
+            f"2{str(min_exponent + power_index).translate(superscript_table)}"
+            for power_index in range(len(interval_ends) - 1)
+        ),
     ]
     axes.vlines(interval_ends, 0, 0.9, color=find_hex("muted"), lw=1)
     for left_end, right_end in itertools.pairwise(interval_ends):
@@ -232,15 +235,16 @@ def numbers_next_to_zero(number_format: Format = E4M3, powers: int = 2) -> Pictu
     axes.set_xticks(interval_ends, labels, fontsize=10)
     axes.set_yticks([])
     axes.set_ylim(0, 1.15)
-    axes.set_xlim(-values[-1] * 0.01, values[-1] * 1.01)
+    axes.set_xlim(-representable_values[-1] * 0.01, representable_values[-1] * 1.01)
     for spine in axes.spines.values():
         spine.set_visible(False)
     axes.legend(ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.28), frameon=False, fontsize=10)
     return Picture.of(
         figure,
-        f"The numbers of {number_format.name} from 0 to {values[-1]:g}: {step_count} steps from 0 to the "
-        f"smallest normal number, {interval_ends[1]:g}, and {step_count} steps from each power of two to "
-        f"the next. A step is {values[1]:g} from 0 to {interval_ends[2]:g}, and {values[-1] - values[-2]:g} "
+        f"The numbers of {number_format.name} from 0 to {representable_values[-1]:g}: {step_count} "
+        f"steps from 0 to the smallest normal number, {interval_ends[1]:g}, and {step_count} steps from "
+        f"each power of two to the next. A step is {representable_values[1]:g} from 0 to "
+        f"{interval_ends[2]:g}, and {representable_values[-1] - representable_values[-2]:g} "
         "above.",
     )
 
@@ -279,14 +283,18 @@ def switches() -> str:
         return [
             (
                 name,
-                _TEXT_OF_SETTING.get(switch["case"], switch["case"]),
-                f"{switch['rms']:.1e}",
-                format_names[switch["rms"] > 1e-5],
+                _TEXT_OF_SETTING.get(switch_record["case"], switch_record["case"]),
+                f"{switch_record['rms']:.1e}",
+                format_names[switch_record["rms"] > 1e-5],
             )
-            for switch in cases
+            for switch_record in cases
         ]
 
-    torch_cases = [switch for switch in record["torch_switches"] if not switch["case"].startswith("autocast")]
+    torch_cases = [
+        switch_record
+        for switch_record in record["torch_switches"]
+        if not switch_record["case"].startswith("autocast")
+    ]
     title = f"CuPy {record['cupy']} and PyTorch {record['torch']}, recorded on an {record['device']}"
     switch_rows = make_rows("CuPy", record["cupy_switches"]) + make_rows("PyTorch", torch_cases)
     return Table(title, ("library", "setting", "typical error", "computed in"), tuple(switch_rows)).text()
@@ -305,15 +313,21 @@ def autocast() -> str:
 def accumulators() -> Table:
     """Return a table of the number of bits of a sum that the tensor cores of an H200 keep."""
     record = recorded()
-    products = {
+    recorded_keys = {
         "FP16, BF16 or TF32": "FP16",
         "FP8 E4M3": "FP8",
         "FP8 E4M3, use_fast_accum=True": "FP8 fast",
     }
-    positions = ("(0, 1, 2)", "(0, 64, 128)", "(0, 128, 256)")
+    term_positions = ("(0, 1, 2)", "(0, 64, 128)", "(0, 128, 256)")
     rows = tuple(
-        (name, *(str(record["accumulators"][f"{key} {position}"]) for position in positions))
-        for name, key in products.items()
+        (
+            product_name,
+            *(
+                str(record["accumulators"][f"{recorded_key} {position_text}"])
+                for position_text in term_positions
+            ),
+        )
+        for product_name, recorded_key in recorded_keys.items()
     )
     headings = ("multiplication", "terms next to each other", "64 terms apart", "128 terms apart")
     return Table(f"Bits that a sum keeps, cuBLAS, {origin().label}", headings, rows)
@@ -391,18 +405,18 @@ class ErrorsAndSpeeds(View):
         return self.rows
 
     def sentence(self) -> str:
-        entries = "; ".join(
+        format_texts = "; ".join(
             f"{name} {number(speed)} TFLOP/s, {error:.1e}" for name, speed, error, _ in self.rows
         )
-        return f"Error against speed, k = {self.k:,}: {entries}; {self.provenance.label}."
+        return f"Error against speed, k = {self.k:,}: {format_texts}; {self.provenance.label}."
 
     def describe(self) -> str:
         return self.sentence()
 
     def draw(self) -> Box:
-        speeds = [row[1] for row in self.rows]
-        recorded_errors = [row[2] for row in self.rows]
-        speed_axis = make_log_axis(min(speeds) / 1.3, max(speeds) * 1.3, "TFLOP/s", (1, 2, 5))
+        speeds_tflops = [format_row[1] for format_row in self.rows]
+        recorded_errors = [format_row[2] for format_row in self.rows]
+        speed_axis = make_log_axis(min(speeds_tflops) / 1.3, max(speeds_tflops) * 1.3, "TFLOP/s", (1, 2, 5))
         error_axis = make_log_axis(min(recorded_errors) / 2, max(recorded_errors) * 2, "typical error", (1,))
         error_axis = Axis(
             error_axis.low,
@@ -416,19 +430,21 @@ class ErrorsAndSpeeds(View):
         descriptions = [
             f"{name}: {number(speed)} TFLOP/s, error {error:.1e}" for name, speed, error, _ in self.rows
         ]
-        names = Labels(axes.x(speeds), axes.y(recorded_errors), [row[0] for row in self.rows], dx=8)
-        rows = [
+        format_labels = Labels(
+            axes.x(speeds_tflops), axes.y(recorded_errors), [format_row[0] for format_row in self.rows], dx=8
+        )
+        table_rows = [
             (name, number(speed), f"{error:.2e}", f"{modelled_error:.2e}")
             for name, speed, error, modelled_error in self.rows
         ]
         headings = ("format", "TFLOP/s, recorded", "typical error, recorded", "as modelled")
         return column(
             axes.draw_plot(
-                axes.draw_points(speeds, recorded_errors, descriptions),
-                names,
+                axes.draw_points(speeds_tflops, recorded_errors, descriptions),
+                format_labels,
                 label=self.sentence(),
                 left=58,
                 right=80,
             ),
-            table(rows, headings=headings),
+            table(table_rows, headings=headings),
         )

@@ -85,10 +85,10 @@ def make_tile_sums_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     x[~np.isfinite(x)] = 1
     if random_data.kind == draw.RANDOM:
         x = x * np.float32(10.0) ** random_data.rng.integers(-3, 4, size).astype(np.float32)
-    tiles = -(-size // 256)
+    tile_count = -(-size // 256)
     # A whole tile of -0 has the sum -0. A tile has at most one infinity or NaN, or all sums would be NaN.
-    special_indices = np.arange(tiles) * 256 + random_data.rng.integers(0, 256, tiles)
-    special_indices = special_indices[(special_indices < size) & (random_data.rng.random(tiles) < 0.7)]
+    special_indices = np.arange(tile_count) * 256 + random_data.rng.integers(0, 256, tile_count)
+    special_indices = special_indices[(special_indices < size) & (random_data.rng.random(tile_count) < 0.7)]
     if random_data.kind == draw.ZEROS:
         x[: size // 512 * 256] = random_data.rng.choice((0.0, -0.0, -0.0), 1)
         x[size // 256 * 256 :] = -0.0
@@ -96,7 +96,7 @@ def make_tile_sums_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x[special_indices] = random_data.rng.choice((np.inf, -np.inf), special_indices.size)
     elif random_data.kind == draw.NAN:
         x[special_indices] = np.nan
-    return _make_sum_case(x, int(random_data.rng.integers(1, tiles + 3)))
+    return _make_sum_case(x, int(random_data.rng.integers(1, tile_count + 3)))
 
 
 def _make_sum_case(x: Any, grid: int) -> Case:
@@ -259,11 +259,11 @@ def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) 
 
     def make_generators() -> dict[str, Any]:
         generator_types = (cp.random.Philox4x3210, cp.random.XORWOW)
-        gpus = []
+        gpu_generators = []
         for device, generator_type in enumerate(generator_types):
             with cp.cuda.Device(device):
-                gpus.append(cp.random.Generator(generator_type(seed + device, size=1024)))
-        return {"python": random.Random(seed), "numpy": np.random.default_rng(seed), "gpus": gpus}
+                gpu_generators.append(cp.random.Generator(generator_type(seed + device, size=1024)))
+        return {"python": random.Random(seed), "numpy": np.random.default_rng(seed), "gpus": gpu_generators}
 
     def draw_numbers(rngs: dict[str, Any]) -> list[Any]:
         drawn_numbers = [
@@ -278,8 +278,8 @@ def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) 
     with on_device("virtual:T4", count=_GPU_COUNT) as cp:
         answer_generators = make_generators()
         reference_generators = make_generators()
-        for rngs in (answer_generators, reference_generators):
-            draw_numbers(rngs)  # the generators are not in their initial state
+        for generators in (answer_generators, reference_generators):
+            draw_numbers(generators)  # the generators are not in their initial state
 
         finished_runs: list[None] = []
 
@@ -297,7 +297,11 @@ def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) 
 _GENERATOR_NAMES = (
     "Python's",
     "NumPy's",
-    *(f"GPU {device}'s {what}" for device in range(_GPU_COUNT) for what in ("", "normal ")),
+    *(
+        f"GPU {device}'s {distribution_prefix}"
+        for device in range(_GPU_COUNT)
+        for distribution_prefix in ("", "normal ")
+    ),
 )
 
 
@@ -306,26 +310,26 @@ def judge_twice(answer: Answer) -> str:
     generator states.
     """
     must_be_a_function("twice", answer.is_function, answer.kind)
-    for draws in (3, int(answer.rng.integers(4, 40))):
-        call_text = f"`twice` with {count(draws, 'number')} drawn of each kind"
+    for draw_count in (3, int(answer.rng.integers(4, 40))):
+        call_text = f"`twice` with {count(draw_count, 'number')} drawn of each kind"
         draw_lists: list[Any] = []
         outcome = answer.ask(
-            _run_twice, int(answer.rng.integers(1000)), draws, shown=call_text, back=draw_lists.append
+            _run_twice, int(answer.rng.integers(1000)), draw_count, shown=call_text, back=draw_lists.append
         )
         expected = outcome["wanted"]
-        runs_right = [draw_list == outcome["wanted"] for draw_list in draw_lists]
-        if not len(runs_right) == outcome["runs"] == 2:
+        run_matches = [draw_list == outcome["wanted"] for draw_list in draw_lists]
+        if not len(run_matches) == outcome["runs"] == 2:
             raise NotYet(
                 f"{call_text} calls work() {count(outcome['runs'], 'time')}, not 2 times. Both results "
                 "must come from work()."
             )
-        if not runs_right[0]:
+        if not run_matches[0]:
             raise NotYet(
                 f"{call_text}: the first run does not draw the next numbers. Do not "
                 "change the states of the generators before this run, for example by "
                 "seeding."
             )
-        if not runs_right[1]:
+        if not run_matches[1]:
             wrong_names = [
                 name
                 for name, drawn_numbers, expected_numbers in zip(
@@ -333,16 +337,16 @@ def judge_twice(answer: Answer) -> str:
                 )
                 if drawn_numbers != expected_numbers
             ]
-            kinds = " and ".join(dict.fromkeys(name.split("'")[0] + "'s" for name in wrong_names))
+            generator_names = " and ".join(dict.fromkeys(name.split("'")[0] + "'s" for name in wrong_names))
             raise NotYet(
-                f"{call_text}: the second run does not draw the same numbers from {kinds} "
+                f"{call_text}: the second run does not draw the same numbers from {generator_names} "
                 "generator as the first run. Save a copy of its state before the first "
                 "run, and restore it before the second."
             )
-        results = outcome["result"]
-        if not isinstance(results, tuple | list) or len(results) != 2:
+        run_results = outcome["result"]
+        if not isinstance(run_results, tuple | list) or len(run_results) != 2:
             raise NotYet(f"{call_text} should return the results of both runs as a pair.")
-        if list(results) != [expected, expected]:
+        if list(run_results) != [expected, expected]:
             raise NotYet(
                 f"{call_text} should return the two results of work() as a pair. The result of the first run "
                 "must come first, and then the result of the second run."
@@ -384,12 +388,12 @@ class RandomizedProgram:
             raise NotYet(
                 f"needed(run, switches) calls run more than {MAX_RUNS} times, but that many runs are enough."
             )
-        shares = [
+        active_probabilities = [
             probability
             for name, probability in self._causes.items()
             if name not in enabled_switches and self._rng.random() < probability
         ]
-        return f"{sum(self._rng.randrange(1 << 30) for _ in shares):08x}"
+        return f"{sum(self._rng.randrange(1 << 30) for _ in active_probabilities):08x}"
 
 
 def _run_needed(answer: Any, request: Callable[..., Any]) -> Any:
@@ -415,21 +419,23 @@ def judge_needed(answer: Answer) -> str:
     frequent_shares = (0.95, 0.6, 0.35)
     rare_shares = (0.35,)
     # Five runs miss about one of ten rare causes.
-    trials = [(causes, frequent_shares) for causes in cause_sets] + [(SWITCH_NAMES, rare_shares)] * 12
-    for program_index, (causes, share_choices) in enumerate(trials):
-        shares = {name: float(rng.choice(share_choices)) for name in causes}
+    cause_trials = [(cause_names, frequent_shares) for cause_names in cause_sets] + [
+        (SWITCH_NAMES, rare_shares)
+    ] * 12
+    for program_index, (cause_names, share_choices) in enumerate(cause_trials):
+        share_of_cause = {name: float(rng.choice(share_choices)) for name in cause_names}
         call_text = f"needed(run, switches) for program {program_index + 1}"
-        program = RandomizedProgram(shares, int(rng.integers(10**6)))
+        program = RandomizedProgram(share_of_cause, int(rng.integers(10**6)))
         result = answer.ask(_run_needed, shown=call_text, back=program)
         if not isinstance(result, list):
             raise NotYet(f"{call_text} returns {short_repr(result)}. Return a set of names of switches.")
-        missing_names = [name for name in causes if name not in result]
+        missing_names = [name for name in cause_names if name not in result]
         if missing_names:
             raise NotYet(
                 f"{call_text} leaves out {missing_names[0]!r}, and the results still differ from run to "
                 "run. Some causes are rare, so one or two runs that agree prove nothing."
             )
-        useless_switches = [name for name in result if name not in causes]
+        useless_switches = [name for name in result if name not in cause_names]
         if useless_switches:
             cost_percent = sum(_SWITCH_COSTS.get(name, 0) for name in useless_switches)
             raise NotYet(

@@ -61,58 +61,60 @@ def orders_of_addition(
     orders
         Orders of the blocks, one row of the picture per order.
     """
-    height = 0.7 + 1.1 * math.log2(len(elements)) + 1.5 + 0.85 * len(orders) + 0.05
-    figure, axes = empty_axes(4.5, (0, 9.8), (0, height), margin=0)
+    height_units = 0.7 + 1.1 * math.log2(len(elements)) + 1.5 + 0.85 * len(orders) + 0.05
+    figure, axes = empty_axes(4.5, (0, 9.8), (0, height_units), margin=0)
     tree_level = [np.float32(value) for value in elements]
     top_y = 0.7
     draw_text(axes, 0.1, 0.35, "In a block: always the same tree", weight="bold")
     level_texts = []
     while True:
         level_texts.append([f"{value:g}" for value in tree_level])
-        for index, value in enumerate(tree_level):
+        for position, value in enumerate(tree_level):
             colour = "good" if len(tree_level) == 1 else "accent"
-            draw_box(axes, 0.1 + 1.2 * index, top_y, 0.9, 0.6, colour, f"{value:g}", edge="muted")
+            draw_box(axes, 0.1 + 1.2 * position, top_y, 0.9, 0.6, colour, f"{value:g}", edge="muted")
         if len(tree_level) == 1:
             break
         half_width = len(tree_level) // 2
-        for index in range(half_width):
-            for addend_index in (index, index + half_width):
+        for position in range(half_width):
+            for addend_index in (position, position + half_width):
                 axes.plot(
-                    (0.55 + 1.2 * addend_index, 0.55 + 1.2 * index),
+                    (0.55 + 1.2 * addend_index, 0.55 + 1.2 * position),
                     (top_y + 0.6, top_y + 1.1),
                     color=find_hex("muted"),
                     lw=1,
                 )
-        tree_level = [tree_level[index] + tree_level[index + half_width] for index in range(half_width)]
+        tree_level = [
+            tree_level[position] + tree_level[position + half_width] for position in range(half_width)
+        ]
         top_y += 1.1
-    heading = "Between blocks: the order of the atomics changes"
-    draw_text(axes, 0.1, top_y + 1.15, heading, weight="bold")
+    order_heading = "Between blocks: the order of the atomics changes"
+    draw_text(axes, 0.1, top_y + 1.15, order_heading, weight="bold")
     top_y += 1.5
-    results = []
+    order_sentences = []
     for order in orders:
         running_sum = np.float32(0)
         partial_sums = []
         for block in order:
             running_sum = running_sum + np.float32(block_sums[block])
             partial_sums.append(running_sum)
-        for index, (block, partial_sum) in enumerate(zip(order, partial_sums, strict=True)):
-            is_last = index == len(order) - 1
-            left_x = 0.1 + 3.2 * index
+        for position, (block, partial_sum) in enumerate(zip(order, partial_sums, strict=True)):
+            is_final_sum = position == len(order) - 1
+            left_x = 0.1 + 3.2 * position
             draw_text(axes, left_x, top_y + 0.3, _make_signed_text(block_sums[block]))
-            colour = "good" if is_last else "accent"
+            colour = "good" if is_final_sum else "accent"
             draw_box(axes, left_x + 1.5, top_y, 1.5, 0.6, colour, f"{partial_sum:,.0f}", edge="muted")
-        names = ", ".join(map(str, order))
-        results.append(
-            f"in the order {names} the totals are "
+        block_numbers = ", ".join(map(str, order))
+        order_sentences.append(
+            f"in the order {block_numbers} the totals are "
             f"{', '.join(f'{partial_sum:,.0f}' for partial_sum in partial_sums)}"
         )
         top_y += 0.85
-    tree_text = ", then ".join(" ".join(names) for names in level_texts)
+    tree_text = ", then ".join(" ".join(level_values) for level_values in level_texts)
     sums_text = ", ".join(f"{value:,.0f}" for value in block_sums)
     return Picture.of(
         figure,
         f"A tree in a block adds {tree_text}. The sums of {len(block_sums)} blocks are {sums_text}: "
-        f"{'; '.join(results)}.",
+        f"{'; '.join(order_sentences)}.",
     )
 
 
@@ -132,32 +134,37 @@ def philox_round(counter: Sequence[int], key: Sequence[int]) -> Picture:
     new_words = (high_1 ^ y ^ key[0], low_1, high_0 ^ w ^ key[1], low_0)
     figure, axes = empty_axes(3.7, (0, 9.7), (0.2, 5.6), margin=0)
     box_lefts = (0.3, 2.7, 5.1, 7.5)
-    width = 1.9
-    for left_x, name, word in zip(box_lefts, "xyzw", (x, y, z, w), strict=True):
-        draw_box(axes, left_x, 0.4, width, 0.6, "accent", f"{name}  {word:08x}", edge="muted")
-    halves = {"high0": (box_lefts[0], high_0), "low0": (box_lefts[1], low_0)}
-    halves |= {"high1": (box_lefts[2], high_1), "low1": (box_lefts[3], low_1)}
-    for name, (left_x, product_half) in halves.items():
-        draw_box(axes, left_x, 2.1, width, 0.6, "warn", f"{name}  {product_half:08x}", edge="muted")
+    box_width = 1.9
+    for left_x, word_name, word in zip(box_lefts, "xyzw", (x, y, z, w), strict=True):
+        draw_box(axes, left_x, 0.4, box_width, 0.6, "accent", f"{word_name}  {word:08x}", edge="muted")
+    product_halves = {"high0": (box_lefts[0], high_0), "low0": (box_lefts[1], low_0)}
+    product_halves |= {"high1": (box_lefts[2], high_1), "low1": (box_lefts[3], low_1)}
+    for half_name, (left_x, product_half) in product_halves.items():
+        draw_box(axes, left_x, 2.1, box_width, 0.6, "warn", f"{half_name}  {product_half:08x}", edge="muted")
 
     def find_middle(index: int) -> float:
-        return box_lefts[index] + width / 2
+        return box_lefts[index] + box_width / 2
 
     for from_index, multiplier in ((0, "0xD2511F53"), (2, "0xCD9E8D57")):
         draw_text(axes, find_middle(from_index) + 1.95, 1.22, f"× {multiplier}", ha="center")
         for to_index in (from_index, from_index + 1):
             draw_arrow(axes, (find_middle(from_index), 1.0), (find_middle(to_index), 2.1), "muted")
     formulas = ("high1 ^ y ^ key.x", "low1", "high0 ^ w ^ key.y", "low0")
-    for index, (name, word, formula) in enumerate(zip("xyzw", new_words, formulas, strict=True)):
-        draw_box(axes, box_lefts[index], 4.4, width, 0.6, "good", f"{name}  {word:08x}", edge="muted")
-        draw_text(axes, find_middle(index), 5.25, formula, ha="center")
+    for word_index, (word_name, word, formula) in enumerate(zip("xyzw", new_words, formulas, strict=True)):
+        draw_box(
+            axes, box_lefts[word_index], 4.4, box_width, 0.6, "good", f"{word_name}  {word:08x}", edge="muted"
+        )
+        draw_text(axes, find_middle(word_index), 5.25, formula, ha="center")
     for from_index, to_index in ((2, 0), (3, 1), (0, 2), (1, 3)):
         draw_arrow(axes, (find_middle(from_index), 2.7), (find_middle(to_index), 4.4), "purple")
-    new_text = ", ".join(f"{name} = {word:08x}" for name, word in zip("xyzw", new_words, strict=True))
+    new_words_text = ", ".join(
+        f"{word_name} = {word:08x}" for word_name, word in zip("xyzw", new_words, strict=True)
+    )
     return Picture.of(
         figure,
         f"One round of Philox. The words x = {x:08x} and z = {z:08x} are multiplied by constants. The halves "
-        f"of the products cross over and are combined with y = {y:08x}, w = {w:08x} and the key: {new_text}.",
+        f"of the products cross over and are combined with y = {y:08x}, w = {w:08x} and the key: "
+        f"{new_words_text}.",
     )
 
 
@@ -173,8 +180,8 @@ def circle_points(points_of_versions: Mapping[str, Any], most: int = 20_000) -> 
     """
     figure = Figure(figsize=(7.6, 4.1), dpi=100)
     sentences = []
-    for index, (title, points) in enumerate(points_of_versions.items()):
-        axes = figure.add_axes((0.03 + 0.5 * index, 0.03, 0.44, 0.82))
+    for version_index, (version_title, points) in enumerate(points_of_versions.items()):
+        axes = figure.add_axes((0.03 + 0.5 * version_index, 0.03, 0.44, 0.82))
         unique_points = np.unique(points, axis=0)
         shown_points = unique_points if len(unique_points) < 1000 else points[:: max(1, len(points) // most)]
         is_inside = (shown_points**2).sum(axis=1) < 1
@@ -195,10 +202,11 @@ def circle_points(points_of_versions: Mapping[str, Any], most: int = 20_000) -> 
         axes.set_yticks([])
         inside_share = float(((points**2).sum(axis=1) < 1).mean())
         axes.set_title(
-            f"{title}\n{len(unique_points):,} different points, π ≈ {4 * inside_share:.4f}", fontsize=10
+            f"{version_title}\n{len(unique_points):,} different points, π ≈ {4 * inside_share:.4f}",
+            fontsize=10,
         )
         sentences.append(
-            f"{title}: {len(unique_points):,} different points, {inside_share:.1%} inside the circle"
+            f"{version_title}: {len(unique_points):,} different points, {inside_share:.1%} inside the circle"
         )
     return Picture.of(figure, f"Points in a square and a quarter of a circle. {'; '.join(sentences)}.")
 
@@ -258,7 +266,7 @@ def _draw_histogram(counter: Counter[float]) -> Box:
     """Return bars for the results that occur most often."""
     largest_count = max(counter.values())
     shown_values = sorted(counter.most_common(_MAX_BARS))
-    rows = [
+    bar_rows = [
         {
             "label": f"{value:.9g}",
             "share": occurrences / largest_count,
@@ -267,12 +275,16 @@ def _draw_histogram(counter: Counter[float]) -> Box:
         for value, occurrences in shown_values
     ]
     if len(counter) > len(shown_values):
-        other_values = len(counter) - len(shown_values)
+        other_value_count = len(counter) - len(shown_values)
         other_runs = counter.total() - sum(occurrences for _, occurrences in shown_values)
-        rows.append(
-            {"label": f"{other_values} more", "share": None, "value": f"{other_runs} of {counter.total()}"}
+        bar_rows.append(
+            {
+                "label": f"{other_value_count} more",
+                "share": None,
+                "value": f"{other_runs} of {counter.total()}",
+            }
         )
-    return bars(rows, label=0.3)
+    return bars(bar_rows, label=0.3)
 
 
 def recorded() -> Any:

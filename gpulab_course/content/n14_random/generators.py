@@ -56,10 +56,10 @@ def philox_words(
 
 def sum_tiles_as_trees(x: npt.NDArray[np.float32]) -> npt.NDArray[Any]:
     """Return the sum of each tile of 256 elements, added in pairs as a binary tree."""
-    tiles = -(-x.size // 256)
-    sums = np.zeros(256 * tiles, np.float32)
-    sums[: x.size] = x
-    partial_sums = sums.reshape(tiles, 256)
+    tile_count = -(-x.size // 256)
+    padded_values = np.zeros(256 * tile_count, np.float32)
+    padded_values[: x.size] = x
+    partial_sums = padded_values.reshape(tile_count, 256)
     with np.errstate(invalid="ignore", over="ignore"):
         while partial_sums.shape[1] > 1:
             half_width = partial_sums.shape[1] // 2

@@ -66,9 +66,9 @@ _SUM_RANGES = {"int32": (2 * 10**8, 1), "int64": (10**17, 1), "float32": (10**5,
 
 def _draw_sum_input(rng: np.random.Generator, dtype: str, length: int) -> npt.NDArray[Any]:
     """Draw values of a dtype whose sums are exact in any order."""
-    max_magnitude, divisor = _SUM_RANGES[dtype]
+    max_magnitude, value_divisor = _SUM_RANGES[dtype]
     values = rng.integers(-max_magnitude, max_magnitude, length)
-    return (values if divisor == 1 else values / divisor).astype(dtype)
+    return (values if value_divisor == 1 else values / value_divisor).astype(dtype)
 
 
 def judge_ring(answer: Answer) -> str:
@@ -89,27 +89,31 @@ def judge_ring(answer: Answer) -> str:
         gpus_and_lengths, [*dtypes, str(rng.choice(dtypes[:2]))], strict=True
     ):
         inputs = [_draw_sum_input(rng, dtype, length) for _ in range(gpu_count)]
-        expected = np.sum(inputs, axis=0, dtype=dtype)
+        expected_sum = np.sum(inputs, axis=0, dtype=dtype)
         for mode in RUN_MODES if gpu_count in (3, 4) else RUN_MODES[:2]:
             call_text = f"ring on {gpu_count} GPUs with {count(length, 'element')}"
             outcome = answer.ask(_run_ring, gpu_count, inputs, mode, shown=call_text)
             _judge_run(call_text, outcome, mode)
-            is_right = [np.array_equal(result, expected) for result in outcome["found"]]
+            is_right = [np.array_equal(result, expected_sum) for result in outcome["found"]]
             if not all(is_right):
                 raise NotYet(
                     _explain_wrong_ring(
-                        f"{call_text}{_make_mode_text(mode)}", is_right, outcome["found"], expected, inputs
+                        f"{call_text}{_make_mode_text(mode)}",
+                        is_right,
+                        outcome["found"],
+                        expected_sum,
+                        inputs,
                     )
                 )
             max_moved_bytes = 2 * (gpu_count - 1) * -(-length // gpu_count) * inputs[0].itemsize
             if mode == "as given":
-                for direction in ("out", "in"):
-                    moved_bytes = max(outcome[direction])
+                for port_direction in ("out", "in"):
+                    moved_bytes = max(outcome[port_direction])
                     if moved_bytes > max_moved_bytes:
                         raise NotYet(
                             f"{call_text}: {size(moved_bytes)} "
-                            f"{'leave' if direction == 'out' else 'arrive at'} GPU "
-                            f"{outcome[direction].index(moved_bytes)}, and a ring needs at most "
+                            f"{'leave' if port_direction == 'out' else 'arrive at'} GPU "
+                            f"{outcome[port_direction].index(moved_bytes)}, and a ring needs at most "
                             f"{size(max_moved_bytes)} at each port: 2·(n − 1) chunks, each to the next GPU."
                         )
     return "every GPU has the sum, and no port passes more than 2·(n − 1) chunks in one direction."
@@ -121,27 +125,27 @@ def _explain_wrong_ring(
     """Return the feedback for wrong sums."""
     gpu_count = len(inputs)
     length = len(expected)
-    rank = is_right.index(False)
+    wrong_gpu = is_right.index(False)
     if is_right.count(True) == 1:
         message = f"{call_text}: only GPU {is_right.index(True)} has the sum."
         return f"{message} Pass on the finished chunks in another n − 1 steps."
-    result = np.asarray(results[rank])
+    result = np.asarray(results[wrong_gpu])
     if result.shape != expected.shape:
         return f"{call_text}: write the sum into the arrays of `parts`; do not replace them."
     wrong_indices = np.flatnonzero(result != expected)
     divisible_length = length - length % gpu_count
     if length % gpu_count and wrong_indices.size and wrong_indices[0] >= divisible_length:
         return (
-            f"{call_text}: the last {count(length - divisible_length, 'element')} of GPU {rank} are not the "
-            f"sum. {gpu_count} does not divide {length}: cut chunk k from k * size // n to (k + 1) * "
-            "size // n."
+            f"{call_text}: the last {count(length - divisible_length, 'element')} of GPU {wrong_gpu} "
+            f"are not the sum. {gpu_count} does not divide {length}: cut chunk k from k * size // n to (k + "
+            "1) * size // n."
         )
     has_duplicate = any(
         np.array_equal(result[wrong_indices], (expected + input_array)[wrong_indices])
         for input_array in inputs
     )
     return (
-        f"{call_text}: GPU {rank} does not have the sum from element {wrong_indices[0]} on"
+        f"{call_text}: GPU {wrong_gpu} does not have the sum from element {wrong_indices[0]} on"
         + (": one array has been added twice" if has_duplicate else "")
         + ". In the first n − 1 steps, add each chunk that arrives to your own chunk before you "
         "pass that on. "
@@ -160,7 +164,7 @@ def _draw_arrays(rng: Any, array_count: int) -> list[npt.NDArray[Any]]:
 
     Short lists have only three of the types, and an empty array of the fourth.
     """
-    shapes: list[tuple[int, ...]] = [(), (0,), (3,), (1, 5), (7, 3), (2, 3, 4), (33,)]
+    array_shapes: list[tuple[int, ...]] = [(), (0,), (3,), (1, 5), (7, 3), (2, 3, 4), (33,)]
     fixed_arrays = (
         ("float32", (5,)),
         ("uint8", (0,)),
@@ -171,7 +175,11 @@ def _draw_arrays(rng: Any, array_count: int) -> list[npt.NDArray[Any]]:
     arrays = []
     for array_index in range(array_count):
         dtype = np.dtype(_BROADCAST_DTYPES[int(rng.integers(len(_BROADCAST_DTYPES) - (array_count < 20)))])
-        shape = shapes[int(rng.integers(len(shapes)))] if array_index % 5 else (int(rng.integers(1, 40)),)
+        shape = (
+            array_shapes[int(rng.integers(len(array_shapes)))]
+            if array_index % 5
+            else (int(rng.integers(1, 40)),)
+        )
         if array_index < len(fixed_arrays):
             dtype = np.dtype(fixed_arrays[array_index][0])
             shape = fixed_arrays[array_index][1]
@@ -229,9 +237,9 @@ def judge_broadcast(answer: Answer) -> str:
     """
     must_be_a_function("broadcast", answer.is_function, answer.kind)
     rng = answer.rng
-    cases: list[tuple[int, list[int], Any]] = [(1, [1], "checked"), (12, [2, 1], "as given")]
-    cases += [(12, [1, 2], "checked"), (57, [1, 3], RUN_MODES[-1]), (400, [1], "as given")]
-    for array_count, target_gpus, mode in cases:
+    test_cases: list[tuple[int, list[int], Any]] = [(1, [1], "checked"), (12, [2, 1], "as given")]
+    test_cases += [(12, [1, 2], "checked"), (57, [1, 3], RUN_MODES[-1]), (400, [1], "as given")]
+    for array_count, target_gpus, mode in test_cases:
         arrays = _draw_arrays(rng, array_count)
         transposed_indices = [
             index
@@ -367,7 +375,7 @@ def _run_exchange(answer: Any, fields: list[list[Any]], mode: Any) -> RunOutcome
 
 def _find_serialized_gpu(machine: GpuMachine, rows: int, columns: int) -> list[int]:
     """Return a list with a GPU whose transfers with opposite neighbours do not overlap, or an empty list."""
-    directions: list[tuple[Callable[[Any], int], Callable[[Any], int]]] = [
+    endpoint_getters: list[tuple[Callable[[Any], int], Callable[[Any], int]]] = [
         (lambda c: int(c.source), lambda c: int(c.target)),
         (lambda c: int(c.target), lambda c: int(c.source)),
     ]
@@ -386,12 +394,12 @@ def _find_serialized_gpu(machine: GpuMachine, rows: int, columns: int) -> list[i
                 neighbour_row * columns + neighbour_column
                 for neighbour_row, neighbour_column in (first_neighbour, second_neighbour)
             ]
-            for own_end, other_end in directions:
+            for get_own_gpu, get_other_gpu in endpoint_getters:
                 transfers = [
                     [
                         crossing.correlation_id
                         for crossing in machine.crossings
-                        if own_end(crossing) == gpu and other_end(crossing) == neighbour
+                        if get_own_gpu(crossing) == gpu and get_other_gpu(crossing) == neighbour
                     ]
                     for neighbour in neighbours
                 ]
@@ -408,28 +416,38 @@ def judge_exchange(answer: Answer) -> str:
     must_be_a_function("exchange", answer.is_function, answer.kind)
     rng = answer.rng
     # Some parts have a single row or column, which is both their first and their last edge.
-    random_sizes = [(int(height), int(width)) for height, width in rng.integers(2, 7, (3, 2))]
+    random_sizes = [
+        (int(part_height), int(part_width)) for part_height, part_width in rng.integers(2, 7, (3, 2))
+    ]
     flat_sizes = [(1, random_sizes[1][0]), (random_sizes[2][1], 1)]
     other_sizes = [*flat_sizes, *random_sizes[1:]]
-    sizes = [(5, random_sizes[0][0]), *(other_sizes[int(n)] for n in rng.permutation(4))]
-    grids = ((3, 1), (1, 3), (2, 2), (3, 2), (3, 3))
+    part_sizes = [(5, random_sizes[0][0]), *(other_sizes[int(n)] for n in rng.permutation(4))]
+    gpu_grids = ((3, 1), (1, 3), (2, 2), (3, 2), (3, 3))
     dtypes = ("float32", "float64", "float32", "float64", "float32")
-    for (rows, columns), (height, width), dtype in zip(grids, sizes, dtypes, strict=True):
+    for (gpu_rows, gpu_columns), (part_height, part_width), dtype in zip(
+        gpu_grids, part_sizes, dtypes, strict=True
+    ):
         # All values differ, and no integer type or shorter float can represent them.
         field_values = (
-            rng.permutation(rows * height * columns * width).reshape(rows * height, columns * width) / 3
+            rng.permutation(gpu_rows * part_height * gpu_columns * part_width).reshape(
+                gpu_rows * part_height, gpu_columns * part_width
+            )
+            / 3
             + 2048
         ).astype(dtype)
-        bordered_field = -2 - rng.permutation((rows * height + 2) * (columns * width + 2)).reshape(
-            rows * height + 2, -1
-        ).astype(dtype)
+        bordered_field = -2 - rng.permutation(
+            (gpu_rows * part_height + 2) * (gpu_columns * part_width + 2)
+        ).reshape(gpu_rows * part_height + 2, -1).astype(dtype)
         bordered_field[1:-1, 1:-1] = field_values
         part_slices = [
             [
-                np.s_[row * height : row * height + height + 2, column * width : column * width + width + 2]
-                for column in range(columns)
+                np.s_[
+                    row * part_height : row * part_height + part_height + 2,
+                    column * part_width : column * part_width + part_width + 2,
+                ]
+                for column in range(gpu_columns)
             ]
-            for row in range(rows)
+            for row in range(gpu_rows)
         ]
         expected = [[bordered_field[part_slice] for part_slice in row_cuts] for row_cuts in part_slices]
         # Rims start with -1, except outside of the whole field, where they are below -1 and must stay.
@@ -440,12 +458,12 @@ def judge_exchange(answer: Answer) -> str:
         for field_row, expected_row in zip(fields, expected, strict=True):
             for field, expected_part in zip(field_row, expected_row, strict=True):
                 field[1:-1, 1:-1] = expected_part[1:-1, 1:-1]
-        for mode in RUN_MODES if (rows, columns) in ((3, 2), (1, 3)) else RUN_MODES[:2]:
-            call_text = f"exchange on {rows} × {columns} GPUs, parts of {height} × {width}"
+        for mode in RUN_MODES if (gpu_rows, gpu_columns) in ((3, 2), (1, 3)) else RUN_MODES[:2]:
+            call_text = f"exchange on {gpu_rows} × {gpu_columns} GPUs, parts of {part_height} × {part_width}"
             outcome = answer.ask(_run_exchange, fields, mode, shown=call_text)
             _judge_run(call_text, outcome, mode)
-            for row in range(rows):
-                for column in range(columns):
+            for row in range(gpu_rows):
+                for column in range(gpu_columns):
                     _judge_part(
                         f"{call_text}{_make_mode_text(mode)}: part ({row}, {column})",
                         outcome["found"][row][column],
@@ -459,7 +477,7 @@ def judge_exchange(answer: Answer) -> str:
                     "for each copy."
                 )
             if mode == "as given":
-                max_sent_bytes = 2 * (height + width + 6) * field_values.itemsize * 2
+                max_sent_bytes = 2 * (part_height + part_width + 6) * field_values.itemsize * 2
                 if max(outcome["out"]) > max_sent_bytes:
                     raise NotYet(
                         f"{call_text}: {size(max(outcome['out']))} leave one GPU. Send edges, not whole "
@@ -481,20 +499,20 @@ def _judge_part(part_text: str, result: Any, expected: Any) -> None:
         raise NotYet(
             f"{part_text}: its own cells have changed. Write only into rows 0 and −1 and columns 0 and −1."
         )
-    corners = (0, 0, -1, -1), (0, -1, 0, -1)
+    corner_indices = (0, 0, -1, -1), (0, -1, 0, -1)
     with_corners = result.copy()
-    with_corners[corners] = expected[corners]
+    with_corners[corner_indices] = expected[corner_indices]
     if np.array_equal(with_corners, expected):
         raise NotYet(
             f"{part_text}: a corner does not have the value of the diagonal neighbour. Exchange "
             "rows first. Then "
             "exchange full columns, with the corners that arrived with the rows."
         )
-    index = np.argwhere(result != expected)[0].tolist()
+    wrong_index = np.argwhere(result != expected)[0].tolist()
     raise NotYet(
-        f"{part_text}: cell {tuple(index)} of the rim is {result[tuple(index)]:g}, not "
-        f"{expected[tuple(index)]:g}. The edge of a neighbour is its row (or column) 1 or −2. Its row (or "
-        "column) 0 or −1 is a rim itself. Rim cells outside the whole field must not change."
+        f"{part_text}: cell {tuple(wrong_index)} of the rim is {result[tuple(wrong_index)]:g}, not "
+        f"{expected[tuple(wrong_index)]:g}. The edge of a neighbour is its row (or column) 1 or −2. "
+        "Its row (or column) 0 or −1 is a rim itself. Rim cells outside the whole field must not change."
     )
 
 
@@ -517,16 +535,16 @@ def _draw_topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], lis
         return links
 
     def draw_groups(sizes: Sequence[int]) -> list[list[int]]:
-        order = rng.permutation(sum(sizes)).tolist()
+        gpu_permutation = rng.permutation(sum(sizes)).tolist()
         group_starts = np.cumsum([0, *sizes]).tolist()
-        return [order[start:end] for start, end in pairwise(group_starts)]
+        return [gpu_permutation[group_start:group_end] for group_start, group_end in pairwise(group_starts)]
 
     def draw_cube_links() -> set[tuple[int, ...]]:
         gpu_of_vertex = rng.permutation(8).tolist()
         return {
-            tuple(sorted((gpu_of_vertex[vertex], gpu_of_vertex[vertex ^ bit])))
+            tuple(sorted((gpu_of_vertex[vertex], gpu_of_vertex[vertex ^ dimension_bit])))
             for vertex in range(8)
-            for bit in (1, 2, 4)
+            for dimension_bit in (1, 2, 4)
         }
 
     # A row from 0 to 5 with two more links; it does not close to a ring in this order.
@@ -545,8 +563,8 @@ def _draw_topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], lis
         ("8 GPUs, 4 and 2 and 2", 8, draw_islands([2, 4, 2]), draw_groups([2, 2, 1, 3])),
         ("6 GPUs in a row that does not close", 6, row_links, [gpu_row]),
         *(
-            ("8 GPUs as a cube", 8, draw_cube_links(), draw_groups(sizes))
-            for sizes in ([8], [8], [4, 4], [6, 2], [8])
+            ("8 GPUs as a cube", 8, draw_cube_links(), draw_groups(ring_sizes))
+            for ring_sizes in ([8], [8], [4, 4], [6, 2], [8])
         ),
         ("12 GPUs in fours", 12, draw_islands([4, 4, 4]), draw_groups([3, 1, 4, 2, 2])),
         ("6 GPUs in threes", 6, draw_islands([3, 3]), draw_groups([3, 3])),
@@ -597,8 +615,8 @@ def _make_pairs_text(gpu_pairs: Sequence[Sequence[int]]) -> str:
 def _compute_allowed_error(h: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the allowed error in single precision, which depends on the size of the scores."""
     magnitudes = np.abs(h.astype(np.float64))
-    scores = (magnitudes @ magnitudes.T).max(axis=1, keepdims=True) / np.sqrt(h.shape[1])
-    tolerance: npt.NDArray[Any] = 2.0**-24 * (16 + 6 * scores) * magnitudes.max(axis=0)
+    max_scores = (magnitudes @ magnitudes.T).max(axis=1, keepdims=True) / np.sqrt(h.shape[1])
+    tolerance: npt.NDArray[Any] = 2.0**-24 * (16 + 6 * max_scores) * magnitudes.max(axis=0)
     return tolerance
 
 
@@ -690,19 +708,23 @@ def judge_shard(answer: Answer) -> str:
     must_be_a_function("shard", answer.is_function, answer.kind)
     rng = answer.rng
     random_lengths = [int(n) for n in rng.integers(2, 14, 3)]
-    widths = [int(width) for width in rng.permutation([4, 5, 8, 12])]
+    row_widths = [int(row_width) for row_width in rng.permutation([4, 5, 8, 12])]
     # The same shapes come twice, with other numbers.
     # Scores of the second and the fourth are so large that their exponentials overflow.
-    scales = (1, 12, 3, 12, 3)
+    input_scales = (1, 12, 3, 12, 3)
     mode_indices = (0, 1, 3, 1, 0)
-    for test_index, lengths in enumerate(([8, 8], [5, 11], [7, 3, 9, 1], random_lengths, random_lengths)):
-        width = widths[min(test_index, 3)]
-        inputs = (rng.standard_normal((sum(lengths), width)) * scales[test_index]).astype(np.float32)
+    for test_index, shard_lengths in enumerate(
+        ([8, 8], [5, 11], [7, 3, 9, 1], random_lengths, random_lengths)
+    ):
+        row_width = row_widths[min(test_index, 3)]
+        inputs = (rng.standard_normal((sum(shard_lengths), row_width)) * input_scales[test_index]).astype(
+            np.float32
+        )
         if test_index == 2:  # large scores of the first GPU's rows with a row of the third GPU
             inputs[-2] = 40 * np.sign(inputs[0])
-        shard_starts = np.cumsum([0, *lengths]).tolist()
-        shards = [inputs[start:end] for start, end in pairwise(shard_starts)]
-        call_text = f"shard of {' + '.join(map(str, lengths))} rows of {width}"
+        shard_starts = np.cumsum([0, *shard_lengths]).tolist()
+        shards = [inputs[shard_start:shard_end] for shard_start, shard_end in pairwise(shard_starts)]
+        call_text = f"shard of {' + '.join(map(str, shard_lengths))} rows of {row_width}"
         mode = RUN_MODES[mode_indices[test_index]]
         outcome = answer.ask(_run_shard, shards, mode, shown=call_text)
         _judge_run(call_text, {**outcome, "waits": 0}, "as given")  # the host may wait here
@@ -716,12 +738,12 @@ def judge_shard(answer: Answer) -> str:
         tolerance = _compute_allowed_error(inputs)
         local_attention = np.concatenate([_compute_attention(shard) for shard in shards])
         for gpu, (_, result) in enumerate(results):
-            start = shard_starts[gpu]
-            end = shard_starts[gpu + 1]
-            if result.shape != expected[start:end].shape:
+            shard_start = shard_starts[gpu]
+            shard_end = shard_starts[gpu + 1]
+            if result.shape != expected[shard_start:shard_end].shape:
                 raise NotYet(
                     f"{call_text}: the result on GPU {gpu} has shape {result.shape}, not "
-                    f"{expected[start:end].shape}."
+                    f"{expected[shard_start:shard_end].shape}."
                 )
             if result.dtype != inputs.dtype:
                 raise NotYet(
@@ -731,18 +753,18 @@ def judge_shard(answer: Answer) -> str:
                     "the result to "
                     "that type."
                 )
-            is_wrong = ~(np.abs(result - expected[start:end]) <= tolerance[start:end])
+            is_wrong = ~(np.abs(result - expected[shard_start:shard_end]) <= tolerance[shard_start:shard_end])
             if not is_wrong.any():
                 continue
-            if np.allclose(result, local_attention[start:end], rtol=2e-4, atol=2e-5):
+            if np.allclose(result, local_attention[shard_start:shard_end], rtol=2e-4, atol=2e-5):
                 raise NotYet(
                     f"{call_text}: GPU {gpu} uses only its own rows. Softmax needs the scores "
                     "against all rows."
                 )
             raise NotYet(
                 f"{call_text}: GPU {gpu} returns {result[is_wrong][0]:.7g} where "
-                f"{expected[start:end][is_wrong][0]:.7g} is right. "
-                f"{_explain_wrong_shard(result, inputs, slice(start, end))}"
+                f"{expected[shard_start:shard_end][is_wrong][0]:.7g} is right. "
+                f"{_explain_wrong_shard(result, inputs, slice(shard_start, shard_end))}"
             )
         for gpu, shard in enumerate(shards):
             max_moved_bytes = inputs.nbytes - shard.nbytes

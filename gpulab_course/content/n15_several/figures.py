@@ -57,7 +57,7 @@ def timed(work: Any) -> float:
 
 def compared(*views: CollectiveView) -> Table:
     """Return a table that compares the costs of collective operations, with one operation per row."""
-    rows = tuple(
+    operation_rows = tuple(
         (
             f"{view.record.operation}, {view.record.algorithm}",
             view.record.links,
@@ -71,14 +71,14 @@ def compared(*views: CollectiveView) -> Table:
     return Table(
         f"{views[0].record.gpus} GPUs, times {views[0].record.provenance.label}",
         ("operation", "links", "steps", "data", "time", "busiest port, times the data"),
-        rows,
+        operation_rows,
     )
 
 
 def prices() -> Table:
     """Return a table of the modelled costs of one step in the schedule of a collective operation."""
     step_prices = session.find_step_prices()
-    rows = (
+    price_rows = (
         (
             "a step with one message at each port, which waits for another GPU's event",
             "α",
@@ -91,32 +91,32 @@ def prices() -> Table:
         ("a byte that is added", "", f"1 / ({number(step_prices.sum_gbps)} GB/s)"),
     )
     title = f"Times in a step of a CUDA graph, {session.backend().provenance.label}, fitted to two H200"
-    return Table(title, ("item", "symbol", "time"), rows)
+    return Table(title, ("item", "symbol", "time"), price_rows)
 
 
 def counted(*views: CollectiveView) -> Table:
     """Return a table of the components of each schedule's modelled time."""
     step_prices = session.find_step_prices()
-    rows = []
+    cost_rows = []
     for view in views:
         record = view.record
         step_bounds = [*record.begins, len(record.traffic.crossings)]
         extra_messages = 0
         sum_steps = 0
         extra_sums = 0
-        for step, (start, end) in zip(record.steps, pairwise(step_bounds), strict=True):
-            crossings = record.traffic.crossings[start:end]
-            ports = Counter((crossing.source, "out") for crossing in crossings) + Counter(
+        for step, (first_crossing, crossing_end) in zip(record.steps, pairwise(step_bounds), strict=True):
+            crossings = record.traffic.crossings[first_crossing:crossing_end]
+            messages_by_port = Counter((crossing.source, "out") for crossing in crossings) + Counter(
                 (crossing.target, "in") for crossing in crossings
             )
-            extra_messages += max(ports.values()) - 1
+            extra_messages += max(messages_by_port.values()) - 1
             sums_by_gpu = Counter(move.target for move in step.moves if move.add)
             sum_steps += bool(sums_by_gpu)
             extra_sums += max(sums_by_gpu.values(), default=1) - 1
         step_count = len(record.steps)
         waits_ns = step_count * step_prices.step_ns + sum_steps * step_prices.sum_ns
         extra_ns = extra_messages * step_prices.turn_ns + extra_sums * step_prices.sum_turn_ns
-        rows.append(
+        cost_rows.append(
             (
                 _SCHEDULE_TITLES.get(record.algorithm, record.algorithm),
                 size(record.size_bytes),
@@ -129,26 +129,30 @@ def counted(*views: CollectiveView) -> Table:
     return Table(
         f"{views[0].record.gpus} GPUs, times {views[0].record.provenance.label}",
         ("schedule", "data", "steps", "further messages + further sums", "bytes", "total"),
-        tuple(rows),
+        tuple(cost_rows),
     )
 
 
 def graph_records(gpus: int = 4) -> Table:
     """Return a table of the recorded and modelled times of schedules in one CUDA graph, with NCCL's times."""
     record = recorded(gpus)
-    rows = []
-    for row in _find_table_rows(record):
+    size_rows = []
+    for recorded_row in _find_table_rows(record):
         time_texts = []
         for schedule in _SCHEDULE_TITLES:
             _, steps = make_schedule("all-reduce", schedule, gpus)
-            time_ns = model_ns(record["gpu"], gpus, find_bounds(row["size_bytes"] // 4, steps), steps)
-            time_texts.append(f"{duration(1000 * row[f'{schedule}_us'])} / {duration(time_ns)}")
-        rows.append((size(row["size_bytes"]), *time_texts, duration(1000 * row["nccl_us"])))
+            time_ns = model_ns(
+                record["gpu"], gpus, find_bounds(recorded_row["size_bytes"] // 4, steps), steps
+            )
+            time_texts.append(f"{duration(1000 * recorded_row[f'{schedule}_us'])} / {duration(time_ns)}")
+        size_rows.append(
+            (size(recorded_row["size_bytes"]), *time_texts, duration(1000 * recorded_row["nccl_us"]))
+        )
     return Table(
         f"All-reduce, each schedule as one CUDA graph: recorded / modelled on virtual {record['gpu']}; NCCL "
         f"recorded, a process per rank. Recorded on {record['device']}, {record['what']}",
         ("data", *_SCHEDULE_TITLES.values(), "NCCL, NVLS off"),
-        tuple(rows),
+        tuple(size_rows),
     )
 
 
@@ -163,14 +167,14 @@ def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
     }
     fitted_row = next(row for row in record["all_reduce"] if row["size_bytes"] == fitted_bytes)
     operation_us = fitted_row["tree_python_us"] / operation_counts["tree"]
-    rows = []
+    size_rows = []
     for row in _find_table_rows(record):
         time_texts = (
             f"{duration(1000 * row[f'{schedule}_python_us'])} / "
             f"{duration(1000 * max(operation_counts[schedule] * operation_us, row[f'{schedule}_us']))}"
             for schedule in _SCHEDULE_TITLES
         )
-        rows.append((size(row["size_bytes"]), *time_texts))
+        size_rows.append((size(row["size_bytes"]), *time_texts))
     headings = (
         f"{name}, {operation_counts[schedule]} operations" for schedule, name in _SCHEDULE_TITLES.items()
     )
@@ -179,7 +183,7 @@ def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
         f"time is {duration(1000 * operation_us)} per operation (from the tree at {size(fitted_bytes)}), or "
         f"the graph's time if that is longer. Recorded on {record['device']}, {record['what']}",
         ("data", *headings),
-        tuple(rows),
+        tuple(size_rows),
     )
 
 
@@ -191,13 +195,13 @@ def _find_table_rows(record: Any) -> list[Any]:
 def recorded_copies() -> Table:
     """Return a table of the recorded copy rates between two GPUs, with and without peer access."""
     record = recorded()
-    rows = tuple(
+    copy_rows = tuple(
         (size(row["size_bytes"]), f"{row['host_gbps']} GB/s", f"{row['direct_gbps']} GB/s")
         for row in record["copies"]
         if row["size_bytes"] in COPY_SIZES_BYTES
     )
     title = f"memcpyPeerAsync, recorded on {record['device']}, {record['what']}"
-    return Table(title, ("data", "no peer access", "peer access"), rows)
+    return Table(title, ("data", "no peer access", "peer access"), copy_rows)
 
 
 def in_processes(code: str, ranks: int, steps: int) -> list[dict[str, Any]]:

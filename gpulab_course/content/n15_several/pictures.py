@@ -30,33 +30,40 @@ def link_messages(*views: CollectiveView) -> Picture:
     """
     figure = Figure(figsize=(7.6, 4.5), dpi=100)
     captions = []
-    width = 1 / len(views)
-    for index, view in enumerate(views):
+    column_width = 1 / len(views)
+    for view_index, view in enumerate(views):
         record = view.record
-        axes = figure.add_axes((index * width, 0.17, width, 0.72))
+        axes = figure.add_axes((view_index * column_width, 0.17, column_width, 0.72))
         axes.set_xlim(-1.5, 1.5)
         axes.set_ylim(-1.3, 1.3)
         axes.set_aspect("equal")
         axes.set_axis_off()
         _draw_step(axes, record)
-        messages = Counter((crossing.source, crossing.target) for crossing in record.traffic.crossings)
-        in_arrays, out_arrays = (
-            max(port(gpu) for gpu in range(record.gpus)) / record.size_bytes
-            for port in (record.traffic.in_bytes, record.traffic.out_bytes)
+        messages_by_link = Counter(
+            (crossing.source, crossing.target) for crossing in record.traffic.crossings
         )
-        name = "naive (all through GPU 0)" if record.algorithm == "naive" else record.algorithm
+        in_arrays, out_arrays = (
+            max(port_bytes(gpu) for gpu in range(record.gpus)) / record.size_bytes
+            for port_bytes in (record.traffic.in_bytes, record.traffic.out_bytes)
+        )
+        algorithm_name = "naive (all through GPU 0)" if record.algorithm == "naive" else record.algorithm
         message_text = (
-            f"{count(max(messages.values()), 'message')} of {size(max(record.chunk_bytes))} over each arrow"
+            f"{count(max(messages_by_link.values()), 'message')} of {size(max(record.chunk_bytes))} "
+            "over each arrow"
         )
         port_text = f"busiest port: {number(in_arrays)} arrays in, {number(out_arrays)} out"
-        heading = f"{name[0].upper()}{name[1:]}: step 1 of {len(record.steps)}"
-        centre = (index + 0.5) * width
-        figure.text(centre, 0.93, heading, ha="center", fontsize=11, weight="bold", color=find_hex("fg"))
-        is_bidirectional = any((target, source) in messages for source, target in messages)
+        heading = f"{algorithm_name[0].upper()}{algorithm_name[1:]}: step 1 of {len(record.steps)}"
+        column_centre = (view_index + 0.5) * column_width
+        figure.text(
+            column_centre, 0.93, heading, ha="center", fontsize=11, weight="bold", color=find_hex("fg")
+        )
+        is_bidirectional = any((target, source) in messages_by_link for source, target in messages_by_link)
         direction_text = ", and as many back" if is_bidirectional else ", and none back"
-        for height, text in ((0.115, f"whole operation: {message_text}"), (0.065, direction_text[2:])):
-            figure.text(centre, height, text, ha="center", fontsize=9, color=find_hex("fg"))
-        figure.text(centre, 0.015, port_text, ha="center", fontsize=9, weight="bold", color=find_hex("fg"))
+        for text_y, text in ((0.115, f"whole operation: {message_text}"), (0.065, direction_text[2:])):
+            figure.text(column_centre, text_y, text, ha="center", fontsize=9, color=find_hex("fg"))
+        figure.text(
+            column_centre, 0.015, port_text, ha="center", fontsize=9, weight="bold", color=find_hex("fg")
+        )
         captions.append(
             f"{heading}, {count(len(record.steps[0].moves), 'arrow')} between {record.gpus} GPUs in a "
             f"circle; in the whole operation {message_text}{direction_text}; {port_text}."
@@ -114,13 +121,13 @@ def find_halo_owners(rows: int, columns: int, height: int) -> list[npt.NDArray[n
     """
     owners = np.full((rows, columns, height + 2, height + 2), -1)
     owners[:, :, 1:-1, 1:-1] = np.arange(rows * columns).reshape(rows, columns, 1, 1)
-    after_rows = owners.copy()
-    after_rows[1:, :, 0] = owners[:-1, :, -2]
-    after_rows[:-1, :, -1] = owners[1:, :, 1]
-    after_columns = after_rows.copy()
-    after_columns[:, 1:, :, 0] = after_rows[:, :-1, :, -2]
-    after_columns[:, :-1, :, -1] = after_rows[:, 1:, :, 1]
-    return [after_rows, after_columns]
+    owners_after_rows = owners.copy()
+    owners_after_rows[1:, :, 0] = owners[:-1, :, -2]
+    owners_after_rows[:-1, :, -1] = owners[1:, :, 1]
+    owners_after_columns = owners_after_rows.copy()
+    owners_after_columns[:, 1:, :, 0] = owners_after_rows[:, :-1, :, -2]
+    owners_after_columns[:, :-1, :, -1] = owners_after_rows[:, 1:, :, 1]
+    return [owners_after_rows, owners_after_columns]
 
 
 def halos(rows: int = 2, columns: int = 2, height: int = 4) -> Picture:
@@ -132,14 +139,14 @@ def halos(rows: int = 2, columns: int = 2, height: int = 4) -> Picture:
         f"First the rows: messages of {height + 2} cells",
         f"Then the columns: messages of {height + 2} cells",
     )
-    for index, (owners, heading) in enumerate(zip(owners_by_step, headings, strict=True)):
-        axes = figure.add_axes((0.01 + 0.5 * index, 0.02, 0.48, 0.84))
+    for panel_index, (owners, heading) in enumerate(zip(owners_by_step, headings, strict=True)):
+        axes = figure.add_axes((0.01 + 0.5 * panel_index, 0.02, 0.48, 0.84))
         axes.set_xlim(-0.3, columns * gpu_spacing - 1.2)
         axes.set_ylim(rows * gpu_spacing - 1.2, -0.9)
         axes.set_aspect("equal")
         axes.set_axis_off()
         figure.text(
-            0.25 + 0.5 * index,
+            0.25 + 0.5 * panel_index,
             0.93,
             heading,
             ha="center",
@@ -148,13 +155,17 @@ def halos(rows: int = 2, columns: int = 2, height: int = 4) -> Picture:
             color=find_hex("fg"),
         )
         for (i, j, row, column), owner in np.ndenumerate(owners):
-            name = _GPU_COLOURS[int(owner) % len(_GPU_COLOURS)]
+            gpu_colour_name = _GPU_COLOURS[int(owner) % len(_GPU_COLOURS)]
             is_rim = not (1 <= row <= height and 1 <= column <= height)
-            fill_colour = find_hex("grid") if owner < 0 else find_hex(f"{name}-pale" if is_rim else name)
+            fill_colour = (
+                find_hex("grid")
+                if owner < 0
+                else find_hex(f"{gpu_colour_name}-pale" if is_rim else gpu_colour_name)
+            )
             x, y = j * gpu_spacing + column, i * gpu_spacing + row
             axes.add_patch(Rectangle((x, y), 1, 1, facecolor=fill_colour, edgecolor="white"))
             if owner >= 0:
-                colour = find_hex("fg") if is_rim else find_hex(f"on-{name}")
+                colour = find_hex("fg") if is_rim else find_hex(f"on-{gpu_colour_name}")
                 axes.text(x + 0.5, y + 0.5, str(owner), ha="center", va="center", fontsize=9, color=colour)
         for i in range(rows):
             for j in range(columns):
@@ -167,16 +178,16 @@ def halos(rows: int = 2, columns: int = 2, height: int = 4) -> Picture:
                     fontsize=9,
                     color=find_hex("fg"),
                 )
-        _draw_halo_messages(axes, rows, columns, height, gpu_spacing, by_rows=index == 0)
-    last_part = rows * columns - 1
-    corner = int(owners_by_step[1][-1, -1, 0, 0])
+        _draw_halo_messages(axes, rows, columns, height, gpu_spacing, by_rows=panel_index == 0)
+    last_gpu = rows * columns - 1
+    corner_owner = int(owners_by_step[1][-1, -1, 0, 0])
     return Picture.of(
         figure,
         f"{rows * columns} GPUs with parts of {height} × {height} cells and a rim one cell wide; each cell "
         "has the number and the colour of the GPU from which its value comes. Left: full rows of "
         f"{height + 2} cells have been exchanged up and down. Right: then full columns of {height + 2} "
-        f"cells have been exchanged left and right, and the corner of GPU {last_part} (framed) has the value "
-        f"of GPU {corner}. Rim cells outside the whole field are empty.",
+        f"cells have been exchanged left and right, and the corner of GPU {last_gpu} (framed) has the value "
+        f"of GPU {corner_owner}. Rim cells outside the whole field are empty.",
     )
 
 
@@ -187,8 +198,8 @@ def _draw_halo_messages(
     style = {"arrowstyle": "-|>", "color": find_hex("fg"), "lw": 1.5, "shrinkA": 0, "shrinkB": 0}
     for i in range(rows - by_rows):
         for j in range(columns - (not by_rows)):
-            for direction, offset in ((1, 0.25), (-1, 0.5)):
-                edge_position = 1 + offset * height
+            for direction, edge_offset_share in ((1, 0.25), (-1, 0.5)):
+                edge_position = 1 + edge_offset_share * height
                 if by_rows:
                     x = j * gpu_spacing + edge_position
                     arrow_ends = [(x, i * gpu_spacing + height + 0.5), (x, (i + 1) * gpu_spacing + 0.5)]
@@ -229,29 +240,38 @@ def shardings(gpus: int = 4) -> Picture:
     axes.set_xlim(0, 7.6)
     axes.set_ylim(4.4, 0)
     axes.set_axis_off()
-    columns = ((1.9, "tokens h"), (3.1, "weights of\nq, k and v"), (4.3, "scores"), (5.5, "output\nweights"))
-    for x, text in (*columns, (6.8, "exchanged")):
-        axes.text(x, 0.3, text, ha="center", va="center", fontsize=10, color=find_hex("fg"))
-    for index, (name, *shapes, exchange) in enumerate(_SHARDINGS):
-        y = 0.62 + 1.08 * index
+    column_headings = (
+        (1.9, "tokens h"),
+        (3.1, "weights of\nq, k and v"),
+        (4.3, "scores"),
+        (5.5, "output\nweights"),
+    )
+    for x, heading_text in (*column_headings, (6.8, "exchanged")):
+        axes.text(x, 0.3, heading_text, ha="center", va="center", fontsize=10, color=find_hex("fg"))
+    for sharding_index, (sharding_name, *shapes, exchange) in enumerate(_SHARDINGS):
+        y = 0.62 + 1.08 * sharding_index
         axes.text(
             0.15,
             y + 0.45,
-            name,
+            sharding_name,
             ha="left",
             va="center",
             fontsize=11,
             weight="bold",
             color=find_hex("fg"),
         )
-        for (x, _), shape in zip(columns, shapes, strict=True):
+        for (x, _), shape in zip(column_headings, shapes, strict=True):
             _draw_shards(axes, x - 0.43, y, shape, gpus)
         axes.text(6.8, y + 0.45, exchange, ha="center", va="center", fontsize=10, color=find_hex("fg"))
     legend = [(f"GPU {gpu}", _GPU_COLOURS[gpu % len(_GPU_COLOURS)]) for gpu in range(gpus)]
-    for index, (text, name) in enumerate([*legend, ("all of it on each GPU", _SHARED_COLOUR)]):
-        x = 0.9 + 1.05 * index
-        axes.add_patch(Rectangle((x, 4.0), 0.2, 0.2, facecolor=find_hex(name), edgecolor=find_hex("muted")))
-        axes.text(x + 0.28, 4.1, text, ha="left", va="center", fontsize=9, color=find_hex("fg"))
+    for legend_index, (legend_text, colour_name) in enumerate(
+        [*legend, ("all of it on each GPU", _SHARED_COLOUR)]
+    ):
+        x = 0.9 + 1.05 * legend_index
+        axes.add_patch(
+            Rectangle((x, 4.0), 0.2, 0.2, facecolor=find_hex(colour_name), edgecolor=find_hex("muted"))
+        )
+        axes.text(x + 0.28, 4.1, legend_text, ha="left", va="center", fontsize=9, color=find_hex("fg"))
     return Picture.of(
         figure,
         f"Three ways to shard the attention layer over {gpus} GPUs. By sequences: each GPU has the tokens "
@@ -265,31 +285,33 @@ def shardings(gpus: int = 4) -> Picture:
 def _draw_shards(axes: Axes, left_x: float, top_y: float, shape: str, gpus: int) -> None:
     """Draw a matrix that is cut into pieces, in the colours of the GPUs that store the pieces."""
     matrix_side = 0.86
-    rectangles = []
+    shard_rectangles = []
     if shape == "whole":
-        rectangles.append((left_x, top_y, matrix_side, matrix_side, _SHARED_COLOUR))
+        shard_rectangles.append((left_x, top_y, matrix_side, matrix_side, _SHARED_COLOUR))
     for gpu in range(gpus):
-        name = _GPU_COLOURS[gpu % len(_GPU_COLOURS)]
+        colour_name = _GPU_COLOURS[gpu % len(_GPU_COLOURS)]
         shard_side = matrix_side / gpus
         if shape in ("rows", "separate"):
             shard_gap = 0.06 if shape == "separate" else 0
-            rectangles.append((left_x, top_y + gpu * shard_side, matrix_side, shard_side - shard_gap, name))
+            shard_rectangles.append(
+                (left_x, top_y + gpu * shard_side, matrix_side, shard_side - shard_gap, colour_name)
+            )
         elif shape == "columns":
-            rectangles.append((left_x + gpu * shard_side, top_y, shard_side, matrix_side, name))
+            shard_rectangles.append((left_x + gpu * shard_side, top_y, shard_side, matrix_side, colour_name))
         elif shape == "squares":
             squares_per_row = math.ceil(math.sqrt(gpus))
             square_side = matrix_side / squares_per_row
             row, column = divmod(gpu, squares_per_row)
-            rectangles.append(
+            shard_rectangles.append(
                 (
                     left_x + column * square_side,
                     top_y + row * square_side,
                     square_side - 0.06,
                     square_side - 0.06,
-                    name,
+                    colour_name,
                 )
             )
-    for x, y, width, height, name in rectangles:
+    for x, y, width, height, colour_name in shard_rectangles:
         axes.add_patch(
-            Rectangle((x, y), width, height, facecolor=find_hex(name), edgecolor=find_hex("muted"))
+            Rectangle((x, y), width, height, facecolor=find_hex(colour_name), edgecolor=find_hex("muted"))
         )

@@ -73,7 +73,7 @@ def verified() -> Table:
         early_processes = {name: pool.submit(child, {name: value}) for name, value in VARIABLES.items()}
         ordinary_values = ordinary_run.result()
         late_values = late_process.result()
-        rows = [
+        variable_rows = [
             (
                 name,
                 value or '""',
@@ -84,7 +84,9 @@ def verified() -> Table:
         ]
     title = f"Verified in separate processes, {session.backend().provenance.device}"
     return Table(
-        title, ("variable", "value", "set before the start", "all set after the first array"), tuple(rows)
+        title,
+        ("variable", "value", "set before the start", "all set after the first array"),
+        tuple(variable_rows),
     )
 
 
@@ -119,10 +121,12 @@ def on_an_h200() -> Table:
 def options() -> Table:
     """Return a table of all options that PyTorch accepts in ``PYTORCH_ALLOC_CONF``."""
     record = recorded()
-    rows = (
+    option_rows = (
         tuple((option["option"], option["value"], option["changes"]) for option in record["options"])
         if record
         else ()
     )
     origin = f"PyTorch {record['torch']}, recorded on an {record['device']}" if record else "not recorded yet"
-    return Table(f"Options of PYTORCH_ALLOC_CONF, {origin}", ("option", "tried with", "what changed"), rows)
+    return Table(
+        f"Options of PYTORCH_ALLOC_CONF, {origin}", ("option", "tried with", "what changed"), option_rows
+    )

@@ -104,15 +104,18 @@ def judge_matrix(answer: Answer) -> str:
         for build_target in (*_CUBIN_TARGETS, *_PTX_TARGETS, *_SPECIFIC_TARGETS)
         for capability in _CAPABILITIES
     ]
-    programs: list[tuple[list[str], Capability]] = [
+    target_choices: list[tuple[list[str], Capability]] = [
         single_targets[n] for n in rng.permutation(len(single_targets))
     ]
-    programs += [(["sm_80", "sm_86"], (8, 9)), (["sm_90", "compute_100"], (10, 0)), ([], (9, 0))]
-    programs += [(["compute_100", "compute_90", "compute_75"], (12, 0)), (["compute_90a", "sm_86"], (10, 0))]
-    programs += [(["sm_80", "compute_86", "compute_75"], (8, 9)), (["sm_100", "compute_103"], (10, 3))]
-    programs += [(["compute_80", "sm_80"], (8, 6)), (["sm_90a", "compute_80"], (10, 0))]
-    programs += [(["sm_100f", "sm_103"], (10, 3)), (["compute_120f", "compute_100"], (12, 1))]
-    programs += [(["sm_100f", "compute_103"], (10, 3)), (["compute_100f", "compute_90"], (12, 0))]
+    target_choices += [(["sm_80", "sm_86"], (8, 9)), (["sm_90", "compute_100"], (10, 0)), ([], (9, 0))]
+    target_choices += [
+        (["compute_100", "compute_90", "compute_75"], (12, 0)),
+        (["compute_90a", "sm_86"], (10, 0)),
+    ]
+    target_choices += [(["sm_80", "compute_86", "compute_75"], (8, 9)), (["sm_100", "compute_103"], (10, 3))]
+    target_choices += [(["compute_80", "sm_80"], (8, 6)), (["sm_90a", "compute_80"], (10, 0))]
+    target_choices += [(["sm_100f", "sm_103"], (10, 3)), (["compute_120f", "compute_100"], (12, 1))]
+    target_choices += [(["sm_100f", "compute_103"], (10, 3)), (["compute_100f", "compute_90"], (12, 0))]
     for _ in range(40):
         candidates = list(
             rng.permutation(
@@ -123,7 +126,7 @@ def judge_matrix(answer: Answer) -> str:
         )
         targets = [str(name) for name in candidates[: int(rng.integers(2, 6))]]
         if len({build_target.rstrip("af") for build_target in targets}) == len(targets):
-            programs.append((targets, _CAPABILITIES[int(rng.integers(len(_CAPABILITIES)))]))
+            target_choices.append((targets, _CAPABILITIES[int(rng.integers(len(_CAPABILITIES)))]))
     known_targets = (*_CUBIN_TARGETS, *_PTX_TARGETS, *_SPECIFIC_TARGETS, *_OTHER_TARGETS)
     all_capabilities = (*_CAPABILITIES, *_OTHER_CAPABILITIES)
     other_programs = [
@@ -132,16 +135,16 @@ def judge_matrix(answer: Answer) -> str:
         for capability in all_capabilities
         if build_target in _OTHER_TARGETS or capability in _OTHER_CAPABILITIES
     ]
-    programs += [other_programs[n] for n in rng.permutation(len(other_programs))]
-    programs += [(["compute_90a", "sm_90"], (9, 0)), (["sm_100", "compute_100a"], (10, 0))]
+    target_choices += [other_programs[n] for n in rng.permutation(len(other_programs))]
+    target_choices += [(["compute_90a", "sm_90"], (9, 0)), (["sm_100", "compute_100a"], (10, 0))]
     for _ in range(20):
         candidates = list(
             rng.permutation([*_CUBIN_TARGETS, *_PTX_TARGETS, *_OTHER_TARGETS[:3], *_OTHER_TARGETS[4:]])
         )
         capability = all_capabilities[int(rng.integers(len(all_capabilities)))]
-        programs.append(([str(name) for name in candidates[: int(rng.integers(2, 7))]], capability))
-    results = answer.ask(_run_taken, programs, shown="taken(targets, capability)")
-    for (targets, capability), result in zip(programs, results, strict=True):
+        target_choices.append(([str(name) for name in candidates[: int(rng.integers(2, 7))]], capability))
+    results = answer.ask(_run_taken, target_choices, shown="taken(targets, capability)")
+    for (targets, capability), result in zip(target_choices, results, strict=True):
         expected = taken(targets, capability)
         if not equals(result, expected):
             raise NotYet(
@@ -149,14 +152,14 @@ def judge_matrix(answer: Answer) -> str:
                 f"{short_repr(expected)}. " + _explain_wrong_choice(targets, capability, result, expected)
             )
     return (
-        f"{len(programs)} programs, each on its GPU: for each, the target that a driver loads or "
+        f"{len(target_choices)} programs, each on its GPU: for each, the target that a driver loads or "
         "compiles, or None."
     )
 
 
-def _run_taken(answer: Any, programs: Sequence[tuple[list[str], Capability]]) -> list[Any]:
+def _run_taken(answer: Any, target_choices: Sequence[tuple[list[str], Capability]]) -> list[Any]:
     """Run the answer in its own process for each program and device."""
-    return [answer(list(targets), tuple(capability)) for targets, capability in programs]
+    return [answer(list(targets), tuple(capability)) for targets, capability in target_choices]
 
 
 # 16-wheel
@@ -293,13 +296,13 @@ class ChildProcess:
             self._value = _OPPOSITE_ANSWER[self._value]
             self._remaining_runs = self._rng.randint(1, 3)
         self._remaining_runs -= 1
-        observations: dict[str, Any] = dict.fromkeys(_OBSERVATIONS, "as ever")
-        observations[self._unstable_observation] = self._value
+        value_of_observation: dict[str, Any] = dict.fromkeys(_OBSERVATIONS, "as ever")
+        value_of_observation[self._unstable_observation] = self._value
         for name, (observation, read_time) in self._effects.items():
             has_effect = name in before or (name in late and read_time == "any")
             if has_effect and observation != self._unstable_observation:
-                observations[observation] = "otherwise"
-        return observations
+                value_of_observation[observation] = "otherwise"
+        return value_of_observation
 
 
 def _run_verified(answer: Any, request: Callable[..., Any]) -> Any:
@@ -311,8 +314,10 @@ def _run_verified(answer: Any, request: Callable[..., Any]) -> Any:
     result = answer(run, list(_VARIABLE_NAMES))
     if isinstance(result, dict):
         result = {
-            str(name): list(value) if isinstance(value, (tuple, list)) else value
-            for name, value in result.items()
+            str(name): list(observed_effect)
+            if isinstance(observed_effect, (tuple, list))
+            else observed_effect
+            for name, observed_effect in result.items()
         }
     return result
 
@@ -443,18 +448,18 @@ def _run_translated(answer: Any, host: np.ndarray, index: int, held_bytes: int) 
             with cp.cuda.Device(device):
                 stream = exit_stack.enter_context(cp.cuda.Stream(non_blocking=True))
                 memory_and_streams.append((cp.empty(held_bytes << device, "uint8"), stream))
-        for program, function in (("reference", translate), ("answer", answer)):
+        for program_role, function in (("reference", translate), ("answer", answer)):
             for device in range(3):
                 with cp.cuda.Device(device):
                     cp.get_default_memory_pool().free_all_blocks()
             cp.cuda.Device(other_gpu).use()
-            outcome[program] = _run_and_observe(cp, partial(function, cp, host.copy(), index))
-            outcome[program]["stays"] = cp.cuda.runtime.getDevice() == other_gpu
-            outcome[program]["streams stay"] = all(
+            outcome[program_role] = _run_and_observe(cp, partial(function, cp, host.copy(), index))
+            outcome[program_role]["stays"] = cp.cuda.runtime.getDevice() == other_gpu
+            outcome[program_role]["streams stay"] = all(
                 _find_current_stream(cp, device) == stream.ptr
                 for device, (_, stream) in enumerate(memory_and_streams)
             )
-            outcome[program]["current"] = cp.cuda.runtime.getDevice()
+            outcome[program_role]["current"] = cp.cuda.runtime.getDevice()
         cp.cuda.Device(other_gpu).use()
         with check_streams() as report:
             _run_and_observe(cp, partial(answer, cp, host.copy(), index))
@@ -519,15 +524,15 @@ def judge_translate(answer: Answer) -> str:
     """
     must_be_a_function("translated", answer.is_function, answer.kind)
     rng = answer.rng
-    for index, dtype in ((2, np.float32), (1, np.float64)):
+    for gpu_index, dtype in ((2, np.float32), (1, np.float64)):
         # The array has less than 1 MiB.
         rows = int(rng.integers(3, 80))
         columns = int(rng.integers(100, 1500))
-        host = rng.integers(-4, 5, (rows, columns)).astype(dtype)
-        call_text = f"translated(cp, host, {index})"
+        host_array = rng.integers(-4, 5, (rows, columns)).astype(dtype)
+        call_text = f"translated(cp, host, {gpu_index})"
         held_bytes = int(rng.integers(1 << 10, 1 << 20))
-        outcome = answer.ask(_run_translated, host, index, held_bytes, shown=call_text)
-        _judge_program(call_text, outcome["answer"], outcome["reference"], index)
+        outcome = answer.ask(_run_translated, host_array, gpu_index, held_bytes, shown=call_text)
+        _judge_program(call_text, outcome["answer"], outcome["reference"], gpu_index)
     return (
         "the result is the same on the same GPU, with one copy, no wait of the host, and no other GPU or "
         "stream current."
@@ -559,13 +564,13 @@ def _judge_program(call_text: str, answer: dict[str, Any], reference: dict[str, 
     )
     refuse_if(is_different, "returns other numbers: z is the sum of squares of each row, plus 1.")
     result_dtype = answer["value"].dtype
-    expected_kind = reference["value"].dtype
+    expected_dtype = reference["value"].dtype
     refuse_if(
-        result_dtype != expected_kind,
-        f"returns {result_dtype}: PyTorch keeps the host's type, {expected_kind}.",
+        result_dtype != expected_dtype,
+        f"returns {result_dtype}: PyTorch keeps the host's type, {expected_dtype}.",
     )
     refuse_if(answer["devices"] != [index], f"works on GPUs {answer['devices']}; only GPU {index} may work.")
-    other_copies = [result_dtype for result_dtype in answer["copies"] if result_dtype != "HtoD"]
+    other_copies = [copy_kind for copy_kind in answer["copies"] if copy_kind != "HtoD"]
     refuse_if(
         bool(other_copies),
         f"copies {(other_copies[0] if other_copies else '')}: PyTorch's lines copy only once, from the host.",
@@ -637,7 +642,7 @@ def _run_launches(
             args = cp.asarray(x), cp.full(grid, 77, "f4"), cp.full(grid, 77, "i4"), np.int32(n)
             try:
                 kernels[width]((grid,), (block,), args)
-                results = args[1].get(), args[2].get()
+                sums_and_counts = args[1].get(), args[2].get()
             except cp.cuda.compiler.CompileException as error:
                 return [*outcomes, {"compile": str(error)[:1500]}]
             except Exception as error:
@@ -645,12 +650,12 @@ def _run_launches(
             padded_x = np.zeros(grid * block, np.float32)
             padded_x[:n] = x
             block_rows = padded_x.reshape(grid, block)
-            expected = block_rows.sum(1), (block_rows > 0).sum(1)
+            expected_arrays = block_rows.sum(1), (block_rows > 0).sum(1)
             outcomes.append(
                 {
                     "right": [
                         bool((result == expected_values).all())
-                        for result, expected_values in zip(results, expected, strict=True)
+                        for result, expected_values in zip(sums_and_counts, expected_arrays, strict=True)
                     ]
                 }
             )
@@ -661,7 +666,7 @@ def _run_launches(
         args = (cp.ones(n, "f4"), cp.zeros(-(-n // block), "f4"), cp.zeros(-(-n // block), "i4"), np.int32(n))
         launch_shape = -(-n // block), block
         report = sanitize(kernel, *launch_shape, args).record
-        cost = counted(kernel, *launch_shape, args).record
+        counter_record = counted(kernel, *launch_shape, args).record
         reference_kernel = cp.RawKernel(
             translate_wave_functions(read_kernel_file(_REFERENCE_FILE), width), _KERNEL_NAME
         )
@@ -669,7 +674,9 @@ def _run_launches(
         outcomes.append(
             {
                 "hazards": [str(hazard) for hazard in getattr(report, "hazards", ())][:1],
-                "instructions": [int(record.longest_warp_instructions) for record in (cost, reference_cost)],
+                "instructions": [
+                    int(record.longest_warp_instructions) for record in (counter_record, reference_cost)
+                ],
             }
         )
     return outcomes
@@ -719,10 +726,10 @@ def judge_warp64(answer: Answer) -> str:
     launch_costs = outcomes[-1]
     if launch_costs["hazards"]:
         raise NotYet(f"With wavefronts of 32 lanes, the sanitizer finds: {launch_costs['hazards'][0]}")
-    cost, reference_cost = launch_costs["instructions"]
-    if cost > _MAX_COST_RATIO * reference_cost:
+    instruction_count, reference_cost = launch_costs["instructions"]
+    if instruction_count > _MAX_COST_RATIO * reference_cost:
         raise NotYet(
-            f"The busiest warp takes {cost:,} warp instructions, but with shuffles it takes "
+            f"The busiest warp takes {instruction_count:,} warp instructions, but with shuffles it takes "
             f"{reference_cost:,}. Let all lanes of a wavefront add."
         )
     return "one kernel is right for wavefronts of 32 lanes and of 64."

@@ -133,19 +133,23 @@ class Matrix(View):
 
     def describe(self) -> str:
         lines = [self.sentence()]
-        for name, row in self.record.items():
-            lines.append(f"{name}: " + ", ".join(f"{gpu} {outcome}" for gpu, outcome in row.items()))
+        for name, outcome_by_gpu in self.record.items():
+            lines.append(
+                f"{name}: " + ", ".join(f"{gpu} {outcome}" for gpu, outcome in outcome_by_gpu.items())
+            )
         return "\n".join(lines)
 
     def draw(self) -> Box:
-        rows = [
+        grid_rows = [
             {
                 "label": name,
-                "cells": [(outcome, {RUNS: 1.0, COMPILES: 0.5}.get(outcome)) for outcome in row.values()],
+                "cells": [
+                    (outcome, {RUNS: 1.0, COMPILES: 0.5}.get(outcome)) for outcome in outcome_by_gpu.values()
+                ],
                 "strong": False,
-                "title": ", ".join(f"{gpu}: {outcome}" for gpu, outcome in row.items()),
+                "title": ", ".join(f"{gpu}: {outcome}" for gpu, outcome in outcome_by_gpu.items()),
             }
-            for name, row in self.record.items()
+            for name, outcome_by_gpu in self.record.items()
         ]
         headings = [f"{gpu} {major}.{minor}" for gpu, (major, minor) in GPUS.items()]
         legend_note = words(
@@ -153,7 +157,7 @@ class Matrix(View):
             "loads the program · –: refused. A longer bar means an earlier start.",
             "note",
         )
-        return column(matrix(rows, headings), legend_note)
+        return column(matrix(grid_rows, headings), legend_note)
 
 
 def loads() -> Table:
@@ -161,12 +165,12 @@ def loads() -> Table:
     cp = session.cp()
     origin: Provenance = session.backend().provenance
     major, minor = _read_capability(cp)
-    rows = []
+    file_rows = []
     for name in artefacts():
         outcome, description = load(name)
-        rows.append((name, outcome, description))
+        file_rows.append((name, outcome, description))
     return Table(
         f"Loaded here: capability {major}.{minor}, {origin.label}",
         ("file", "outcome", "message"),
-        tuple(rows),
+        tuple(file_rows),
     )

@@ -35,31 +35,33 @@ def reach(targets: Sequence[str]) -> Picture:
     axes.set_xlim(-0.5, later_x + 0.5)
     axes.set_ylim(len(targets) - 0.5, -0.5)
     captions = []
-    for row, build_target in enumerate(targets):
+    for target_index, build_target in enumerate(targets):
         can_run = [bool(taken([build_target], capability)) for capability in GPUS.values()]
         colour = find_hex("good") if build_target.startswith("sm_") else find_hex("accent")
         marker = "s" if build_target.startswith("sm_") else "o"
-        columns = [column for column, is_run in enumerate(can_run) if is_run]
+        running_gpu_indices = [gpu_index for gpu_index, is_run in enumerate(can_run) if is_run]
         is_open = bool(taken([build_target], _LATER_CAPABILITY))
-        last_x = later_x if is_open else columns[-1]
-        style = "-|>" if is_open else "-"
+        last_x = later_x if is_open else running_gpu_indices[-1]
+        arrow_style = "-|>" if is_open else "-"
         axes.add_patch(
             FancyArrowPatch(
-                (columns[0], row),
-                (last_x + 0.3 * is_open, row),
-                arrowstyle=style,
+                (running_gpu_indices[0], target_index),
+                (last_x + 0.3 * is_open, target_index),
+                arrowstyle=arrow_style,
                 mutation_scale=14,
                 color=colour,
                 linewidth=2,
             )
         )
-        for column, is_run in enumerate(can_run):
+        for gpu_index, is_run in enumerate(can_run):
             if is_run:
-                axes.plot(column, row, marker=marker, markersize=11, color=colour)
+                axes.plot(gpu_index, target_index, marker=marker, markersize=11, color=colour)
             else:
-                axes.plot(column, row, marker="_", markersize=9, color=find_hex("muted"))
-        names = ", ".join(name for name, is_run in zip(GPUS, can_run, strict=True) if is_run)
-        captions.append(f"{build_target} runs on {names}{' and all later GPUs' if is_open else ''}")
+                axes.plot(gpu_index, target_index, marker="_", markersize=9, color=find_hex("muted"))
+        running_gpu_names = ", ".join(name for name, is_run in zip(GPUS, can_run, strict=True) if is_run)
+        captions.append(
+            f"{build_target} runs on {running_gpu_names}{' and all later GPUs' if is_open else ''}"
+        )
     gpu_labels = [f"{name}\n{major}.{minor}" for name, (major, minor) in GPUS.items()]
     axes.set_xticks([*range(len(GPUS)), later_x], [*gpu_labels, "later\nGPUs"], fontsize=9)
     axes.set_yticks(range(len(targets)), list(targets), fontsize=10, family="monospace")
@@ -80,50 +82,55 @@ def reach(targets: Sequence[str]) -> Picture:
 
 def layers(report: FollowReport) -> Picture:
     """Draw the software layers below a call, with one column per framework and some symbols of each layer."""
-    columns = [call_record for call_record in report.record if call_record.package != "here"]
+    call_records = [call_record for call_record in report.record if call_record.package != "here"]
     figure, axes = empty_axes(5.4, (0, 7.6), (0, 5.4), margin=0)
-    width = 5.9 / len(columns)
-    for column, call_record in enumerate(columns):
-        left_x = 1.6 + column * width
+    column_width = 5.9 / len(call_records)
+    for column_index, call_record in enumerate(call_records):
+        left_x = 1.6 + column_index * column_width
         heading = f"{call_record.package}: {call_record.call}"
-        draw_text(axes, left_x + width / 2, 0.25, heading, ha="center", fontsize=11, weight="bold")
-        for row, colour in enumerate(_LAYER_COLOURS):
+        draw_text(axes, left_x + column_width / 2, 0.25, heading, ha="center", fontsize=11, weight="bold")
+        for layer_index, colour in enumerate(_LAYER_COLOURS):
             _draw_layer(
-                axes, left_x, 0.5 + row * 0.97, width - 0.12, _make_layer_lines(call_record, row), colour
+                axes,
+                left_x,
+                0.5 + layer_index * 0.97,
+                column_width - 0.12,
+                _make_layer_lines(call_record, layer_index),
+                colour,
             )
-    for row, (name, layer_text) in enumerate(_LAYER_TEXTS):
-        y = 0.5 + row * 0.97 + 0.38
-        draw_text(axes, 0.12, y - 0.1, name, weight="bold")
+    for layer_index, (layer_name, layer_text) in enumerate(_LAYER_TEXTS):
+        y = 0.5 + layer_index * 0.97 + 0.38
+        draw_text(axes, 0.12, y - 0.1, layer_name, weight="bold")
         draw_text(axes, 0.12, y + 0.14, layer_text, "muted", fontsize=9)
-    names = ", ".join(name for name, _ in _LAYER_TEXTS)
+    layer_names = ", ".join(layer_name for layer_name, _ in _LAYER_TEXTS)
     column_texts = [
         f"{call_record.package}: "
         + "; ".join(
-            f"{_LAYER_TEXTS[row][0]} {', '.join(_make_layer_lines(call_record, row))}"
-            for row in range(len(_LAYER_TEXTS))
+            f"{_LAYER_TEXTS[layer_index][0]} {', '.join(_make_layer_lines(call_record, layer_index))}"
+            for layer_index in range(len(_LAYER_TEXTS))
         )
-        for call_record in columns
+        for call_record in call_records
     ]
     return Picture.of(
         figure,
-        f"The layers of {columns[0].call} from top to bottom: {names}. {'. '.join(column_texts)}. "
-        f"{columns[0].provenance.label}.",
+        f"The layers of {call_records[0].call} from top to bottom: {layer_names}. {'. '.join(column_texts)}. "
+        f"{call_records[0].provenance.label}.",
     )
 
 
 def _make_layer_lines(call_record: CallLayers, row: int) -> list[str]:
     """Return the text of a layer: the first symbol names, and the number of other names."""
-    names = [name for name, _ in call_record.layers[row]]
+    symbol_names = [name for name, _ in call_record.layers[row]]
     if row == 0 and call_record.package == "PyTorch":
-        call_names = [name for name in names if name.endswith(("::call", "::redispatch"))]
-        code_names = [name for name in names if "native::" in name or name.endswith("::impl")]
+        call_names = [name for name in symbol_names if name.endswith(("::call", "::redispatch"))]
+        code_names = [name for name in symbol_names if "native::" in name or name.endswith("::impl")]
         return [
             f"dispatcher: {call_names[0]}",
             f"ATen: {code_names[0]}",
             f"dispatcher: {call_names[1]}",
             f"ATen: {code_names[-1]}",
         ]
-    short_names = [name.replace("cupy: ", "cupy.").split(": ")[-1] for name in names]
+    short_names = [name.replace("cupy: ", "cupy.").split(": ")[-1] for name in symbol_names]
     if row == len(_LAYER_TEXTS) - 1:
         short_names = [f"{name[:26]}…" if len(name) > 27 else name for name in short_names]
     hidden_count = len(short_names) - _MAX_NAMES

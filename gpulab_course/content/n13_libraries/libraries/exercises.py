@@ -25,7 +25,7 @@ def run_product(product: Any, matrices: Sequence[Any], shape: Shape, leading: Sh
     """
     a, b, c = (np.array(matrix) for matrix in matrices)
     arrays: dict[str, Any] = {"a": a, "b": b, "c": c}
-    calls: list[Any] = []
+    gemm_calls: list[Any] = []
 
     def record_gemm(*args: Any, **kwargs: Any) -> None:
         arguments: dict[str, Any] = {**dict(zip(_GEMM_PARAMETERS, args, strict=False)), **kwargs}
@@ -36,12 +36,12 @@ def run_product(product: Any, matrices: Sequence[Any], shape: Shape, leading: Sh
                 if isinstance(memory, np.ndarray) and np.shares_memory(array, memory):
                     element_offset = (memory.ctypes.data - array.ctypes.data) // array.itemsize
                     arguments[argument] = name, element_offset, element_offset + memory.size
-        calls.append([arguments.get(name) for name in _GEMM_PARAMETERS])
+        gemm_calls.append([arguments.get(name) for name in _GEMM_PARAMETERS])
         gemm(*args, **kwargs)
 
     product(record_gemm, a, b, c, *shape, *leading)
     inputs_unchanged = np.array_equal(a, matrices[0]) and np.array_equal(b, matrices[1])
-    return [c, inputs_unchanged], calls
+    return [c, inputs_unchanged], gemm_calls
 
 
 def judge_product(answer: Answer) -> str:
@@ -123,20 +123,22 @@ def _draw_products(rng: np.random.Generator) -> list[tuple[Shape, Shape]]:
         ((square_side, square_side, square_side), (square_side, square_side, square_side))
     ]
     random_shapes = [tuple(int(x) for x in rng.permutation(np.arange(2, 12))[:3]) for _ in range(4)]
-    shapes = [
+    product_shapes = [
         *random_shapes,
         (1, random_shapes[0][0], random_shapes[0][1]),
         (random_shapes[1][0], 1, random_shapes[1][1]),
         (random_shapes[2][0], random_shapes[2][1], 1),
     ]
     for m, n, k in (
-        *shapes,
+        *product_shapes,
         (square_side, square_side, square_side + 1),
         (square_side, square_side, square_side),
     ):
         shape_pairs.append(((m, n, k), (k, n, n)))
-        padding = [int(x) for x in rng.integers(1, 6, 3)]
-        shape_pairs.append(((m, n, k), (k + padding[0], n + padding[1], n + padding[2])))
+        leading_padding = [int(x) for x in rng.integers(1, 6, 3)]
+        shape_pairs.append(
+            ((m, n, k), (k + leading_padding[0], n + leading_padding[1], n + leading_padding[2]))
+        )
     return shape_pairs
 
 
@@ -212,15 +214,16 @@ class CandidateModel:
         index = self._kinds[kind]
         if request == "reference":
             return [value + index for value in _EXPECTED_RESULT]
-        cold_us, warm_us, delays, mistake = self._behaviour[name][kind]
+        cold_us, warm_us, delay_factors, mistake = self._behaviour[name][kind]
         if request == "runs":
-            error = 1 + 1e-7 * (list(self._behaviour).index(name) + 1)  # as if the sums had another order
-            error *= 1.01 if mistake == "scaled" else 1
-            return [error * (value + index) for value in _WRONG_RESULTS.get(mistake, _EXPECTED_RESULT)]
+            # As if the sums had another order.
+            error_factor = 1 + 1e-7 * (list(self._behaviour).index(name) + 1)
+            error_factor *= 1.01 if mistake == "scaled" else 1
+            return [error_factor * (value + index) for value in _WRONG_RESULTS.get(mistake, _EXPECTED_RESULT)]
         call_index = self._timed_so_far.get((name, kind), 0)
         self._timed_so_far[name, kind] = call_index + 1
         self.timed[-1][name] = self.timed[-1].get(name, 0) + 1
-        return cold_us if call_index == 0 else warm_us * delays[(call_index - 1) % len(delays)]
+        return cold_us if call_index == 0 else warm_us * delay_factors[(call_index - 1) % len(delay_factors)]
 
 
 def call_tuner(
@@ -312,17 +315,17 @@ def _explain_wrong_choice(
         return "it was chosen without timing a candidate. Time each one whose result is right."
     if not timings and array_kind not in earlier_kinds:
         for earlier_kind in reversed(earlier_kinds):
-            differences = [
-                name
-                for name, earlier_value, value in zip(
+            changed_fields = [
+                field_name
+                for field_name, earlier_value, value in zip(
                     ("dtype", "shape", "device"), earlier_kind, array_kind, strict=True
                 )
                 if earlier_value != value
             ]
-            if best_names[earlier_kind] == choice and len(differences) == 1:
+            if best_names[earlier_kind] == choice and len(changed_fields) == 1:
                 return (
-                    f"it is the choice for {_make_kind_text(earlier_kind)}. The {differences[0]} belongs in "
-                    "the key."
+                    f"it is the choice for {_make_kind_text(earlier_kind)}. The {changed_fields[0]} "
+                    "belongs in the key."
                 )
         return "it was chosen for another kind of array. Device, dtype and shape belong in the key."
     mistake = behaviour[choice][array_kind][3]
@@ -352,7 +355,7 @@ def _draw_kinds(rng: np.random.Generator) -> list[ArrayKind]:
     """Draw kinds of arrays, each of which differs from one base kind."""
     rows, columns = (64 * int(n) for n in rng.permutation(np.arange(1, 30))[:2])
     base_kind: ArrayKind = ("float32", (rows, columns), 0)
-    neighbours: list[ArrayKind] = [
+    neighbour_kinds: list[ArrayKind] = [
         ("float16", (rows, columns), 0),
         ("float64", (rows, columns), 0),
         ("float32", (rows, columns), 1),
@@ -364,8 +367,8 @@ def _draw_kinds(rng: np.random.Generator) -> list[ArrayKind]:
         ("float32", (rows + 1, columns), 0),
         ("float32", (rows, columns - 1), 0),
     ]
-    neighbour_order = rng.permutation(len(neighbours))
-    return [base_kind, *(neighbours[int(index)] for index in neighbour_order)]
+    neighbour_order = rng.permutation(len(neighbour_kinds))
+    return [base_kind, *(neighbour_kinds[int(index)] for index in neighbour_order)]
 
 
 def _draw_behaviour(
@@ -373,7 +376,7 @@ def _draw_behaviour(
 ) -> tuple[dict[str, dict[ArrayKind, CandidateBehaviour]], dict[ArrayKind, str]]:
     """Draw each candidate's result and time for each kind of array, with different best candidates."""
     names = [str(name) for name in rng.permutation(_CANDIDATE_NAMES)[:4]]
-    mistakes = cycle(str(name) for name in rng.permutation(list(_WRONG_RESULTS)))
+    mistake_names = cycle(str(name) for name in rng.permutation(list(_WRONG_RESULTS)))
     behaviour: dict[str, dict[ArrayKind, CandidateBehaviour]] = {name: {} for name in names}
     best_names: dict[ArrayKind, str] = {}
     for index, array_kind in enumerate(kinds):
@@ -381,7 +384,7 @@ def _draw_behaviour(
         best_names[array_kind] = ranking[0]
         mistake_of = dict.fromkeys(names, "")
         if index % 3 != 2:
-            mistake_of[ranking[1]] = next(mistakes)
+            mistake_of[ranking[1]] = next(mistake_names)
         for rank, name in enumerate(ranking):
             warm_us = float(rng.uniform(20, 400)) if rank == 0 else 0.0
             if rank:
@@ -405,12 +408,12 @@ def _draw_delays(rng: np.random.Generator, phase: int, min_factor: float) -> tup
     The position of the disturbed call rotates, so that each call is disturbed for some kinds. The fastest
     candidate has the largest delay.
     """
-    factors: list[float] = []
+    delay_factors: list[float] = []
     for _ in range(20):
         delay_group = rng.uniform(0.99, 1.01, 4)
         delay_group[phase // 4 % 2] *= rng.uniform(min_factor, 2 * min_factor)
-        factors += [float(factor) for factor in delay_group]
-    return tuple(np.roll(factors, phase % 4).tolist())
+        delay_factors += [float(delay_factor) for delay_factor in delay_group]
+    return tuple(np.roll(delay_factors, phase % 4).tolist())
 
 
 def _make_kind_text(array_kind: ArrayKind) -> str:

@@ -28,32 +28,36 @@ def speeds() -> Table:
     """Return a table of the TFLOP/s of square matrix multiplications by number format."""
     # PyTorch's int8 product requires a column-major second factor; it was recorded row-major.
     times_ns = {(dtype, n): time_ns for dtype, n, time_ns in recorded()["gemm"] if dtype != "int8"}
-    formats = dict.fromkeys(dtype for dtype, _ in times_ns)
+    dtype_names = dict.fromkeys(dtype for dtype, _ in times_ns)
     matrix_sizes = sorted({n for _, n in times_ns if n >= _MIN_MATRIX_SIZE})
 
     def format_rate(dtype: str, n: int) -> str:
         time_ns = times_ns.get((dtype, n))
         return number(2 * n**3 / time_ns / 1e3) if time_ns else NO_VALUE_MARK
 
-    rows = tuple((dtype, *(format_rate(dtype, n) for n in matrix_sizes)) for dtype in formats)
+    dtype_rows = tuple((dtype, *(format_rate(dtype, n) for n in matrix_sizes)) for dtype in dtype_names)
     return Table(
         _make_table_title("Matrix multiplications in TFLOP/s"),
         ("format", *(f"{n:,}³" for n in matrix_sizes)),
-        rows,
+        dtype_rows,
     )
 
 
 def workspaces() -> Table:
     """Return a table of the times of matrix products with and without a workspace for cuBLAS."""
-    products = recorded()["workspace"]["products"]
-    rows = []
-    for name, measurements in products.items():
-        with_ns, without_ns = (measurements[variant]["kernels_ns"] for variant in ("with", "without"))
-        kernels = [str(len(measurements[variant]["kernels"])) for variant in ("with", "without")]
-        shape, dtype = name.replace("torch.", "").split()
-        ratio = f"{number(without_ns / with_ns)} ×"
+    measured_products = recorded()["workspace"]["products"]
+    product_rows = []
+    for product_name, measurements in measured_products.items():
+        with_ns, without_ns = (
+            measurements[workspace_variant]["kernels_ns"] for workspace_variant in ("with", "without")
+        )
+        kernels = [
+            str(len(measurements[workspace_variant]["kernels"])) for workspace_variant in ("with", "without")
+        ]
+        shape, dtype = product_name.replace("torch.", "").split()
+        time_ratio_text = f"{number(without_ns / with_ns)} ×"
         m, n, k = (f"{int(extent):,}" for extent in shape.split("x"))
-        rows.append(
+        product_rows.append(
             (
                 f"{m} × {n} × {k}",
                 dtype,
@@ -61,12 +65,14 @@ def workspaces() -> Table:
                 duration(with_ns),
                 kernels[1],
                 duration(without_ns),
-                ratio,
+                time_ratio_text,
             )
         )
     headings = ("m × n × k", "dtype", "kernels with", "time", "kernels without", "time", "times as long")
     return Table(
-        _make_table_title("Matrix multiplications with cuBLAS's workspace and without"), headings, tuple(rows)
+        _make_table_title("Matrix multiplications with cuBLAS's workspace and without"),
+        headings,
+        tuple(product_rows),
     )
 
 
@@ -81,10 +87,12 @@ def workspace_cost() -> float:
 def workspace() -> str:
     """Return a sentence about the memory that the first matrix multiplication in each stream allocates."""
     record = recorded()["workspace"]
-    first_size, other_size = (size(record[key]) for key in ("first_product_bytes", "another_stream_bytes"))
+    first_size_text, other_size_text = (
+        size(record[key]) for key in ("first_product_bytes", "another_stream_bytes")
+    )
     return _make_table_title(
-        f"The first matrix multiplication of a process allocates {first_size}, the first one in another "
-        f"stream {other_size} more"
+        f"The first matrix multiplication of a process allocates {first_size_text}, the first one in another "
+        f"stream {other_size_text} more"
     )
 
 
