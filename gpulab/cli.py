@@ -60,10 +60,10 @@ def _find_course_command(name: str) -> Callable[[list[str]], int] | None:
     """Return the function of a command that another package defines, or None."""
     if name in _CHECKOUT_COMMANDS:
         return lambda words: _run_tool(name, words)
-    entries = metadata.entry_points(group=COMMAND_GROUP, name=name)
-    if entries:
-        function: Callable[[list[str]], int] = next(iter(entries)).load()
-        return function
+    matching_entry_points = metadata.entry_points(group=COMMAND_GROUP, name=name)
+    if matching_entry_points:
+        command_function: Callable[[list[str]], int] = next(iter(matching_entry_points)).load()
+        return command_function
     if name in _COURSE_COMMANDS:
         raise CommandError(
             f"`gpulab {name}` needs the package gpulab-course. Install it with: pip install gpulab-course"

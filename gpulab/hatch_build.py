@@ -20,9 +20,11 @@ class PackageHook(BuildHookInterface[Any]):
         """Set the files and folders that the wheel includes."""
         package = self.metadata.name.replace("-", "_")
         # JupyterLab and Notebook 7 find the colours for CUDA C++ there in any folder.
-        extension = "share/jupyter/labextensions/gpulab-cuda"
-        colours = Path(self.root) / "data" / "labextensions" / "gpulab-cuda"
-        build_data["force_include"][str(colours)] = f"{package}-{self.metadata.version}.data/data/{extension}"
+        extension_path = "share/jupyter/labextensions/gpulab-cuda"
+        colours_folder = Path(self.root) / "data" / "labextensions" / "gpulab-cuda"
+        build_data["force_include"][str(colours_folder)] = (
+            f"{package}-{self.metadata.version}.data/data/{extension_path}"
+        )
         if version == "editable":
             return
         for path in sorted(Path(self.root).iterdir()):

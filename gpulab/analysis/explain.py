@@ -66,10 +66,10 @@ def explain_hazard(
 
 
 def _make_stream_use(use: Use, other_use: Use, names: dict[StreamKey, str]) -> StreamUse:
-    key = _find_displayed_stream(use, other_use)
-    if key is None:
+    stream_key = _find_displayed_stream(use, other_use)
+    if stream_key is None:
         return StreamUse(use.name, use.region.memory, "", use.source, use.writes)
-    return StreamUse(use.name, key[0], describe_stream(key, names), use.source, use.writes)
+    return StreamUse(use.name, stream_key[0], describe_stream(stream_key, names), use.source, use.writes)
 
 
 def _find_displayed_stream(use: Use, other_use: Use) -> StreamKey | None:

@@ -57,8 +57,8 @@ class Flow:
         issuing_call = self._calls.get(activity.correlation_id)
         if issuing_call is None and activity.graph_id:
             call_numbers, calls = self._graph_calls
-            index = bisect_right(call_numbers, activity.correlation_id) - 1
-            issuing_call = calls[index] if index >= 0 else None
+            call_index = bisect_right(call_numbers, activity.correlation_id) - 1
+            issuing_call = calls[call_index] if call_index >= 0 else None
         return issuing_call
 
     @cached_property
@@ -251,13 +251,15 @@ class Flow:
         ranges = self.timeline.ranges if self.timeline.method == "file" else ()
         for marker in sorted(ranges, key=lambda r: (r.start_ns, -r.end_ns)):
             if not marker.is_mark:
-                thread_ranges, starts, parents = ranges_of_thread.setdefault(marker.thread, ([], [], []))
-                parent = len(thread_ranges) - 1
-                while parent >= 0 and thread_ranges[parent].end_ns <= marker.start_ns:
-                    parent = parents[parent]
+                thread_ranges, range_starts_ns, parent_indices = ranges_of_thread.setdefault(
+                    marker.thread, ([], [], [])
+                )
+                parent_index = len(thread_ranges) - 1
+                while parent_index >= 0 and thread_ranges[parent_index].end_ns <= marker.start_ns:
+                    parent_index = parent_indices[parent_index]
                 thread_ranges.append(marker)
-                starts.append(marker.start_ns)
-                parents.append(parent)
+                range_starts_ns.append(marker.start_ns)
+                parent_indices.append(parent_index)
         return ranges_of_thread
 
     # The device

@@ -174,11 +174,11 @@ class Format:
             rounded_values = np.ldexp(np.rint(np.ldexp(x, -step_exponents)), step_exponents)
         overflow_value = float(self.value(self._overflow))
         overflows = np.abs(rounded_values) > self.largest
-        nan_values = x if self.has_nan else self.largest
+        nan_results = x if self.has_nan else self.largest
         return np.where(
             np.isfinite(x) & ~overflows,
             rounded_values,
-            np.where(np.isnan(x), nan_values, np.copysign(overflow_value, x)),
+            np.where(np.isnan(x), nan_results, np.copysign(overflow_value, x)),
         )
 
     @property

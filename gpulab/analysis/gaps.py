@@ -163,8 +163,10 @@ class _Causes:
             operation.device_id,
             operation.stream_id,
         ):
-            origin = " of its graph" if operation.graph_id and awaited.graph_id else " of the same stream"
-            return "waiting for its stream", f"waited for {awaited.name}{origin}", wait_line
+            origin_text = (
+                " of its graph" if operation.graph_id and awaited.graph_id else " of the same stream"
+            )
+            return "waiting for its stream", f"waited for {awaited.name}{origin_text}", wait_line
         if wait is not None:
             return (
                 "waiting for an event",

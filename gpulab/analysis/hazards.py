@@ -115,30 +115,32 @@ class StreamChecker:
         """Return the hazards found so far, in the order of the program."""
         if self.is_truncated:
             left_out = f"Only the first {MAX_FINDINGS:,} pairs of lines are listed. {left_out}".strip()
-        stream_texts = tuple(explain.describe_stream(key, self.names) for key in self._streams)
+        stream_texts = tuple(explain.describe_stream(stream_key, self.names) for stream_key in self._streams)
         return StreamReport(
             provenance, tuple(self._findings.values()), self.operations, stream_texts, left_out
         )
 
     def _handle_work(self, act: Work) -> None:
         self.operations += 1
-        key = self._register_stream(act.device_id, act.stream_id)
+        stream_key = self._register_stream(act.device_id, act.stream_id)
         devices: set[int] = set()
         if act.is_peer_copy:
             devices = {region.memory for region in (*act.reads, *act.writes)} - {HOST}
         moment = self._order.add_work(act, devices)
-        self._add_uses(act.reads, act.writes, moment, act.name, key, act.source, act.atomics)
+        self._add_uses(act.reads, act.writes, moment, act.name, stream_key, act.source, act.atomics)
 
     def _handle_graph(self, act: GraphLaunch) -> None:
-        key = self._register_stream(act.device_id, act.stream_id)
+        stream_key = self._register_stream(act.device_id, act.stream_id)
         self.operations += len(act.nodes)
-        launch = self._order.index
+        launch_index = self._order.index
         built_index = self._built_index.get(act.graph_id, 0)
         for node, moment in zip(act.nodes, self._order.add_graph(act), strict=True):
             capture_stream = self._register_stream(node.device_id, node.stream_id)
             source_line = node.source or act.source
             use_args = node.reads, node.writes, moment, node.name
-            self._add_uses(*use_args, key, source_line, node.atomics, launch, capture_stream, built_index)
+            self._add_uses(
+                *use_args, stream_key, source_line, node.atomics, launch_index, capture_stream, built_index
+            )
 
     def _register_stream(self, device_id: int, stream_id: int) -> StreamKey:
         """Add a stream to the streams of the report, with a name, and return its key."""
@@ -165,7 +167,7 @@ class StreamChecker:
         accesses = [(region, False, False) for region in reads]
         accesses += [(region, True, False) for region in writes]
         accesses += [(region, True, True) for region in atomics]
-        for region, writes_region, atomic in accesses:
+        for region, writes_region, is_atomic in accesses:
             use = Use(
                 region,
                 writes_region,
@@ -176,7 +178,7 @@ class StreamChecker:
                 source,
                 launch,
                 inner_stream,
-                atomic,
+                is_atomic,
             )
             if stream is not None and (self._free_blocks or launch):
                 self._check_freed(use, built_index)
@@ -189,7 +191,7 @@ class StreamChecker:
         earlier_uses = self._uses.get(region.memory)
         if earlier_uses is None:
             earlier_uses = self._uses[region.memory] = RegionMap()
-        start = region.start
+        region_start = region.start
         region_end = region.end
         host_clock = self._order.host
         for uses in earlier_uses.find_overlapping(region):
@@ -197,7 +199,7 @@ class StreamChecker:
             for earlier_use in uses:
                 if earlier_use.moment.is_before(host_clock) and earlier_use.moment is not later_use.moment:
                     continue  # all later uses are ordered after it
-                if earlier_use.region.start < region_end and start < earlier_use.region.end:
+                if earlier_use.region.start < region_end and region_start < earlier_use.region.end:
                     if not earlier_use.moment.is_before(clock):
                         if later_use.clashes(earlier_use) and regions_overlap(earlier_use.region, region):
                             self._report_conflict(earlier_use, later_use)
@@ -232,21 +234,21 @@ class StreamChecker:
         free_source: SourceLine | None = None,
     ) -> None:
         is_release = hazard_kind == "freed too early"
-        key = (earlier_use.source or earlier_use.name, later_use.source or later_use.name, is_release)
+        finding_key = (earlier_use.source or earlier_use.name, later_use.source or later_use.name, is_release)
         use_pair = (earlier_use.index, later_use.index)
-        finding = self._findings.get(key)
-        if finding is not None and self._pairs[key] != use_pair:
-            self._pairs[key] = use_pair
-            self._findings[key] = replace(finding, count=finding.count + 1)
+        finding = self._findings.get(finding_key)
+        if finding is not None and self._pairs[finding_key] != use_pair:
+            self._pairs[finding_key] = use_pair
+            self._findings[finding_key] = replace(finding, count=finding.count + 1)
             return
         if finding is not None and finding.kind not in _LESS_INFORMATIVE.get(hazard_kind, ()):
             return
         if len(self._findings) >= MAX_FINDINGS:
             self.is_truncated = True
             return
-        self._pairs[key] = use_pair
+        self._pairs[finding_key] = use_pair
         finding_count = 1 if finding is None else finding.count
-        self._findings[key] = explain.explain_hazard(
+        self._findings[finding_key] = explain.explain_hazard(
             hazard_kind, earlier_use, later_use, free_source, self._order, self.names, finding_count
         )
 
@@ -254,13 +256,13 @@ class StreamChecker:
 
     def _handle_release(self, act: Release) -> None:
         region = act.region
-        index = self._order.index
+        act_index = self._order.index
         stream = None if act.stream_id is None else self._make_stream_key(act.device_id, act.stream_id)
         clock: Clock = dict(self._order.host) if stream is None else self._order.peek_next_clock(stream)
-        block = Block(region, index, act.source, clock, act.is_private)
+        block = Block(region, act_index, act.source, clock, act.is_private)
         earlier_uses = self._uses.get(region.memory)
         moment = Moment(None, 0, clock)
-        free = Use(region, True, moment, index, "free", stream, act.source)
+        free = Use(region, True, moment, act_index, "free", stream, act.source)
         for uses in earlier_uses.find_overlapping(region) if earlier_uses is not None else ():
             for earlier_use in uses:
                 if not earlier_use.moment.is_before(clock) and regions_overlap(earlier_use.region, region):
@@ -273,13 +275,15 @@ class StreamChecker:
 
     def _allocate(self, act: Allocation) -> None:
         """Record that a block is in use again, so that its bytes no longer count as freed."""
-        memory = act.region.memory
+        memory_number = act.region.memory
         for free_block in (
-            self._free_blocks[memory].remove_overlapping(act.region) if memory in self._free_blocks else ()
+            self._free_blocks[memory_number].remove_overlapping(act.region)
+            if memory_number in self._free_blocks
+            else ()
         ):
             if act.stream_id is not None:
                 self._order.order_after(self._make_stream_key(act.device_id, act.stream_id), free_block.clock)
-        self._allocated_blocks.setdefault(memory, Blocks()).add_block(
+        self._allocated_blocks.setdefault(memory_number, Blocks()).add_block(
             Block(act.region, self._order.index, act.source)
         )
 
@@ -288,14 +292,18 @@ class StreamChecker:
 
         A graph that was complete at `built_index` must not access memory that was allocated later, either.
         """
-        memory = use.region.memory
-        blocks = self._free_blocks[memory].find_overlapping(use.region) if memory in self._free_blocks else []
+        memory_number = use.region.memory
+        blocks = (
+            self._free_blocks[memory_number].find_overlapping(use.region)
+            if memory_number in self._free_blocks
+            else []
+        )
         if built_index is not None:
             blocks = [block for block in blocks if not block.is_private]
-            if not blocks and memory in self._allocated_blocks:
+            if not blocks and memory_number in self._allocated_blocks:
                 blocks = [
                     block
-                    for block in self._allocated_blocks[memory].find_overlapping(use.region)
+                    for block in self._allocated_blocks[memory_number].find_overlapping(use.region)
                     if block.index > built_index
                 ]
         for block in blocks:
@@ -317,9 +325,9 @@ class StreamChecker:
 
     def _withdraw_release(self, earlier_use: Use, release: Block) -> None:
         """Remove the hazard of a release, because that of the memory's next use replaces it."""
-        key = (earlier_use.source or earlier_use.name, release.source or "free", True)
-        self._findings.pop(key, None)
-        self._pairs.pop(key, None)
+        finding_key = (earlier_use.source or earlier_use.name, release.source or "free", True)
+        self._findings.pop(finding_key, None)
+        self._pairs.pop(finding_key, None)
 
     @staticmethod
     def _make_stream_key(device_id: int, stream_id: int) -> StreamKey:

@@ -205,8 +205,8 @@ class Order:
     def host_wait(self, act: HostWait) -> None:
         """Record that operations have ended, because the host waited for them or queried their status."""
         if act.scope == "device":
-            for key, stream in self._streams.items():
-                if key[0] == act.device_id:
+            for stream_key, stream in self._streams.items():
+                if stream_key[0] == act.device_id:
                     join_clocks(self.host, stream.clock)
         elif act.scope == "stream":
             stream = self._stream((act.device_id, act.stream_id))
@@ -223,11 +223,11 @@ class Order:
         else:
             join_clocks(self.host, self._numbers.get(act.number, {}))
 
-    def _stream(self, key: StreamKey) -> _Stream:
-        key = (key[0], LEGACY[0]) if key[1] in LEGACY else key
-        stream = self._streams.get(key)
+    def _stream(self, stream_key: StreamKey) -> _Stream:
+        stream_key = (stream_key[0], LEGACY[0]) if stream_key[1] in LEGACY else stream_key
+        stream = self._streams.get(stream_key)
         if stream is None:
-            stream = self._streams[key] = _Stream(key)
+            stream = self._streams[stream_key] = _Stream(stream_key)
         return stream
 
     def _next_clock(self, stream: _Stream) -> Clock:
@@ -239,9 +239,9 @@ class Order:
                 if other_stream.blocking and other_stream.key[0] == stream.key[0]:
                     join_clocks(clock, other_stream.clock)
         elif stream.blocking:
-            legacy = self._streams.get((stream.key[0], LEGACY[0]))
-            if legacy is not None:
-                join_clocks(clock, legacy.clock)
+            legacy_stream = self._streams.get((stream.key[0], LEGACY[0]))
+            if legacy_stream is not None:
+                join_clocks(clock, legacy_stream.clock)
         return clock
 
     @staticmethod

@@ -116,28 +116,30 @@ class RegionMap(Generic[T]):
         """Return the lists of items that may overlap a memory region. The lists are not copies, so changes to
         them also change the collection.
         """
-        start = region.start
-        end = region.end
+        region_start = region.start
+        region_end = region.end
         matching_lists = []
-        for size, (starts, items_by_start) in self._sizes.items():
-            first_index = bisect_right(starts, start - (1 << size))
-            last_index = bisect_left(starts, end)
-            for item_start in starts[first_index:last_index]:
+        for size_bit_length, (region_starts, items_by_start) in self._sizes.items():
+            first_index = bisect_right(region_starts, region_start - (1 << size_bit_length))
+            last_index = bisect_left(region_starts, region_end)
+            for item_start in region_starts[first_index:last_index]:
                 region_items = items_by_start[item_start]
                 if region_items:
                     matching_lists.append(region_items)
                 else:
-                    del items_by_start[item_start], starts[bisect_left(starts, item_start)]
+                    del items_by_start[item_start], region_starts[bisect_left(region_starts, item_start)]
         return matching_lists
 
     def add(self, region: Region, item: T) -> None:
         """Add an item for a memory region."""
-        start = region.start
-        starts, items_by_start = self._sizes.setdefault((region.end - start).bit_length(), ([], {}))
-        if start not in items_by_start:
-            items_by_start[start] = []
-            insort(starts, start)
-        items_by_start[start].append(item)
+        region_start = region.start
+        region_starts, items_by_start = self._sizes.setdefault(
+            (region.end - region_start).bit_length(), ([], {})
+        )
+        if region_start not in items_by_start:
+            items_by_start[region_start] = []
+            insort(region_starts, region_start)
+        items_by_start[region_start].append(item)
 
 
 @dataclass(slots=True)

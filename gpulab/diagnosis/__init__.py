@@ -19,7 +19,7 @@ from gpulab.diagnosis.checks import (
 )
 from gpulab.views.tables import Table, TextDisplay
 
-_COLUMNS = ("part", "status", "found", "remedy")
+_FINDING_COLUMNS = ("part", "status", "found", "remedy")
 _USE_VIRTUAL_GPU = "Nothing to do: the virtual GPU replaces it."
 
 
@@ -57,17 +57,17 @@ class Diagnosis(TextDisplay):
     @property
     def verdict(self) -> str:
         """The result of all checks in one or two sentences."""
-        wrong_text = (
+        not_working_text = (
             f" Not working: {', '.join(self.wrong)}. The table shows the remedies." if self.wrong else ""
         )
         if FIRST_CELL_SUBJECT in self.wrong and (self.real_gpu or self.virtual_gpu):
-            return f"Not ready: the parts work, but a notebook's first cell does not.{wrong_text}"
+            return f"Not ready: the parts work, but a notebook's first cell does not.{not_working_text}"
         if self.real_gpu:
             virtual_text = " and on the virtual one" if self.virtual_gpu else ", but not on the virtual one"
-            return f"Ready: kernels run here on the real GPU{virtual_text}.{wrong_text}"
+            return f"Ready: kernels run here on the real GPU{virtual_text}.{not_working_text}"
         if self.virtual_gpu:
-            return f"Ready: kernels run here on the virtual GPU.{wrong_text}"
-        return f"Not ready: neither a real nor the virtual GPU works here.{wrong_text}"
+            return f"Ready: kernels run here on the virtual GPU.{not_working_text}"
+        return f"Not ready: neither a real nor the virtual GPU works here.{not_working_text}"
 
     @property
     def shown(self) -> tuple[Finding, ...]:
@@ -91,12 +91,14 @@ class Diagnosis(TextDisplay):
 
     def table(self) -> Table:
         """Return the shown findings as a table."""
-        return Table("", _COLUMNS, tuple(map(astuple, self.shown)))
+        return Table("", _FINDING_COLUMNS, tuple(map(astuple, self.shown)))
 
     def to_json(self) -> dict[str, Any]:
         """Return the diagnosis as a dictionary, which ``gpulab doctor --json`` prints."""
         return {
-            "findings": [dict(zip(_COLUMNS, astuple(finding), strict=True)) for finding in self.findings],
+            "findings": [
+                dict(zip(_FINDING_COLUMNS, astuple(finding), strict=True)) for finding in self.findings
+            ],
             "virtual_gpu": self.virtual_gpu,
             "real_gpu": self.real_gpu,
             "verdict": self.verdict,

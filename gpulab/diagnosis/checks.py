@@ -282,9 +282,10 @@ def check_nvrtc() -> CheckResult:
         if sys.platform == "darwin":
             return "missing", "not available for macOS", "Compile kernels on Linux or Windows."
         return "missing", "not found", "pip install nvidia-cuda-nvrtc"
-    targets = nvrtc.supported_targets()
+    compute_capabilities = nvrtc.supported_targets()
     lowest_capability, highest_capability = (
-        f"{target // 10}.{target % 10}" for target in (targets[0], targets[-1])
+        f"{compute_capability // 10}.{compute_capability % 10}"
+        for compute_capability in (compute_capabilities[0], compute_capabilities[-1])
     )
     return (
         "ok",
@@ -322,7 +323,7 @@ def check_virtual_gpu() -> CheckResult:
     from virtualgpu.compile import nvrtc
 
     try:
-        image = nvrtc.compile_ptx(_SELF_TEST, target=80)
+        ptx_result = nvrtc.compile_ptx(_SELF_TEST, target=80)
     except nvrtc.NvrtcMissingError:
         return "missing", "no NVRTC", "See the line on NVRTC."
     from virtualgpu.engine import PackedLaunch, Program
@@ -340,10 +341,10 @@ def check_virtual_gpu() -> CheckResult:
     for address, label in zip(addresses, "xy", strict=True):
         memory.track(address, x.nbytes, label)
     memory.view(addresses[0], x.nbytes)[:] = x.view(np.uint8)
-    program = Program(image.ptx, _SELF_TEST)
-    blocks = -(-_THREAD_COUNT // _BLOCK_SIZE)
-    params = struct.pack("<QQi", *addresses, _THREAD_COUNT)
-    program.launch(PackedLaunch("scale", (blocks, 1, 1), (_BLOCK_SIZE, 1, 1), params), memory)
+    program = Program(ptx_result.ptx, _SELF_TEST)
+    block_count = -(-_THREAD_COUNT // _BLOCK_SIZE)
+    packed_params = struct.pack("<QQi", *addresses, _THREAD_COUNT)
+    program.launch(PackedLaunch("scale", (block_count, 1, 1), (_BLOCK_SIZE, 1, 1), packed_params), memory)
     kernel_output = memory.view(addresses[1], x.nbytes).view(np.float32)
     if not np.array_equal(kernel_output, expected):
         return "wrong", "its results differ from NumPy's", "pip install --force-reinstall llvmlite"

@@ -261,9 +261,9 @@ class SampledResult(RecordedResult[R], what="recording", write=""):
     def _active_recorder(self) -> Any:
         """Return the recorder; raise an error if the recording has not started or has ended."""
         if not self._is_going:
-            noun = self._recording_name.split()[-1]
+            recording_noun = self._recording_name.split()[-1]
             raise GpulabError(
-                f"This {noun} has not started, or has already ended. "
+                f"This {recording_noun} has not started, or has already ended. "
                 f"{self._restart_code} creates another one."
             )
         return self._recorder

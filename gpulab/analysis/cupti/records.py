@@ -138,18 +138,23 @@ class Records:
             operation.number = operation_number
             first_of_call.setdefault(operation.correlation, operation)
             operations_by_call[operation.correlation].append(operation)
-        for name, start, end, thread, correlation in calls:
+        for name, start_ns, end_ns, thread, correlation in calls:
             first_operation = first_of_call.get(correlation)
             display_name = (
                 first_operation.name
                 if first_operation and first_operation.kind == "CONCURRENT_KERNEL"
                 else name
             )
-            source_line = host_info.line(thread, start, display_name)
+            source_line = host_info.line(thread, start_ns, display_name)
             operation_number = first_operation.number if first_operation else 0
             timeline_parts.calls.append(
                 HostCall(
-                    name, start, end, host_info.threads.get(thread, thread), operation_number, source_line
+                    name,
+                    start_ns,
+                    end_ns,
+                    host_info.threads.get(thread, thread),
+                    operation_number,
+                    source_line,
                 )
             )
         host_call_of = {
@@ -208,14 +213,14 @@ class Records:
                 direction,
                 source_memory,
                 target_memory,
-                size,
+                size_bytes,
             ) = row
             copy_kind = "PtoP" if kind_name == "MEMCPY2" else _COPY_KINDS.get(direction)
             if copy_kind is None:
                 continue
             host_memory = {"HtoD": source_memory, "DtoH": target_memory}.get(copy_kind)
             fields = {
-                "size_bytes": size,
+                "size_bytes": size_bytes,
                 "copy_kind": copy_kind,
                 "graph_id": graph,
                 "graph_node_id": node,
@@ -234,8 +239,8 @@ class Records:
                 )
             )
         for row in self._rows[cupti.MEMSET]:
-            start, end, device, context, stream, correlation, graph, node, size = row
-            fields = {"size_bytes": size, "graph_id": graph, "graph_node_id": node}
+            start, end, device, context, stream, correlation, graph, node, size_bytes = row
+            fields = {"size_bytes": size_bytes, "graph_id": graph, "graph_node_id": node}
             operations.append(
                 _Operation("MEMSET", "memset", device, (context, stream), correlation, start, end, fields)
             )
@@ -320,14 +325,14 @@ class Records:
         ]
         ordered_acts += [(row[0], 1, row) for row in self._rows[cupti.CUDA_EVENT]]
         ordered_acts += [(row[3], 2, row) for row in self._rows[cupti.SYNCHRONIZATION]]
-        for correlation, act_type, record in sorted(ordered_acts, key=lambda act: act[:2]):
+        for correlation, act_type, act_record in sorted(ordered_acts, key=lambda act: act[:2]):
             if act_type == 0:
-                self._add_operations(parts, stream_order, record)
+                self._add_operations(parts, stream_order, act_record)
             elif act_type == 1:
-                _, context, stream, _, sync_id = record
+                _, context, stream, _, sync_id = act_record
                 stream_order.record((context, stream), sync_id)
             else:
-                self._add_wait(parts, stream_order, record, host_call_of.get(correlation), contexts)
+                self._add_wait(parts, stream_order, act_record, host_call_of.get(correlation), contexts)
 
     @staticmethod
     def _add_operations(parts: TimelineParts, stream_order: StreamOrder, group: list[_Operation]) -> None:
@@ -366,13 +371,13 @@ class Records:
         call: HostCall | None,
         contexts: Mapping[int, int],
     ) -> None:
-        wait_kind, start, end, _, context, stream, event, sync_id, status = row
+        wait_kind, start_ns, end_ns, _, context, stream, event, sync_id, error_status = row
         name = call.name if call is not None else ""
-        if wait_kind not in _WAIT_TYPES or status or name.endswith("Query"):
+        if wait_kind not in _WAIT_TYPES or error_status or name.endswith("Query"):
             return
-        if not start and call is not None:
-            start = call.start_ns
-            end = call.end_ns
+        if not start_ns and call is not None:
+            start_ns = call.start_ns
+            end_ns = call.end_ns
         device = contexts.get(context, 0)
         waiting_stream = None if stream == _NO_ID else stream
         event_id = 0 if event == _NO_ID else event
@@ -384,8 +389,8 @@ class Records:
                     type="STREAM_WAIT_EVENT",
                     device_id=device,
                     stream_id=waiting_stream,
-                    start_ns=start,
-                    end_ns=end,
+                    start_ns=start_ns,
+                    end_ns=end_ns,
                     name=name,
                     event_id=event_id,
                     event_stream_id=None if event_stream is None else event_stream[1],
@@ -403,8 +408,8 @@ class Records:
                 type=_WAIT_TYPES[wait_kind],
                 device_id=device,
                 stream_id=waiting_stream,
-                start_ns=start,
-                end_ns=end,
+                start_ns=start_ns,
+                end_ns=end_ns,
                 name=name,
                 event_id=event_id,
                 after=predecessors,
@@ -477,7 +482,7 @@ class Records:
         open_ranges: dict[int, tuple[str, int, int, int]] = {}
         depths: dict[int, int] = defaultdict(int)
         ranges: list[NvtxRange] = []
-        for flags, time, range_number, object_kind, thread, name, _ in sorted(
+        for flags, time_ns, range_number, object_kind, thread, name, _ in sorted(
             self._rows[cupti.MARKER], key=lambda row: row[1]
         ):
             owner_thread = host_info.threads.get(thread, thread) if object_kind == _THREAD_OBJECT_KIND else 0
@@ -486,25 +491,30 @@ class Records:
                     NvtxRange(
                         name=self._read_string(name),
                         color=colors.get(range_number),
-                        start_ns=time,
-                        end_ns=time,
+                        start_ns=time_ns,
+                        end_ns=time_ns,
                         thread=owner_thread,
                         depth=depths[owner_thread],
                         is_mark=True,
                     )
                 )
             elif flags & _START_FLAG:
-                open_ranges[range_number] = self._read_string(name), time, owner_thread, depths[owner_thread]
+                open_ranges[range_number] = (
+                    self._read_string(name),
+                    time_ns,
+                    owner_thread,
+                    depths[owner_thread],
+                )
                 depths[owner_thread] += 1
             elif range_number in open_ranges:  # the flag of an end is missing in some versions
-                label, start, owner_thread, depth = open_ranges.pop(range_number)
+                range_name, start_ns, owner_thread, depth = open_ranges.pop(range_number)
                 depths[owner_thread] -= 1
                 ranges.append(
                     NvtxRange(
-                        name=label,
+                        name=range_name,
                         color=colors.get(range_number),
-                        start_ns=start,
-                        end_ns=time,
+                        start_ns=start_ns,
+                        end_ns=time_ns,
                         thread=owner_thread,
                         depth=depth,
                     )

@@ -91,9 +91,9 @@ class StreamOrder:
         """Return the operations that directly precede the next operation of a stream."""
         clock = self._order.peek_next_clock(self._key(stream))
         ended_operations = [
-            (*self._positions[position], position)
-            for position in clock.items()
-            if position in self._positions
+            (*self._positions[chain_and_tick], chain_and_tick)
+            for chain_and_tick in clock.items()
+            if chain_and_tick in self._positions
         ]
         return tuple(
             sorted(

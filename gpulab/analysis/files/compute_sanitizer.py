@@ -136,12 +136,12 @@ def read_hazards(data: bytes, tool: str, code: str = "", kernel: str = "") -> tu
     SanitizerFileError
         If it cannot be read.
     """
-    lines = code.split("\n")
+    code_lines = code.split("\n")
     hazards: dict[tuple[object, ...], Hazard] = {}
     for record_index, record in enumerate(_parse_xml(data).iter("record")):
         if record_index >= MAX_RECORDS:
             break
-        hazard = _make_hazard(record, tool, lines, kernel)
+        hazard = _make_hazard(record, tool, code_lines, kernel)
         if hazard is None:
             continue
         first_line = hazard.first.line if hazard.first else 0
@@ -264,20 +264,20 @@ def _collect_texts(element: Element | None) -> list[str]:
 def _find_places(record: Element, lines: Sequence[str]) -> list[Place]:
     """Return the lines of device code in a record, each with its thread and block."""
     threads, blocks = (list(_read_indices(record, tag)) for tag in ("threadIdx", "blockIdx"))
-    device_parts = [child for child in record if child.tag != "hostStack"]
-    places = []
-    for line_index, element in enumerate(
-        line for device_part in device_parts for line in device_part.iter("line")
+    device_elements = [child for child in record if child.tag != "hostStack"]
+    thread_places = []
+    for line_index, line_element in enumerate(
+        line for device_element in device_elements for line in device_element.iter("line")
     ):
-        line = _parse_integer(element.text)
+        line = _parse_integer(line_element.text)
         thread, block = (
             indices[min(line_index, len(indices) - 1)] if indices else (0, 0, 0)
             for indices in (threads, blocks)
         )
-        places.append(Place(line, _read_source_line(lines, line), block, thread))
-    if not places and threads:
-        places.append(Place(0, "", blocks[0] if blocks else (0, 0, 0), threads[0]))
-    return places
+        thread_places.append(Place(line, _read_source_line(lines, line), block, thread))
+    if not thread_places and threads:
+        thread_places.append(Place(0, "", blocks[0] if blocks else (0, 0, 0), threads[0]))
+    return thread_places
 
 
 def _read_indices(record: Element, tag: str) -> Iterator[Dim3]:

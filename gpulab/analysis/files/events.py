@@ -137,20 +137,20 @@ class Document:
         """Yield the elements of an array; if the array is the whole file, its end may be missing."""
         self.has_events = True
         self._index += 1
-        element: Any = None
+        last_element: Any = None
         if self._next_character() == "]":
             self._index += 1
             return
         while True:
-            element = self._read_value(MAX_EVENT_LENGTH)
-            yield element
+            last_element = self._read_value(MAX_EVENT_LENGTH)
+            yield last_element
             delimiter = self._next_character()
             if delimiter == ",":
                 self._index += 1
                 delimiter = self._next_character()
                 if delimiter:
                     continue
-            if not delimiter and is_whole_file and isinstance(element, dict):
+            if not delimiter and is_whole_file and isinstance(last_element, dict):
                 return
             if delimiter != "]":
                 self._raise_format_error()
@@ -173,11 +173,15 @@ class Document:
         self._next_character()
         while True:
             try:
-                value, end = self._scan(self._text, self._index)
-                if end < len(self._text) or not isinstance(value, (int, float)) or not self._read_piece():
-                    if end - self._index > max_characters:
+                value, value_end = self._scan(self._text, self._index)
+                if (
+                    value_end < len(self._text)
+                    or not isinstance(value, (int, float))
+                    or not self._read_piece()
+                ):
+                    if value_end - self._index > max_characters:
                         self._raise_too_large()
-                    self._index = end
+                    self._index = value_end
                     return value
             except (StopIteration, json.JSONDecodeError) as error:
                 if len(self._text) - self._index > max_characters:

@@ -103,13 +103,15 @@ def parse_csv(text: str) -> list[Launch]:
         metric, rule = row.get("Metric Name"), row.get("Rule Name")
         if not metric and not rule:
             continue
-        printed = row["Kernel Name"]
-        launch = launches.setdefault(row["ID"], Launch(printed.split("(")[0], printed=printed))
+        printed_name = row["Kernel Name"]
+        launch = launches.setdefault(row["ID"], Launch(printed_name.split("(")[0], printed=printed_name))
         if rule and row["Rule Type"] == "OPT":  # others only inform
             saving_percent = row["Estimated Speedup"]
-            saving = float(saving_percent) / 100 if saving_percent else None
-            scope = row["Estimated Speedup Type"]
-            launch.rules.append(Rule(row["Section Name"], rule, row["Rule Description"], saving, scope))
+            saving_fraction = float(saving_percent) / 100 if saving_percent else None
+            saving_type = row["Estimated Speedup Type"]
+            launch.rules.append(
+                Rule(row["Section Name"], rule, row["Rule Description"], saving_fraction, saving_type)
+            )
         if metric:
             with contextlib.suppress(ValueError):  # "n/a"
                 launch.metrics.setdefault(metric, float(row["Metric Value"].replace(",", "")))
@@ -148,12 +150,15 @@ def sum_counters(launches: Sequence[Launch]) -> tuple[HardwareCounters, ...]:
     kernels_by_duration = sorted(
         launches_by_kernel.items(), key=lambda item: -_sum_metric(item[1], DURATION_METRIC)
     )
-    return tuple(_make_kernel_counters(key, kernel_launches) for key, kernel_launches in kernels_by_duration)
+    return tuple(
+        _make_kernel_counters(kernel_name, kernel_launches)
+        for kernel_name, kernel_launches in kernels_by_duration
+    )
 
 
-def _make_kernel_counters(key: str, launches: Sequence[Launch]) -> HardwareCounters:
+def _make_kernel_counters(kernel_name: str, launches: Sequence[Launch]) -> HardwareCounters:
     return HardwareCounters(
-        key=key,
+        key=kernel_name,
         count=len(launches),
         sectors=_sum_flop(launches, *_SECTOR_METRICS),
         dram_bytes=_sum_flop(launches, *_DRAM_METRICS),

@@ -118,18 +118,20 @@ def _read_events(database: sqlite3.Connection, tables: set[str]) -> Iterator[dic
         resource_args = {"registers per thread": registers, "shared memory": shared_bytes}
         event_args = resource_args | {"grid": [grid_x, grid_y, grid_z], "block": [block_x, block_y, block_z]}
         yield _make_operation_event("kernel", name, operation_fields, event_args)
-    for *operation_fields, size, kind, source_kind, target_kind in _query_rows(database, tables, _COPY_QUERY):
+    for *operation_fields, size_bytes, copy_kind, source_kind, target_kind in _query_rows(
+        database, tables, _COPY_QUERY
+    ):
         memory_kinds = " -> ".join(
             _MEMORY_KINDS.get(end_kind, "Unknown") for end_kind in (source_kind, target_kind)
         )
-        name = f"Memcpy {_COPY_KINDS.get(kind, 'other')} ({memory_kinds})"
-        yield _make_operation_event("gpu_memcpy", name, operation_fields, {"bytes": size})
-    for *operation_fields, size in _query_rows(database, tables, _MEMSET_QUERY):
-        yield _make_operation_event("gpu_memset", "Memset (Device)", operation_fields, {"bytes": size})
-    for start_ns, end_ns, thread, call, name in _query_rows(database, tables, _CALL_QUERY):
+        name = f"Memcpy {_COPY_KINDS.get(copy_kind, 'other')} ({memory_kinds})"
+        yield _make_operation_event("gpu_memcpy", name, operation_fields, {"bytes": size_bytes})
+    for *operation_fields, size_bytes in _query_rows(database, tables, _MEMSET_QUERY):
+        yield _make_operation_event("gpu_memset", "Memset (Device)", operation_fields, {"bytes": size_bytes})
+    for start_ns, end_ns, thread, correlation_id, name in _query_rows(database, tables, _CALL_QUERY):
         plain_name = _VERSION_SUFFIX.sub("", str(name))
         event = _make_event("cuda_runtime", plain_name, start_ns, end_ns, 0, _make_thread_id(thread))
-        yield event | {"args": {"correlation": call}}
+        yield event | {"args": {"correlation": correlation_id}}
     for start_ns, end_ns, thread, name in _query_rows(database, tables, _RANGE_QUERY):
         last_ns = start_ns if end_ns is None else end_ns
         event = _make_event("user_annotation", name, start_ns, last_ns, 0, _make_thread_id(thread))
@@ -140,8 +142,8 @@ def _make_operation_event(
     category: str, name: Any, operation_fields: Sequence[Any], args: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the event of an operation; `place` is its start, end, device, stream and call."""
-    start_ns, end_ns, device, stream, call = operation_fields
-    operation_ids = {"device": device, "stream": stream, "correlation": call}
+    start_ns, end_ns, device, stream, correlation_id = operation_fields
+    operation_ids = {"device": device, "stream": stream, "correlation": correlation_id}
     return _make_event(category, name, start_ns, end_ns, device, stream) | {"args": operation_ids | args}
 
 

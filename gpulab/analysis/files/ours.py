@@ -65,12 +65,12 @@ def _describe_error(error: Exception) -> str:
 
 
 def _build_timeline(events: Iterable[Any], header: dict[str, Any]) -> Timeline:
-    origin = make_record(Provenance, header["provenance"])
-    if origin.source == "measured":
+    provenance = make_record(Provenance, header["provenance"])
+    if provenance.source == "measured":
         detail = "; ".join(
-            detail_text for detail_text in (origin.detail, str(header["saved"])) if detail_text
+            detail_text for detail_text in (provenance.detail, str(header["saved"])) if detail_text
         )
-        origin = Provenance("recorded", origin.device, detail)
+        provenance = Provenance("recorded", provenance.device, detail)
     start_ns = header["start_ns"]
     records: dict[type[Any], list[Any]] = {record_type: [] for record_type in _RECORD_TYPES.values()}
     for event in events:
@@ -90,7 +90,7 @@ def _build_timeline(events: Iterable[Any], header: dict[str, Any]) -> Timeline:
         Timeline,
         {
             **timeline_values,
-            "provenance": origin,
+            "provenance": provenance,
             "activities": tuple(records[Activity]),
             "calls": tuple(records[HostCall]),
             "synchronizations": tuple(records[Synchronization]),

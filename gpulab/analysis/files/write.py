@@ -58,15 +58,15 @@ def save_timeline(timeline: Timeline, path: str | Path) -> Path:
 
 def make_document(timeline: Timeline) -> dict[str, Any]:
     """Return the contents of a timeline file, which are a header and the events."""
-    origin = timeline.provenance
+    provenance = timeline.provenance
     return {
         "displayTimeUnit": "ns",
         "otherData": {
             "format": FORMAT,
             "version": VERSION,
             "saved": datetime.now(UTC).date().isoformat(),
-            "origin": origin.label,
-            "provenance": _make_args(origin),
+            "origin": provenance.label,
+            "provenance": _make_args(provenance),
             "method": timeline.method,
             "start_ns": timeline.start_ns,
             "end_ns": timeline.end_ns,
@@ -226,14 +226,14 @@ class _Tracks:
         threads = list(
             dict.fromkeys(thread for pid, _, thread, _ in self._track_ids if pid == HOST_PID and thread)
         )
-        for pid, name in {**processes, HOST_PID: "host"}.items():
-            yield _make_metadata(pid, 0, "process_name", name=name)
+        for pid, process_name in {**processes, HOST_PID: "host"}.items():
+            yield _make_metadata(pid, 0, "process_name", name=process_name)
             yield _make_metadata(pid, 0, "process_labels", labels=self._timeline.provenance.label)
             yield _make_metadata(pid, 0, "process_sort_index", sort_index=0 if pid == HOST_PID else pid)
-        for (pid, name, thread, lane), tid in self._track_ids.items():
+        for (pid, process_name, thread, lane), tid in self._track_ids.items():
             thread_text = f" of thread {threads.index(thread) + 1}" if thread and len(threads) > 1 else ""
             lane_text = f" ({lane + 1})" if lane else ""
-            yield _make_metadata(pid, tid, "thread_name", name=f"{name}{thread_text}{lane_text}")
+            yield _make_metadata(pid, tid, "thread_name", name=f"{process_name}{thread_text}{lane_text}")
             yield _make_metadata(pid, tid, "thread_sort_index", sort_index=tid)
 
 

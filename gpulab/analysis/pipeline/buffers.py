@@ -93,15 +93,19 @@ class Buffers:
         self, offset: npt.NDArray[np.int32], width_bytes: npt.NDArray[np.int16]
     ) -> PieceAccesses:
         """Return the pieces that rows of 32 accesses contain."""
-        row, lane = np.nonzero(offset >= 0)
-        first_piece = offset[row, lane].astype(np.int64) // self.piece_bytes
-        last_piece = (offset[row, lane] + width_bytes[row] - 1).astype(np.int64) // self.piece_bytes
+        access_rows, access_lanes = np.nonzero(offset >= 0)
+        first_piece = offset[access_rows, access_lanes].astype(np.int64) // self.piece_bytes
+        last_piece = (offset[access_rows, access_lanes] + width_bytes[access_rows] - 1).astype(
+            np.int64
+        ) // self.piece_bytes
         piece_counts = last_piece - first_piece + 1
-        starts = np.cumsum(piece_counts) - piece_counts
-        piece = np.repeat(first_piece - starts, piece_counts) + np.arange(int(piece_counts.sum()))
-        rows = np.repeat(row, piece_counts)
+        first_piece_indices = np.cumsum(piece_counts) - piece_counts
+        piece_numbers = np.repeat(first_piece - first_piece_indices, piece_counts) + np.arange(
+            int(piece_counts.sum())
+        )
+        piece_rows = np.repeat(access_rows, piece_counts)
         # The lanes of a row can share a piece.
-        row_piece_keys = np.unique(rows * np.int64(self.count) + piece)
+        row_piece_keys = np.unique(piece_rows * np.int64(self.count) + piece_numbers)
         return PieceAccesses(row_piece_keys // self.count, row_piece_keys % self.count)
 
     def _group_pieces(
@@ -123,8 +127,8 @@ class Buffers:
         # A piece that is never read, such as an unused component, belongs to the one before it.
         key_order = np.lexsort((np.arange(self.count), first_key))
         is_read = (first_wait < unknown_step)[key_order]
-        is_start = is_read | (np.diff(first_key[key_order], prepend=-2) != 0)
-        key_source = np.maximum.accumulate(np.where(is_start, np.arange(self.count), 0))
+        is_group_start = is_read | (np.diff(first_key[key_order], prepend=-2) != 0)
+        key_source = np.maximum.accumulate(np.where(is_group_start, np.arange(self.count), 0))
         first_wait[key_order] = first_wait[key_order][key_source]
         key_pairs = np.stack([first_key, first_wait], axis=1)[is_written]
         distinct_pairs, first_piece, buffer_key = np.unique(
@@ -138,13 +142,13 @@ class Buffers:
 
     def _number_fills(self) -> None:
         """Number the fills of each buffer in the order in which they start."""
-        buffer = self.buffer_of_piece[self.written.piece]
+        buffer_numbers = self.buffer_of_piece[self.written.piece]
         key_count = int(self.writes.key.max(initial=0)) + 1
-        buffer_key = buffer * key_count + self.writes.key[self.written.row]
+        buffer_key = buffer_numbers * key_count + self.writes.key[self.written.row]
         buffer_keys, first_pairs, key_index = np.unique(buffer_key, return_index=True, return_inverse=True)
         fill_starts = np.full(buffer_keys.size, np.iinfo(np.int64).max)
         np.minimum.at(fill_starts, key_index, self.writes.step[self.written.row])
-        buffer_of_pair = buffer[first_pairs]
+        buffer_of_pair = buffer_numbers[first_pairs]
         fill_order = np.lexsort((fill_starts, buffer_of_pair))
         self.fills = np.bincount(buffer_of_pair, minlength=int(self.buffer_of_piece.max(initial=-1)) + 1)
         fill_number = np.empty(buffer_keys.size, np.int64)
@@ -198,11 +202,14 @@ def _make_writes(
 
 def _find_wait_steps(steps: Steps, mbarrier: Ints, landing_step: Ints) -> Ints:
     """Return the steps that wait for data which land at steps, by a wait or with the phase of an mbarrier."""
-    chain_steps, index = np.unique(np.stack([mbarrier, landing_step], axis=1), axis=0, return_inverse=True)
-    waits = [
-        steps.find_first_wait(chain, step) if chain >= 0 else step for chain, step in chain_steps.tolist()
+    chain_step_pairs, pair_indices = np.unique(
+        np.stack([mbarrier, landing_step], axis=1), axis=0, return_inverse=True
+    )
+    wait_steps = [
+        steps.find_first_wait(chain, step) if chain >= 0 else step
+        for chain, step in chain_step_pairs.tolist()
     ]
-    return np.array(waits, np.int64)[index.reshape(-1)]
+    return np.array(wait_steps, np.int64)[pair_indices.reshape(-1)]
 
 
 def _find_landing_steps(
@@ -212,10 +219,12 @@ def _find_landing_steps(
 
     The copies to one address land in the order in which they started.
     """
-    row, lane = np.nonzero(expand_lane_masks(shared.mask))
-    landing_step = steps.find_step(shared.sequence[row])
-    landing_offset = shared.offset[row, lane]
-    is_landing = ~np.isin(shared.sequence[row], steps.accesses.sequence[steps.accesses.kind == _STORE_KIND])
+    shared_rows, shared_lanes = np.nonzero(expand_lane_masks(shared.mask))
+    landing_step = steps.find_step(shared.sequence[shared_rows])
+    landing_offset = shared.offset[shared_rows, shared_lanes]
+    is_landing = ~np.isin(
+        shared.sequence[shared_rows], steps.accesses.sequence[steps.accesses.kind == _STORE_KIND]
+    )
     landing_step, landing_offset = landing_step[is_landing], landing_offset[is_landing]
     landing_order = np.lexsort((landing_step, landing_offset))
     landing_step, landing_offset = landing_step[landing_order], landing_offset[landing_order]

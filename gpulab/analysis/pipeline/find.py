@@ -71,18 +71,20 @@ def _make_fills(steps: Steps, buffers: Buffers) -> tuple[Fill, ...]:
     writes = buffers.writes
     buffer_of_write = buffers.buffer_of_piece[buffers.written.piece]
     fill_records = []
-    for (buffer_number, fill), rows in _group_rows(buffer_of_write, buffers.fill, buffers.written.row):
-        wait_steps = writes.wait_step[rows]
-        is_asynchronous = bool(writes.asynchronous[rows].any())
+    for (buffer_number, fill_number), write_rows in _group_rows(
+        buffer_of_write, buffers.fill, buffers.written.row
+    ):
+        wait_steps = writes.wait_step[write_rows]
+        is_asynchronous = bool(writes.asynchronous[write_rows].any())
         fill_records.append(
             Fill(
                 buffer=buffer_number,
-                number=fill,
+                number=fill_number,
                 asynchronous=is_asynchronous,
-                start=int(steps.position[writes.step[rows]].min()),
+                start=int(steps.position[writes.step[write_rows]].min()),
                 landed=None if (wait_steps < 0).any() else int(steps.position[wait_steps].max()),
-                warps=_make_sorted_tuple(steps.warp[writes.step[rows]]),
-                lines=_make_sorted_tuple(steps.line[writes.step[rows]]),
+                warps=_make_sorted_tuple(steps.warp[writes.step[write_rows]]),
+                lines=_make_sorted_tuple(steps.line[writes.step[write_rows]]),
                 wait_lines=_make_sorted_tuple(steps.line[wait_steps[wait_steps >= 0]])
                 if is_asynchronous
                 else (),
@@ -94,12 +96,12 @@ def _make_fills(steps: Steps, buffers: Buffers) -> tuple[Fill, ...]:
 def _make_uses(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Use, ...]:
     buffer_of_read = buffers.buffer_of_piece[buffers.read.piece]
     use_records = []
-    for (buffer_number, fill), rows in _group_rows(buffer_of_read, used_fill, buffers.read.row):
-        read_steps = buffers.read_step[rows]
+    for (buffer_number, fill_number), read_rows in _group_rows(buffer_of_read, used_fill, buffers.read.row):
+        read_steps = buffers.read_step[read_rows]
         use_records.append(
             Use(
                 buffer=buffer_number,
-                fill=fill,
+                fill=fill_number,
                 start=int(steps.position[read_steps].min()),
                 end=int(steps.position[read_steps].max()) + 1,
                 warps=_make_sorted_tuple(steps.warp[read_steps]),
@@ -111,9 +113,9 @@ def _make_uses(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Use, ..
 
 def _group_rows(first_column: Ints, second_column: Ints, row: Ints) -> Iterable[tuple[tuple[int, int], Ints]]:
     """Yield each pair of two columns' values, with the distinct rows in which it occurs."""
-    sorted_rows = np.unique(np.stack([first_column, second_column, row], axis=1), axis=0)
-    pair_starts = np.flatnonzero((np.diff(sorted_rows[:, :2], axis=0) != 0).any(axis=1)) + 1
-    for pair_rows in np.split(sorted_rows, pair_starts):
+    sorted_value_rows = np.unique(np.stack([first_column, second_column, row], axis=1), axis=0)
+    pair_starts = np.flatnonzero((np.diff(sorted_value_rows[:, :2], axis=0) != 0).any(axis=1)) + 1
+    for pair_rows in np.split(sorted_value_rows, pair_starts):
         yield (int(pair_rows[0, 0]), int(pair_rows[0, 1])), pair_rows[:, 2]
 
 

@@ -25,29 +25,31 @@ class _FillParts:
     def __init__(self, steps: Steps, buffers: Buffers, buffer: int) -> None:
         written_pieces = buffers.written
         is_own = buffers.buffer_of_piece[written_pieces.piece] == buffer
-        rows = written_pieces.row[is_own]
+        write_rows = written_pieces.row[is_own]
         writes = buffers.writes
-        write_step = writes.step[rows]
+        write_step = writes.step[write_rows]
         ticks_by_part: dict[tuple[int, int, int], list[int]] = {}
-        landing_tick = np.where(writes.landing_step[rows] < 0, _NEVER_TICK, writes.landing_tick[rows])
-        for fill, warp, tick, chain, landed_tick in np.unique(
+        landing_tick = np.where(
+            writes.landing_step[write_rows] < 0, _NEVER_TICK, writes.landing_tick[write_rows]
+        )
+        for fill_number, warp, tick, chain, landed_tick in np.unique(
             np.stack(
                 [
                     buffers.fill[is_own],
                     steps.warp[write_step],
                     steps.tick[write_step],
-                    writes.landing_chain[rows],
+                    writes.landing_chain[write_rows],
                     landing_tick,
                 ],
                 axis=1,
             ),
             axis=0,
         ).tolist():
-            part_ticks = ticks_by_part.setdefault((fill, warp, chain), [tick, landed_tick])
+            part_ticks = ticks_by_part.setdefault((fill_number, warp, chain), [tick, landed_tick])
             part_ticks[:] = min(part_ticks[0], tick), max(part_ticks[1], landed_tick)
         self.by_fill: dict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
-        for (fill, warp, chain), (tick, landed_tick) in ticks_by_part.items():
-            self.by_fill[fill].append((warp, tick, chain, landed_tick))
+        for (fill_number, warp, chain), (tick, landed_tick) in ticks_by_part.items():
+            self.by_fill[fill_number].append((warp, tick, chain, landed_tick))
 
 
 def find_used_fills(steps: Steps, buffers: Buffers) -> Ints:
@@ -57,10 +59,10 @@ def find_used_fills(steps: Steps, buffers: Buffers) -> Ints:
     these fills. Otherwise it waits for too little, or a fill has started too early: then it uses the fill
     after the one that it used before its last wait.
     """
-    buffer = buffers.buffer_of_piece[buffers.read.piece]
+    buffer_numbers = buffers.buffer_of_piece[buffers.read.piece]
     read_steps = buffers.read_step[buffers.read.row]
     step_buffers, step_of_read = np.unique(
-        np.stack([read_steps, buffer], axis=1), axis=0, return_inverse=True
+        np.stack([read_steps, buffer_numbers], axis=1), axis=0, return_inverse=True
     )
     parts_of_buffer = [
         _FillParts(steps, buffers, buffer_number).by_fill for buffer_number in range(buffers.fills.size)
@@ -72,7 +74,7 @@ def find_used_fills(steps: Steps, buffers: Buffers) -> Ints:
     used_fills = []
     for read_step, buffer_number in step_buffers.tolist():
         warp = int(steps.warp[read_step])
-        key = warp, buffer_number
+        warp_and_buffer = warp, buffer_number
         tick = int(steps.tick[read_step])
         read_clock = steps.clocks[steps.clock[read_step]]
 
@@ -81,26 +83,26 @@ def find_used_fills(steps: Steps, buffers: Buffers) -> Ints:
         ) -> bool:
             return other_tick < tick if chain == warp else bool(clock[chain] >= other_tick)
 
-        latest_fill = last_started_fill.get(key, -1)
+        latest_fill = last_started_fill.get(warp_and_buffer, -1)
         while latest_fill + 1 < buffers.fills[buffer_number] and any(
             must_precede(part_warp, part_tick)
             for part_warp, part_tick, *_ in parts_of_buffer[buffer_number][latest_fill + 1]
         ):
             latest_fill += 1
-        last_started_fill[key] = latest_fill
-        waits = int(steps.waits[read_step])
-        previous_fill, previous_waits = last_used_fill.get(key, (-1, -1))
-        fill = previous_fill + (waits > previous_waits)
+        last_started_fill[warp_and_buffer] = latest_fill
+        wait_count = int(steps.waits[read_step])
+        previous_fill, previous_waits = last_used_fill.get(warp_and_buffer, (-1, -1))
+        fill_number = previous_fill + (wait_count > previous_waits)
         if latest_fill >= 0:
             has_landed = all(
                 must_precede(chain, landed_tick)
                 for part_warp, part_tick, chain, landed_tick in parts_of_buffer[buffer_number][latest_fill]
                 if must_precede(part_warp, part_tick)
             )
-            fill = latest_fill if has_landed else min(fill, latest_fill)
-        fill = min(fill, int(buffers.fills[buffer_number]) - 1)
-        last_used_fill[key] = fill, waits
-        used_fills.append(fill)
+            fill_number = latest_fill if has_landed else min(fill_number, latest_fill)
+        fill_number = min(fill_number, int(buffers.fills[buffer_number]) - 1)
+        last_used_fill[warp_and_buffer] = fill_number, wait_count
+        used_fills.append(fill_number)
     return np.array(used_fills, np.int64)[step_of_read.reshape(-1)]
 
 
@@ -112,9 +114,9 @@ def find_mistakes(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Mist
     """
     writes = buffers.writes
     fill_limit = int(buffers.fills.max()) + 1
-    key = buffers.written.piece * fill_limit + buffers.fill
-    key_order = np.lexsort((writes.step[buffers.written.row], key))
-    sorted_keys, write_row = key[key_order], buffers.written.row[key_order]
+    fill_keys = buffers.written.piece * fill_limit + buffers.fill
+    key_order = np.lexsort((writes.step[buffers.written.row], fill_keys))
+    sorted_keys, write_row = fill_keys[key_order], buffers.written.row[key_order]
     read_piece, read_step = buffers.read.piece, buffers.read_step[buffers.read.row]
     used_key = read_piece * fill_limit + used_fill
     used_index = np.searchsorted(sorted_keys, used_key, side="right") - 1
@@ -125,10 +127,10 @@ def find_mistakes(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Mist
         ("early", used_index),
         ("overwritten", used_index + 1),
     )
-    for mistake_kind, index in mistake_kinds:
-        is_known = (index >= 0) & (index < sorted_keys.size)
-        is_known[is_known] = sorted_keys[index[is_known]] // fill_limit == read_piece[is_known]
-        read_steps, write_rows = read_step[is_known], write_row[index[is_known]]
+    for mistake_kind, write_indices in mistake_kinds:
+        is_known = (write_indices >= 0) & (write_indices < sorted_keys.size)
+        is_known[is_known] = sorted_keys[write_indices[is_known]] // fill_limit == read_piece[is_known]
+        read_steps, write_rows = read_step[is_known], write_row[write_indices[is_known]]
         if mistake_kind == "early":
             is_ordered = (writes.landing_step[write_rows] >= 0) & steps.is_ordered_before(
                 writes.landing_chain[write_rows], writes.landing_tick[write_rows], read_steps
@@ -137,29 +139,31 @@ def find_mistakes(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Mist
             is_ordered = steps.is_ordered_before(
                 steps.warp[read_steps], steps.tick[read_steps], writes.step[write_rows]
             )
-        buffer = buffers.buffer_of_piece[read_piece[is_known]]
-        fill_numbers = sorted_keys[index[is_known]] % fill_limit
-        mistake_rows = np.stack([read_steps, writes.step[write_rows], buffer, fill_numbers], axis=1)[
+        buffer_numbers = buffers.buffer_of_piece[read_piece[is_known]]
+        fill_numbers = sorted_keys[write_indices[is_known]] % fill_limit
+        mistake_rows = np.stack([read_steps, writes.step[write_rows], buffer_numbers, fill_numbers], axis=1)[
             ~is_ordered
         ]
-        for use, fill, buffer_number, fill_number in np.unique(mistake_rows, axis=0).tolist():
-            source_lines = int(steps.line[use]), int(steps.line[fill])
-            occurrences_by_key[mistake_kind, *source_lines].append((use, fill, buffer_number, fill_number))
-    result = [
+        for use_step, fill_step, buffer_number, fill_number in np.unique(mistake_rows, axis=0).tolist():
+            source_lines = int(steps.line[use_step]), int(steps.line[fill_step])
+            occurrences_by_key[mistake_kind, *source_lines].append(
+                (use_step, fill_step, buffer_number, fill_number)
+            )
+    mistakes = [
         _make_mistake(steps, mistake_kind, occurrences)
         for (mistake_kind, *_), occurrences in occurrences_by_key.items()
     ]
-    return tuple(sorted(result, key=lambda mistake: (mistake.use.position, mistake.fill.position)))
+    return tuple(sorted(mistakes, key=lambda mistake: (mistake.use.position, mistake.fill.position)))
 
 
 def _make_mistake(
     steps: Steps, mistake_kind: MistakeKind, occurrences: list[tuple[int, int, int, int]]
 ) -> Mistake:
     """Return the mistake of several uses and fills, which are steps, at the same two lines."""
-    use, fill, *_ = min(occurrences, key=lambda pair: (steps.position[pair[0]], pair))
+    use_step, fill_step, *_ = min(occurrences, key=lambda pair: (steps.position[pair[0]], pair))
     access_sites = [
         Site(warp=int(steps.warp[step]), position=int(steps.position[step]), line=int(steps.line[step]))
-        for step in (use, fill)
+        for step in (use_step, fill_step)
     ]
     return Mistake(
         kind=mistake_kind,

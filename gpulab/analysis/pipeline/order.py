@@ -110,20 +110,23 @@ class _Registers:
         trace = self._traces[warp]
         if trace.detail is None or trace.value is None:
             return None
-        key = warp, operand
-        if key not in self._writes:
+        warp_and_operand = warp, operand
+        if warp_and_operand not in self._writes:
             writes_operand = np.array([name == operand for name in trace.value_register], np.bool_)
-            self._writes[key] = (
+            self._writes[warp_and_operand] = (
                 np.flatnonzero(writes_operand[trace.text_index])
                 if writes_operand.any()
                 else np.zeros(0, np.int64)
             )
         warp_step = int(np.searchsorted(trace.detail.sequence, sequence))
-        last_write = int(np.searchsorted(self._writes[key], warp_step)) - 1
+        last_write = int(np.searchsorted(self._writes[warp_and_operand], warp_step)) - 1
         if last_write < 0:
             return None
         return int(
-            trace.value[self._writes[key][last_write], _find_first_lane(int(trace.executed_mask[warp_step]))]
+            trace.value[
+                self._writes[warp_and_operand][last_write],
+                _find_first_lane(int(trace.executed_mask[warp_step])),
+            ]
         )
 
 
@@ -225,23 +228,25 @@ class Steps:
         is_flag = _match_instructions(self._texts, lambda n: bool(_FLAG_PATTERN.match(self._texts[n])))[
             text_of_access
         ]
-        is_data = ~is_atomic & ~is_flag & ~np.isin(first_address // _MBARRIER_BYTES, mbarriers)
+        is_data_access = ~is_atomic & ~is_flag & ~np.isin(first_address // _MBARRIER_BYTES, mbarriers)
         self.accesses = SharedAccesses(
-            sequence=accesses.sequence[is_data],
-            kind=accesses.kind[is_data],
-            width_bytes=accesses.width_bytes[is_data],
-            offset=accesses.offset[is_data],
+            sequence=accesses.sequence[is_data_access],
+            kind=accesses.kind[is_data_access],
+            width_bytes=accesses.width_bytes[is_data_access],
+            offset=accesses.offset[is_data_access],
         )
 
     def _read_phases(self, shared: SharedWrites) -> None:
         """Note the phase of an mbarrier after each step that has written its 64 bits."""
         self._phase_bits = {}
-        rows = np.flatnonzero((shared.width_bytes == _MBARRIER_BYTES) & (shared.mask != 0))
-        for row in rows.tolist():
-            sequence = int(shared.sequence[row])
-            lane = _find_first_lane(int(shared.mask[row]))
-            if self._mbarrier_at.get(sequence) == shared.offset[row, lane]:
-                self._phase_bits[sequence] = int(shared.value[row, lane]) >> _PHASE_SHIFT & _MAX_PHASES - 1
+        mbarrier_rows = np.flatnonzero((shared.width_bytes == _MBARRIER_BYTES) & (shared.mask != 0))
+        for mbarrier_row in mbarrier_rows.tolist():
+            sequence_number = int(shared.sequence[mbarrier_row])
+            lane = _find_first_lane(int(shared.mask[mbarrier_row]))
+            if self._mbarrier_at.get(sequence_number) == shared.offset[mbarrier_row, lane]:
+                self._phase_bits[sequence_number] = (
+                    int(shared.value[mbarrier_row, lane]) >> _PHASE_SHIFT & _MAX_PHASES - 1
+                )
 
     def _find_awaited_phase(self, operand: str, sequence: int, warp: int, mbarrier: _Mbarrier) -> int:
         """Return the phase of an mbarrier for which a warp waits; -1 for the one before the first.
@@ -300,25 +305,25 @@ class Steps:
             action_kind = action.kind if action is not None else None
             mbarrier = mbarriers.get(self._mbarrier_at.get(sequence, -1))
             if action_kind == "wait for arrivals" and action is not None and mbarrier is not None:
-                phase = self._find_awaited_phase(action.operand, sequence, warp_index, mbarrier)
-                mbarrier.waited_phases[warp_index] = self.phase[step] = phase
+                phase_index = self._find_awaited_phase(action.operand, sequence, warp_index, mbarrier)
+                mbarrier.waited_phases[warp_index] = self.phase[step] = phase_index
                 self._waits_by_chain[mbarrier.chain].append(step)
-                if phase >= 0:
-                    mbarrier.complete_phases(phase + 1)
-                    clock, arrival_position = mbarrier.phases[phase]
+                if phase_index >= 0:
+                    mbarrier.complete_phases(phase_index + 1)
+                    clock, arrival_position = mbarrier.phases[phase_index]
                     merge_clock(warp_state, clock)
                     warp_state.position = max(warp_state.position, arrival_position + 1)
-            position = warp_state.position
+            step_position = warp_state.position
             warp_state.position += 1
             step_rows.append(
-                (warp_state.tick, position, warp_state.clock, warp_state.commits, warp_state.waits)
+                (warp_state.tick, step_position, warp_state.clock, warp_state.commits, warp_state.waits)
             )
             own_clock = clocks[warp_state.clock].copy()
             own_clock[warp_index] = warp_state.tick
             if mbarrier is not None and action_kind != "wait for arrivals":
                 own_clock[mbarrier.chain] = step + 1
                 mbarrier.clock = np.maximum(mbarrier.clock, own_clock)
-                mbarrier.position = max(mbarrier.position, position)
+                mbarrier.position = max(mbarrier.position, step_position)
                 self.mbarrier_chain[step] = mbarrier.chain
                 self.phase[step] = len(mbarrier.phases)
                 phase_bits = self._phase_bits.get(sequence, len(mbarrier.phases))
@@ -334,7 +339,7 @@ class Steps:
                     warp_state.waits += 1
                     warp_state.barrier = barrier
                     barrier.waiting[warp_index] = Mark(
-                        kind=action_kind, position=position, line=line, warps=(warp_index,)
+                        kind=action_kind, position=step_position, line=line, warps=(warp_index,)
                     )
                 continue
             warp_state.commits += action_kind in ("commit", "arrival") or (
@@ -345,7 +350,7 @@ class Steps:
             self.marks.append(
                 Mark(
                     kind=action_kind,
-                    position=position,
+                    position=step_position,
                     line=line,
                     warps=(warp_index,),
                     pending=pending_groups,
