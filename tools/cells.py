@@ -40,8 +40,8 @@ def read_cells(path: Path) -> Iterator[str]:
 def run(sources: Sequence[str], name: str) -> None:
     """Run pieces of code one after the other, as a notebook's kernel would, without printing their output."""
     # A kernel shows what display is given; here its picture is made, and nobody looks.
-    names: dict[str, Any] = {"__name__": "__main__", "display": repr}
+    namespace: dict[str, Any] = {"__name__": "__main__", "display": repr}
     for cell_number, cell_source in enumerate(sources, 1):
         compiled_cell = compile(_MAGIC.sub("", cell_source), f"{name}, cell {cell_number}", "exec")
         with contextlib.redirect_stdout(io.StringIO()):
-            exec(compiled_cell, names)
+            exec(compiled_cell, namespace)

@@ -38,9 +38,9 @@ def find_apt_prefix() -> list[str] | None:
 def install(prefix: list[str]) -> None:
     """Install Chromium with apt-get, and redirect its output to stderr."""
     print("Installing Chromium for the browser tests (apt-get) ...", file=sys.stderr, flush=True)
-    apt = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]
-    subprocess.run([*apt, "update"], stdout=sys.stderr, stdin=subprocess.DEVNULL, check=False)
-    command = [*apt, "install", "--no-install-recommends", *APT_PACKAGES]
+    apt_get = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y"]
+    subprocess.run([*apt_get, "update"], stdout=sys.stderr, stdin=subprocess.DEVNULL, check=False)
+    command = [*apt_get, "install", "--no-install-recommends", *APT_PACKAGES]
     subprocess.run(command, stdout=sys.stderr, stdin=subprocess.DEVNULL, check=False)
 
 

@@ -54,10 +54,10 @@ def sum_part_minutes(part: SessionPart, *, opens: bool) -> float:
         return part.minutes
     cells = read_notebook_cells(part.notebook)
     answers = find_solutions(cells)
-    ids = find_chosen_ids(cells, part) | (find_opening_ids(cells) if opens else set())
+    chosen_ids = find_chosen_ids(cells, part) | (find_opening_ids(cells) if opens else set())
     total_min = 0.0
     for section in split_sections(cells):
-        chosen_cells = [cell for cell in section.cells if cell["id"] in ids]
+        chosen_cells = [cell for cell in section.cells if cell["id"] in chosen_ids]
         is_whole = chosen_cells == section.cells
         total_min += (
             estimate_section_minutes(section, answers)

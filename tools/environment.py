@@ -124,10 +124,12 @@ def main(arguments: list[str] | None = None) -> None:
     if existing_version and options.keep_python:
         python_version = existing_version
     files = [file.read_bytes() for file in list_project_files()]
-    key = make_fingerprint(files, python_version, cuda_extra, str(ROOT))
+    fingerprint = make_fingerprint(files, python_version, cuda_extra, str(ROOT))
     group_names = {name for name in options.groups.split(",") if name}
     python = find_python(venv)
-    groups_to_install = find_missing_groups(read_stamp(venv) if python.exists() else None, key, group_names)
+    groups_to_install = find_missing_groups(
+        read_stamp(venv) if python.exists() else None, fingerprint, group_names
+    )
     if groups_to_install is None:
         return
     if existing_version != python_version or not is_working(python):
@@ -138,7 +140,9 @@ def main(arguments: list[str] | None = None) -> None:
     pip += list_requirements(groups_to_install, cuda_extra)
     if subprocess.run(pip).returncode != 0:
         raise SystemExit("pip could not install gpulab (its message is above). Run the same command again.")
-    (venv / STAMP).write_text(json.dumps({"key": key, "groups": sorted(groups_to_install)}, indent=1) + "\n")
+    (venv / STAMP).write_text(
+        json.dumps({"key": fingerprint, "groups": sorted(groups_to_install)}, indent=1) + "\n"
+    )
 
 
 if __name__ == "__main__":

@@ -47,23 +47,23 @@ CROWDED_NOTEBOOKS = 4
 
 def make_handout(of: Course) -> str:
     """Return the handout of a course as an HTML page."""
-    render = MarkdownIt().render
+    render_markdown = MarkdownIt().render
     sections = []
     for notebook_number in of.notebooks:
         cells = read_notebook_cells(notebook_number)
         title = cells[0].source.splitlines()[0].removeprefix("# ")
         summary = next(cell.source for cell in cells if cell.source.startswith("## What to remember"))
-        sections.append(f"<h2>{html.escape(title)}</h2>{render(summary.partition(chr(10))[2])}")
+        sections.append(f"<h2>{html.escape(title)}</h2>{render_markdown(summary.partition(chr(10))[2])}")
     homework = [
         f"{notebook_number}: {', '.join(names)}"
         for notebook_number in of.notebooks
         if (names := [name for part in of.find_parts(notebook_number) for name in part.home])
     ]
-    layout = "full" if len(of.notebooks) > CROWDED_NOTEBOOKS else ""
+    body_class = "full" if len(of.notebooks) > CROWDED_NOTEBOOKS else ""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>gpulab: {html.escape(of.title)}</title>
 <style>{_STYLE}</style></head>
-<body class="{layout}"><h1>gpulab: {html.escape(of.title.lower())}</h1><p>{html.escape(of.aim)}</p>
+<body class="{body_class}"><h1>gpulab: {html.escape(of.title.lower())}</h1><p>{html.escape(of.aim)}</p>
 <main><h2>A kernel, its launch, and questions about it</h2><pre>{html.escape(_PROGRAM)}</pre>
 {"".join(sections)}
 <h2>Homework</h2><ul>{"".join(f"<li>{html.escape(exercise_names)}</li>" for exercise_names in homework)}</ul>

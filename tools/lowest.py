@@ -34,25 +34,25 @@ def call(*command: str | Path, folder: Path = ROOT, home: Path = ROOT) -> None:
 def main() -> None:
     """Create an environment with the oldest packages, and test the wheels in it."""
     uv = (sys.executable, "-m", "uv")
-    install = (*uv, "pip", "install", "--quiet", "--python", PYTHON)
+    install_command = (*uv, "pip", "install", "--quiet", "--python", PYTHON)
     call(*uv, "venv", "--quiet", "--clear", "--python", sys.executable, VENV)
     requirements = [argument for name in PACKAGES for argument in ("-r", f"{name}/pyproject.toml")]
-    call(*install, "--resolution", "lowest-direct", *requirements, "--group", "pyproject.toml:test")
+    call(*install_command, "--resolution", "lowest-direct", *requirements, "--group", "pyproject.toml:test")
     with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch_folder:
         for name in PACKAGES:
             command = ("hatchling", "build", "-t", "wheel", "-d", scratch_folder)
             call(sys.executable, "-m", *command, folder=ROOT / name)
         wheels = sorted(Path(scratch_folder).glob("*.whl"))
         call(*uv, "tool", "run", "--quiet", "twine", "check", "--strict", *wheels)
-        call(*install, "--no-deps", "--reinstall", *wheels)
+        call(*install_command, "--no-deps", "--reinstall", *wheels)
         learner_folder = Path(scratch_folder) / "a learner's folder"
         learner_folder.mkdir()
         call(PYTHON, "-m", "gpulab", "doctor", "--details", folder=learner_folder)
         call(PYTHON, "-m", "gpulab", "copy", folder=learner_folder)
-        course = learner_folder / "gpulab-course"
-        first_notebook = min(path.name for path in course.glob("*.ipynb"))
-        nbconvert = ("nbconvert", "--execute", "--to", "notebook", "--inplace", first_notebook)
-        call(PYTHON, "-m", *nbconvert, folder=course, home=learner_folder)
+        course_folder = learner_folder / "gpulab-course"
+        first_notebook = min(path.name for path in course_folder.glob("*.ipynb"))
+        nbconvert_arguments = ("nbconvert", "--execute", "--to", "notebook", "--inplace", first_notebook)
+        call(PYTHON, "-m", *nbconvert_arguments, folder=course_folder, home=learner_folder)
 
 
 if __name__ == "__main__":

@@ -24,10 +24,10 @@ ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 SITTING_MIN = 100
 
-_OPENING = re.compile(
+_OPENING_PATTERN = re.compile(
     r"\*\*(?P<minutes>\d+) minutes(?: in two sittings \(pause after section (?P<pause>\d+)\))?"
 )
-_ROW = r"^(\| {number} [^|]*\| )(\d*)( \|)"
+_README_ROW = r"^(\| {number} [^|]*\| )(\d*)( \|)"
 
 
 @dataclass
@@ -65,13 +65,13 @@ def find_pause(notebook: Any) -> int | None:
 
 def read_said_minutes(notebook: Any) -> int | None:
     """Return the minutes that the notebook's opening states."""
-    match = _OPENING.search(notebook.cells[0].source)
+    match = _OPENING_PATTERN.search(notebook.cells[0].source)
     return int(match["minutes"]) if match else None
 
 
 def read_said_pause(notebook: Any) -> int | None:
     """Return the section after which the notebook's opening suggests a pause."""
-    match = _OPENING.search(notebook.cells[0].source)
+    match = _OPENING_PATTERN.search(notebook.cells[0].source)
     return int(match["pause"]) if match and match["pause"] else None
 
 
@@ -87,7 +87,7 @@ def read_section_minutes(notebook: Any) -> dict[str, int]:
 
 def read_readme_minutes(number: str) -> int | None:
     """Return the minutes of a notebook in the README's table of the course."""
-    match = re.search(_ROW.format(number=number), README.read_text(encoding="utf-8"), re.MULTILINE)
+    match = re.search(_README_ROW.format(number=number), README.read_text(encoding="utf-8"), re.MULTILINE)
     return int(match[2]) if match and match[2] else None
 
 
@@ -99,11 +99,13 @@ def number(path: Path) -> str:
 def write(path: Path) -> None:
     """Put the minutes into a notebook's opening and headings, and into the README."""
     notebook = nbformat.read(path, as_version=4)
-    minutes = {section.title: max(round(section.minutes), 1) for section in measure_sections(notebook)}
+    minutes_by_title = {
+        section.title: max(round(section.minutes), 1) for section in measure_sections(notebook)
+    }
     total_minutes = sum_minutes(notebook)
     section_number = find_pause(notebook)
     sittings_text = f" in two sittings (pause after section {section_number})" if section_number else ""
-    notebook.cells[0].source = _OPENING.sub(
+    notebook.cells[0].source = _OPENING_PATTERN.sub(
         f"**{total_minutes} minutes{sittings_text}", notebook.cells[0].source, count=1
     )
     for cell in notebook.cells:
@@ -113,12 +115,12 @@ def write(path: Path) -> None:
             and heading["minutes"]
         ):
             cell.source = HEADING_PATTERN.sub(
-                f"## {heading['title']} ({minutes[heading['title']]} min)", cell.source, 1
+                f"## {heading['title']} ({minutes_by_title[heading['title']]} min)", cell.source, 1
             )
     nbformat.write(notebook, path)
     readme = README.read_text(encoding="utf-8")
-    row = re.compile(_ROW.format(number=number(path)), re.MULTILINE)
-    README.write_text(row.sub(rf"\g<1>{total_minutes}\g<3>", readme), encoding="utf-8")
+    row_pattern = re.compile(_README_ROW.format(number=number(path)), re.MULTILINE)
+    README.write_text(row_pattern.sub(rf"\g<1>{total_minutes}\g<3>", readme), encoding="utf-8")
 
 
 def main() -> None:

@@ -43,8 +43,8 @@ def merge_pictures(outputs: list[Any]) -> list[Any]:
     views = [output for output in outputs if WIDGET_VIEW in output.get("data", {})]
     merged_outputs = []
     for output in outputs:
-        alt = output.get("metadata", {}).get("image/png", {}).get("alt")
-        view = next((view for view in views if alt and view.data.get("text/plain") == alt), None)
+        alt_text = output.get("metadata", {}).get("image/png", {}).get("alt")
+        view = next((view for view in views if alt_text and view.data.get("text/plain") == alt_text), None)
         if view is None or view is output:
             merged_outputs.append(output)
         else:
@@ -56,17 +56,17 @@ def merge_pictures(outputs: list[Any]) -> list[Any]:
 
 def join_printed_text(outputs: list[Any]) -> list[Any]:
     """Return outputs with consecutive printed text merged: a kernel splits it differently each time."""
-    merged: list[Any] = []
+    merged_outputs: list[Any] = []
     for output in outputs:
-        last_output: Any = merged[-1] if merged else {}
+        last_output: Any = merged_outputs[-1] if merged_outputs else {}
         if (
             output.output_type == "stream" == last_output.get("output_type")
             and output.name == last_output.name
         ):
             last_output.text += output.text
         else:
-            merged.append(output)
-    return merged
+            merged_outputs.append(output)
+    return merged_outputs
 
 
 def clean_output(output: Any) -> Any | None:

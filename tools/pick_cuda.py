@@ -28,14 +28,14 @@ def from_libcuda() -> Version | None:
         except OSError:
             continue
         device_count = ctypes.c_int()
-        version = ctypes.c_int()
+        driver_version = ctypes.c_int()
         has_device = (
             library.cuInit(0) == 0
             and library.cuDeviceGetCount(ctypes.byref(device_count)) == 0
             and device_count.value > 0
-            and library.cuDriverGetVersion(ctypes.byref(version)) == 0
+            and library.cuDriverGetVersion(ctypes.byref(driver_version)) == 0
         )
-        return (version.value // 1000, version.value % 1000 // 10) if has_device else None
+        return (driver_version.value // 1000, driver_version.value % 1000 // 10) if has_device else None
     return None
 
 

@@ -175,13 +175,18 @@ def main() -> int:
     """Write the list of requests and the shipped images."""
     with tempfile.TemporaryDirectory(prefix="gpulab-") as scratch_folder:
         os.environ.update(GPULAB_HOME=scratch_folder, GPULAB_DEVICE=DEVICE, MPLBACKEND="Agg")
-        course = collect_requests()
-        lines = [
-            f"{name}\t{key}\n" for name, requests in course.items() for key in sorted(find_own_keys(requests))
+        course_requests = collect_requests()
+        table_lines = [
+            f"{name}\t{key}\n"
+            for name, requests in course_requests.items()
+            for key in sorted(find_own_keys(requests))
         ]
-        COMPILED.write_text("".join(lines), encoding="utf-8")
+        COMPILED.write_text("".join(table_lines), encoding="utf-8")
         return write(
-            [*list_file_requests(), *(request for requests in course.values() for request in requests)]
+            [
+                *list_file_requests(),
+                *(request for requests in course_requests.values() for request in requests),
+            ]
         )
 
 
@@ -194,13 +199,13 @@ def write(requests: Sequence[Request]) -> int:
     images: dict[str, shipped.ShippedImage] = {}
     for request in distinct_requests:
         for ptx_target in shipped.TARGETS:
-            keywords: dict[str, Any] = {
+            compile_keywords: dict[str, Any] = {
                 "options": request.options,
                 "name_expressions": request.name_expressions,
             }
-            image = nvrtc.compile_ptx(request.code, target=ptx_target, **keywords)
+            image = nvrtc.compile_ptx(request.code, target=ptx_target, **compile_keywords)
             resources = read_kernel_resources(
-                nvrtc.compile_cubin(request.code, target=ptx_target, **keywords).cubin
+                nvrtc.compile_cubin(request.code, target=ptx_target, **compile_keywords).cubin
             )
             images[request.key(ptx_target)] = shipped.ShippedImage(image.ptx, image.lowered_names, resources)
     version = ".".join(map(str, nvrtc.read_version()))
@@ -244,34 +249,34 @@ def find_problems(name: str, images: Sequence[CompiledImage]) -> list[str]:
     from virtualgpu.compile import shipped
 
     listed_keys = read_compiled_keys().get(name, set())
-    own_keys = find_own_keys([compiled.request for compiled in images])
-    messages = []
+    own_keys = find_own_keys([new_image.request for new_image in images])
+    problems = []
     for description, wrong_keys in (
         ("are missing", own_keys - listed_keys),
         ("are not compiled any more", listed_keys - own_keys),
     ):
         if wrong_keys:
-            messages.append(
+            problems.append(
                 f"{len(wrong_keys)} of the sources of {name} {description}: run `make shipped-ptx`"
             )
     is_same_compiler = has_same_compiler()
-    for compiled in images:
-        location = f"{compiled.request.code.strip()[:60]!r} for {compiled.target}: run `make shipped-ptx`"
+    for new_image in images:
+        location = f"{new_image.request.code.strip()[:60]!r} for {new_image.target}: run `make shipped-ptx`"
         # A device of another compute capability takes the image of one before.
         image = shipped.get_image(
-            compiled.request.key(
-                max(ptx_target for ptx_target in shipped.TARGETS if ptx_target <= compiled.target)
+            new_image.request.key(
+                max(ptx_target for ptx_target in shipped.TARGETS if ptx_target <= new_image.target)
             )
         )
-        is_comparable = is_same_compiler and compiled.target in shipped.TARGETS
+        is_comparable = is_same_compiler and new_image.target in shipped.TARGETS
         if image is None:
-            messages.append(f"There is no image of {location}")
+            problems.append(f"There is no image of {location}")
         elif is_comparable and (image.ptx, image.lowered_names) != (
-            shipped.strip_ptx(compiled.ptx),
-            compiled.lowered_names,
+            shipped.strip_ptx(new_image.ptx),
+            new_image.lowered_names,
         ):
-            messages.append(f"NVRTC makes something else of {location}")
-    return messages
+            problems.append(f"NVRTC makes something else of {location}")
+    return problems
 
 
 if __name__ == "__main__":

@@ -115,22 +115,25 @@ def make_worker_options() -> list[str]:
 
 
 def make_lint_commands() -> list[list[str]]:
-    ruff = [sys.executable, "-m", "ruff"]
+    ruff_command = [sys.executable, "-m", "ruff"]
     checked_folders = [
         name
         for name in ("gpulab", "gpulab_course", "virtualgpu", "tests", "notebooks", "tools", "docs")
         if (ROOT / name).exists()
     ]
-    return [[*ruff, "check", *checked_folders], [*ruff, "format", "--check", *checked_folders]]
+    return [
+        [*ruff_command, "check", *checked_folders],
+        [*ruff_command, "format", "--check", *checked_folders],
+    ]
 
 
 def site() -> list[list[str]]:
     """Return commands that build the site, slides and handouts. Broken links are errors."""
-    python = [sys.executable, "-m"]
+    python_command = [sys.executable, "-m"]
     return [
-        [*python, "sphinx", "-q", "-W", "--keep-going", "-c", "docs", ".", "build/site"],
-        [*python, "tools.slides", "build/site/slides"],
-        [*python, "tools.handout", "build/site/slides"],
+        [*python_command, "sphinx", "-q", "-W", "--keep-going", "-c", "docs", ".", "build/site"],
+        [*python_command, "tools.slides", "build/site/slides"],
+        [*python_command, "tools.handout", "build/site/slides"],
     ]
 
 
@@ -189,9 +192,9 @@ ON_THE_STAND_IN = (
 
 def make_fake_gpu_commands() -> list[list[str]]:
     """Return the command that tests the code for real GPUs on a virtual GPU."""
-    plugin = ("-p", "tests.real.fake_gpu", "--fake-gpu", "-p", "no:cacheprovider")
+    plugin_arguments = ("-p", "tests.real.fake_gpu", "--fake-gpu", "-p", "no:cacheprovider")
     gpu_tests = [f"tests/gpu/test_{name}.py" for name in ON_THE_STAND_IN]
-    return [make_pytest_command(*plugin, "-m", "gpu", "tests/real", "tests/session", *gpu_tests)]
+    return [make_pytest_command(*plugin_arguments, "-m", "gpu", "tests/real", "tests/session", *gpu_tests)]
 
 
 def make_gpu_commands() -> list[list[str]]:

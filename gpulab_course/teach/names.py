@@ -65,8 +65,8 @@ class Names:
         self.record = tuple(rows)
         suffix = f" about {query!r}" if query else ""
         title = f"torch.cuda and CuPy: {count(len(self.record), 'name')}{suffix}.{hint}"
-        cells = [(row.torch, row.here, _describe_row(row), row.section) for row in self.record]
-        self._table = Table(title, _HEADINGS, tuple(cells))
+        table_rows = [(row.torch, row.here, _describe_row(row), row.section) for row in self.record]
+        self._table = Table(title, _HEADINGS, tuple(table_rows))
 
     def __repr__(self) -> str:
         return self._table.text()

@@ -17,15 +17,15 @@ def make_bundle(widget: Any | None, text: str, page: str) -> Bundle:
     """
     bundle: Bundle = {}
     if widget is not None:
-        data = widget._repr_mimebundle_()
-        bundle.update(data[0] if isinstance(data, tuple) else data)
+        widget_bundle = widget._repr_mimebundle_()
+        bundle.update(widget_bundle[0] if isinstance(widget_bundle, tuple) else widget_bundle)
     return bundle | {"text/html": page, "text/plain": text}
 
 
 def render_box(content: str, colour: str = "accent") -> str:
     """Return HTML for a box around `content` with a coloured bar at its left edge."""
-    bar = f"4px solid {palette.find_hex(colour)}"
-    return f'<div style="border-left:{bar};padding:2px 0 2px 10px">{content}</div>'
+    border_style = f"4px solid {palette.find_hex(colour)}"
+    return f'<div style="border-left:{border_style};padding:2px 0 2px 10px">{content}</div>'
 
 
 def render_prose(text: str) -> str:

@@ -37,8 +37,8 @@ def compute_interval(right: int, total: int) -> tuple[float, float]:
     right_share = right / total
     centre = right_share + _Z_SCORE**2 / (2 * total)
     half_width = _Z_SCORE * sqrt(right_share * (1 - right_share) / total + _Z_SCORE**2 / (4 * total**2))
-    scale = 1 + _Z_SCORE**2 / total
-    return (centre - half_width) / scale, (centre + half_width) / scale
+    denominator = 1 + _Z_SCORE**2 / total
+    return (centre - half_width) / denominator, (centre + half_width) / denominator
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,9 @@ def render_page(
     scores
         The best scores of exercises.
     """
-    name, file = next_exercise
-    link_html = _render_link(name, file)
-    next_text = f'<p class="gl-words-plain">Your next exercise: {link_html}.</p>' if name else ""
+    exercise_name, exercise_file = next_exercise
+    link_html = _render_link(exercise_name, exercise_file)
+    next_text = f'<p class="gl-words-plain">Your next exercise: {link_html}.</p>' if exercise_name else ""
     return make_card(
         "Progress",
         _render_total_bars(tiles),
@@ -121,17 +121,17 @@ def _render_marks(result_kind: str, results: Sequence[bool | None]) -> str:
 
 def _render_calibration(calibration: Mapping[str, tuple[int, int]]) -> str:
     """Return a plot of the shares of right answers among sure predictions and guesses, or ""."""
-    certainties = [(label, *answer_counts) for label, answer_counts in calibration.items()]
+    certainty_counts = [(label, *answer_counts) for label, answer_counts in calibration.items()]
     share_texts = [
         f"{label}: {right_count} of {answer_count} right ({percent(right_count / answer_count)})"
-        for label, right_count, answer_count in certainties
+        for label, right_count, answer_count in certainty_counts
         if answer_count
     ]
     if not share_texts:
         return ""
     rows = "".join(
         _render_plot_row(26 * index + 14, label, right_count, answer_count)
-        for index, (label, right_count, answer_count) in enumerate(certainties)
+        for index, (label, right_count, answer_count) in enumerate(certainty_counts)
     )
     plot_note = (
         "Dot: share that was right; line: its 95 % interval, which becomes shorter with more predictions."

@@ -19,7 +19,7 @@ from virtualgpu.compile.cache import replace_file
 
 FILE_NAME = "learner.json"
 LOCK_S = 10.0
-_REMOVED = object()
+_REMOVAL_MARK = object()
 
 Sections = dict[str, dict[str, Any]]
 
@@ -56,7 +56,7 @@ class LearnerStore:
         self._change_value(section, key, value)
 
     def forget(self, section: str, key: str) -> None:
-        self._change_value(section, key, _REMOVED)
+        self._change_value(section, key, _REMOVAL_MARK)
 
     def _change_value(self, section: str, key: str, value: Any) -> None:
         self._unsaved[section, key] = value
@@ -76,8 +76,8 @@ class LearnerStore:
         """Read the file, and return its sections together with the values that could not be saved yet."""
         sections: Sections = {}
         try:
-            data = self.path.read_bytes()
-            sections = _decode_sections(data)
+            file_bytes = self.path.read_bytes()
+            sections = _decode_sections(file_bytes)
         except (FileNotFoundError, NotADirectoryError):
             pass
         except OSError as error:
@@ -85,10 +85,10 @@ class LearnerStore:
                 raise
             self._warn_unsaved(error)
         except ValueError as error:
-            self._rename_damaged_file(data, error, locked)
+            self._rename_damaged_file(file_bytes, error, locked)
         for (section, key), value in self._unsaved.items():
             section_values = sections.setdefault(section, {})
-            section_values.pop(key, None) if value is _REMOVED else section_values.update({key: value})
+            section_values.pop(key, None) if value is _REMOVAL_MARK else section_values.update({key: value})
         return sections
 
     def _rename_damaged_file(self, damaged_bytes: bytes, reason: ValueError, locked: bool) -> None:

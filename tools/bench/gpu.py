@@ -132,9 +132,9 @@ def check(ladder: str, name: str, example: kernels.Example, work: Callable[[], A
     """
     example.arrays[-1].fill(0)
     work()
-    error = example.error()
-    if not error <= example.tolerance:
-        raise GpulabError(f"{name} of {ladder} is wrong by {error:g}, so its time means nothing.")
+    result_error = example.error()
+    if not result_error <= example.tolerance:
+        raise GpulabError(f"{name} of {ladder} is wrong by {result_error:g}, so its time means nothing.")
 
 
 def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_rungs: bool) -> list[Row]:

@@ -59,8 +59,8 @@ def measure_tick_cost(
             if reply["content"]["status"] != "ok":
                 raise RuntimeError("\n".join(reply["content"]["traceback"]))
         result_text = reply["content"]["user_expressions"]["told"]["data"]["text/plain"]
-        result: dict[str, float] = json.loads(result_text.strip("'"))
-        return result
+        tick_cost: dict[str, float] = json.loads(result_text.strip("'"))
+        return tick_cost
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)

@@ -209,10 +209,10 @@ def _make_record_works(folder: Path) -> Iterator[tuple[str, Work]]:
     def tests(name: str) -> Any:
         return importlib.import_module(f"tests.{name}")
 
-    traces, timelines, intervals = (
+    trace_tests, timeline_tests, interval_tests = (
         tests(name) for name in ("allocators.traces", "views.timelines", "trace.test_overlap")
     )
-    trace = traces.trace_of(traces.many_rows())
+    trace = trace_tests.trace_of(trace_tests.many_rows())
     block_history = make_history(trace)
     map_steps = np.random.default_rng(0).integers(0, 100_001, 10).tolist()
     yield "allocator: lives of 100,000 events", lambda: make_history(trace)
@@ -220,21 +220,23 @@ def _make_record_works(folder: Path) -> Iterator[tuple[str, Work]]:
         "allocator: ten maps of 100,000 events",
         lambda: [make_block_map(block_history, map_step) for map_step in map_steps],
     )
-    generated_records = intervals.generated(7, 100_000, 10_000_000, 900)
+    generated_records = interval_tests.generated(7, 100_000, 10_000_000, 900)
     yield "overlap of 100,000 intervals", lambda: find_overlaps(generated_records)
-    timeline = timelines.many()
+    timeline = timeline_tests.many()
     yield "timeline of 100,000 operations laid out", lambda: TimelineView(timeline).close()
-    short_timeline = timelines.many(25_000)
+    short_timeline = timeline_tests.many(25_000)
     yield "timeline of 25,000 operations saved", lambda: save_timeline(short_timeline, folder / "saved.json")
     large_path = folder / "large.json"
-    event = '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": %d, "dur": 5, "args": {}}'
+    event_format = (
+        '{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": %d, "dur": 5, "args": {}}'
+    )
     with large_path.open("w") as file:
         file.write('{"traceEvents": [')
-        file.write(",\n".join(event % (10 * number) for number in range(1_000_000)))
+        file.write(",\n".join(event_format % (10 * number) for number in range(1_000_000)))
         file.write("]}")
     yield "a file of 1,000,000 events opened", lambda: open_file(large_path)
-    durations = np.random.default_rng(4).uniform(500.0, 3000.0, 32_768)
-    yield "32,768 blocks placed", lambda: place_blocks(durations, 132, 8, 0.6)
+    durations_ns = np.random.default_rng(4).uniform(500.0, 3000.0, 32_768)
+    yield "32,768 blocks placed", lambda: place_blocks(durations_ns, 132, 8, 0.6)
 
 
 def _make_answer_works() -> Iterator[tuple[str, Work]]:

@@ -187,9 +187,9 @@ def _mandelbrot_is_right(iterations: npt.NDArray[Any]) -> bool:
     z = np.zeros_like(c)
     iteration_counts = np.zeros(c.shape, dtype=np.int32)
     for _ in range(MAX_ITERATIONS):
-        inside = (z.real**2 + z.imag**2) < 4
-        iteration_counts += inside
-        z = np.where(inside, z * z + c, z)
+        is_inside = (z.real**2 + z.imag**2) < 4
+        iteration_counts += is_inside
+        z = np.where(is_inside, z * z + c, z)
     return bool(np.mean(iteration_counts == iterations[::16, ::16]) > 0.98)
 
 
@@ -350,8 +350,8 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
             Row.of(f"{loaded_case.case.name}, plain", uncounted_s, note=f"counters cost {ratio:.2f} ×")
         )
     for loaded_case in loaded_cases:
-        jit_times_s = [time_jit(loaded_case, number) for number in range(3)]
-        cached_ms = 1e3 * statistics.median(cached for _, cached in jit_times_s)
+        jit_times_s = [time_jit(loaded_case, copy_number) for copy_number in range(3)]
+        cached_ms = 1e3 * statistics.median(cached_s for _, cached_s in jit_times_s)
         nvrtc_ms = 1e3 * loaded_case.compile_s
         row_note = f"after other kernels, from disk in {cached_ms:.0f} ms; NVRTC: {nvrtc_ms:.0f} ms"
         uncached_s = [uncached_time for uncached_time, _ in jit_times_s]

@@ -24,7 +24,7 @@ def time_slowest_trace(cases: Sequence[Case] = CASES) -> tuple[str, list[float]]
     tuple
         The name of the slowest kernel and its times in seconds, without compiling.
     """
-    slowest: tuple[str, list[float]] = ("", [0.0])
+    slowest_case: tuple[str, list[float]] = ("", [0.0])
     with session.on_device("virtual:A100") as cp, contextlib.redirect_stdout(io.StringIO()):
         for case in cases:
             args = tuple(cp.asarray(v) if isinstance(v, np.ndarray) else v for v in case.make_args(1).values)
@@ -36,6 +36,6 @@ def time_slowest_trace(cases: Sequence[Case] = CASES) -> tuple[str, list[float]]
                     Launch(kernel, case.grid, case.block, args, case.shared_bytes), Warp()
                 )
                 times_s.append(time.perf_counter() - start_s)
-            if min(times_s[1:]) > min(slowest[1]):
-                slowest = (case.name, times_s[1:])
-    return slowest
+            if min(times_s[1:]) > min(slowest_case[1]):
+                slowest_case = (case.name, times_s[1:])
+    return slowest_case

@@ -31,7 +31,7 @@ def _combine_axes(**axes: Sequence[int]) -> Iterator[dict[str, int]]:
 
 
 def _list_sgemm_variants() -> list[Variant]:
-    shapes = (
+    tile_shapes = (
         # BM, BN, BK, WM, WN, TM, TN, MIN_BLOCKS
         (128, 256, 16, 64, 64, 8, 16, 1),
         (256, 128, 16, 64, 64, 8, 16, 1),
@@ -46,7 +46,7 @@ def _list_sgemm_variants() -> list[Variant]:
         (256, 128, 32, 64, 64, 8, 16, 1),
     )
     variants: list[Variant] = []
-    for bm, bn, bk, wm, wn, tm, tn, blocks in shapes:
+    for bm, bn, bk, wm, wn, tm, tn, blocks in tile_shapes:
         tile_macros = {
             "BM": bm,
             "BN": bn,
@@ -63,7 +63,7 @@ def _list_sgemm_variants() -> list[Variant]:
             if stages * (bm + bn) * bk * 4 * blocks <= 200 << 10 and (stages > 2 or bk == 32)
         ]
     best_macros = {"BN": 256, "WN": 64, "TN": 16, "A_WIDTH": 2, "UNROLL": 8}
-    variants += [("sgemm_async", {**best_macros, "GROUP": group}) for group in (4, 16)]
+    variants += [("sgemm_async", {**best_macros, "GROUP": group_tiles}) for group_tiles in (4, 16)]
     variants += [("sgemm_async", {**best_macros, "A_WIDTH": 4, "UNROLL": 4})]
     variants += [
         (name, tile_macros)
@@ -74,7 +74,7 @@ def _list_sgemm_variants() -> list[Variant]:
 
 
 def _list_hgemm_variants() -> list[Variant]:
-    shapes = (
+    tile_shapes = (
         # BM, BN, BK, WM, WN, MIN_BLOCKS
         (128, 128, 32, 64, 64, 2),
         (128, 128, 64, 64, 64, 1),
@@ -90,7 +90,7 @@ def _list_hgemm_variants() -> list[Variant]:
             "hgemm_async",
             {"BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn, "MIN_BLOCKS": blocks, "STAGES": stages},
         )
-        for bm, bn, bk, wm, wn, blocks in shapes
+        for bm, bn, bk, wm, wn, blocks in tile_shapes
         for stages in (3, 4, 5)
         if stages * (bm + bn) * bk * 2 * blocks <= 220 << 10
     ]

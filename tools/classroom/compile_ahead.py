@@ -44,11 +44,11 @@ def compile_ahead(folder: Path, prefixes: Sequence[str], device: str) -> int:
 
 def make_readable(folder: Path) -> int:
     """Make a folder readable for all and writable for its owner, and return the number of its files."""
-    files = 0
+    file_count = 0
     for path in [folder, *folder.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
-        files += path.is_file()
-    return files
+        file_count += path.is_file()
+    return file_count
 
 
 def main() -> None:

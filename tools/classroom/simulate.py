@@ -36,7 +36,7 @@ NOTEBOOK = "00_start_here.ipynb"
 START_S = 600.0
 CELL_S = 300.0
 HUB_S = 120.0
-_CONFIG = """
+_CONFIG_TEMPLATE = """
 load_subconfig({config!r})
 c.JupyterHub.authenticator_class = "dummy"
 c.JupyterHub.spawner_class = "simple"
@@ -59,7 +59,7 @@ c.JupyterHub.load_roles = [{{
 
 
 # A learner locks a prediction, as a click in the notebook does.
-_LOCK = """
+_LOCK_CODE = """
 import gpulab as gl
 prediction = gl.predict("00-small")
 prediction.seen, prediction.right = False, None
@@ -78,7 +78,7 @@ class Hub:
         self.url = f"http://127.0.0.1:{port}"
         self.config = folder / "config.py"
         self.config.write_text(
-            _CONFIG.format(
+            _CONFIG_TEMPLATE.format(
                 config=str(Path(__file__).with_name("jupyterhub_config.py")),
                 homes=str(folder),
                 port=port,
@@ -155,10 +155,10 @@ class Learner:
         session = {"path": NOTEBOOK, "name": NOTEBOOK, "type": "notebook", "kernel": {"name": "python3"}}
         self.kernel = (await self.ask_server("POST", "/api/sessions", session))["kernel"]["id"]
         await self.run([c["source"] for c in notebook["cells"] if c["cell_type"] == "code"])
-        await self.run([_LOCK.format(value="NumPy" if self.name[-1] in "05" else "the GPU")])
+        await self.run([_LOCK_CODE.format(value="NumPy" if self.name[-1] in "05" else "the GPU")])
         notebook["metadata"]["simulated"] = self.name
-        model = {"type": "notebook", "format": "json", "content": notebook}
-        await self.ask_server("PUT", f"/api/contents/{NOTEBOOK}", model)
+        contents_model = {"type": "notebook", "format": "json", "content": notebook}
+        await self.ask_server("PUT", f"/api/contents/{NOTEBOOK}", contents_model)
         self.seconds["all"] = time.monotonic() - start_s
 
     async def server(self) -> None:
@@ -184,20 +184,20 @@ class Learner:
             connect_timeout=START_S,
             request_timeout=START_S,
         )
-        line = await websocket_connect(request, max_message_size=1 << 28)
+        websocket = await websocket_connect(request, max_message_size=1 << 28)
         outputs: list[str] = []
         try:
             for cell_source in cell_sources:
                 outputs = []
                 request_id = uuid4().hex
-                await line.write_message(json.dumps(_execute_request(request_id, cell_source)))
+                await websocket.write_message(json.dumps(_execute_request(request_id, cell_source)))
                 async with asyncio.timeout(CELL_S):
-                    while (message := await _read_type_and_text(line, request_id)) != ("status", "idle"):
+                    while (message := await _read_type_and_text(websocket, request_id)) != ("status", "idle"):
                         message_type, text = message
                         outputs += [text] if message_type in ("stream", "execute_result") else []
                         self.errors += [text] if message_type == "error" else []
         finally:
-            line.close()
+            websocket.close()
         return outputs
 
     def processes(self) -> list[psutil.Process]:
@@ -216,10 +216,10 @@ class Learner:
         size_bytes = 0
         for process in self.processes():
             try:
-                information = process.memory_full_info()
+                memory_info = process.memory_full_info()
             except (psutil.Error, OSError):
                 continue
-            size_bytes += getattr(information, "pss", 0) or information.rss
+            size_bytes += getattr(memory_info, "pss", 0) or memory_info.rss
         return size_bytes / 1e6
 
     def is_saved(self) -> bool:

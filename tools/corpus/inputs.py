@@ -142,8 +142,8 @@ def collatz(seed: int) -> Arguments:
 
 def histogram(seed: int) -> Arguments:
     n = 20_000
-    data = (_draw_uint32(seed, n) >> np.uint32(24)).astype(np.uint8)
-    return Arguments((data, np.zeros(64, np.uint32), _make_int32(n)), outputs=(1,))
+    byte_values = (_draw_uint32(seed, n) >> np.uint32(24)).astype(np.uint8)
+    return Arguments((byte_values, np.zeros(64, np.uint32), _make_int32(n)), outputs=(1,))
 
 
 def totals(seed: int) -> Arguments:

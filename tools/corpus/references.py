@@ -48,13 +48,13 @@ def shuffles(values: Sequence[Any]) -> tuple[Array, ...]:
 
 
 def vote(values: Sequence[Any]) -> tuple[Array, ...]:
-    data = values[0]
-    is_odd = _split_into_blocks(data % 2 == 1, 1024, False).reshape(-1, 32)
+    votes = values[0]
+    is_odd = _split_into_blocks(votes % 2 == 1, 1024, False).reshape(-1, 32)
     ballots = (is_odd.astype(np.uint64) << np.arange(32, dtype=np.uint64)).sum(axis=1).astype(np.uint32)
     lower_votes = np.cumsum(is_odd, axis=1) - is_odd
-    ranks = np.where(is_odd, lower_votes, 0xFFFFFFFF).astype(np.uint32).reshape(-1)[: data.size]
-    has_large_value = _split_into_blocks(data > 4_000_000_000, 1024, False).reshape(-1, 32).any(axis=1)
-    is_above = _split_into_blocks(data > 1000, 1024, True).reshape(-1, 32).all(axis=1)
+    ranks = np.where(is_odd, lower_votes, 0xFFFFFFFF).astype(np.uint32).reshape(-1)[: votes.size]
+    has_large_value = _split_into_blocks(votes > 4_000_000_000, 1024, False).reshape(-1, 32).any(axis=1)
+    is_above = _split_into_blocks(votes > 1000, 1024, True).reshape(-1, 32).all(axis=1)
     return ballots, ranks, np.asarray(2 * has_large_value + is_above, np.uint32)
 
 
@@ -104,22 +104,22 @@ def gcd(values: Sequence[Any]) -> tuple[Array, ...]:
 
 
 def maze(values: Sequence[Any]) -> tuple[Array, ...]:
-    data = [int(v) for v in values[0]]
-    wrap = 0xFFFFFFFF
+    words = [int(v) for v in values[0]]
+    mask32 = 0xFFFFFFFF
     results = []
-    for v in data:
+    for v in words:
         step_count = 0
         for k in range(40):
             if v % 7 == 3:
                 break
             if v % 5 == 0:
-                v = (v + 11) & wrap
+                v = (v + 11) & mask32
                 continue
             direction = v & 3
             if direction == 0:
-                v = (v // 2 + data[k]) & wrap
+                v = (v // 2 + words[k]) & mask32
             elif direction == 1:
-                v = (3 * v + 1) & wrap
+                v = (3 * v + 1) & mask32
                 if v > 1_000_000:
                     v -= 1_000_000
                     if v & 16:
@@ -127,9 +127,9 @@ def maze(values: Sequence[Any]) -> tuple[Array, ...]:
             else:
                 if direction == 2:
                     v ^= v >> 3
-                v = (v + k) & wrap
+                v = (v + k) & mask32
             step_count += 1
-        results.append((v + (step_count << 24)) & wrap)
+        results.append((v + (step_count << 24)) & mask32)
     return (np.array(results, np.uint32),)
 
 
@@ -150,7 +150,7 @@ def histogram(values: Sequence[Any]) -> tuple[Array, ...]:
 
 def totals(values: Sequence[Any]) -> tuple[Array, ...]:
     v = values[0].astype(np.int64)
-    out = np.array(
+    statistics = np.array(
         [
             5 + v.sum(),
             v.min(),
@@ -161,7 +161,7 @@ def totals(values: Sequence[Any]) -> tuple[Array, ...]:
             min(100, v.size),
         ]
     )
-    return out.astype(np.int32), np.array([(v * v).sum()], np.uint64)
+    return statistics.astype(np.int32), np.array([(v * v).sum()], np.uint64)
 
 
 def scan(values: Sequence[Any]) -> tuple[Array, ...]:
@@ -185,9 +185,9 @@ def gather(values: Sequence[Any]) -> tuple[Array, ...]:
 
 
 def copy_double(values: Sequence[Any]) -> tuple[Array, ...]:
-    out = np.zeros_like(values[0])
-    out[:-3] = values[0][3:]
-    return (out,)
+    result = np.zeros_like(values[0])
+    result[:-3] = values[0][3:]
+    return (result,)
 
 
 def bank_stride(values: Sequence[Any]) -> tuple[Array, ...]:
@@ -220,55 +220,55 @@ def _divide_as_in_c(a: int, b: int) -> int:
 
 
 def mix32(values: Sequence[Any]) -> tuple[Array, ...]:
-    data = [int(v) for v in values[0]]
-    wrap = 0xFFFFFFFF
+    words = [int(v) for v in values[0]]
+    mask32 = 0xFFFFFFFF
     results = []
-    for i, hash_value in enumerate(data):
+    for i, hash_value in enumerate(words):
         hash_value ^= hash_value >> 16
-        hash_value = hash_value * 0x85EBCA6B & wrap
+        hash_value = hash_value * 0x85EBCA6B & mask32
         hash_value ^= hash_value * 0xC2B2AE35 >> 32
-        hash_value = hash_value + hash_value // (data[(i + 1) % len(data)] | 1) & wrap
+        hash_value = hash_value + hash_value // (words[(i + 1) % len(words)] | 1) & mask32
         hash_value -= hash_value % 10007
         signed_value = _to_signed32(hash_value)
-        third = _divide_as_in_c(signed_value, 1000)
+        quotient = _divide_as_in_c(signed_value, 1000)
         signed_value = _to_signed32(
-            _divide_as_in_c(signed_value, -17) + (signed_value - 1000 * third) + (signed_value >> 5)
+            _divide_as_in_c(signed_value, -17) + (signed_value - 1000 * quotient) + (signed_value >> 5)
         )
-        low_bits = signed_value & wrap
-        hash_value = low_bits ^ ((hash_value << 9 | low_bits >> 23) & wrap)
+        low_bits = signed_value & mask32
+        hash_value = low_bits ^ ((hash_value << 9 | low_bits >> 23) & mask32)
         results.append(
-            min(hash_value, ~hash_value & wrap) + max(_to_signed32(hash_value), signed_value) & wrap
+            min(hash_value, ~hash_value & mask32) + max(_to_signed32(hash_value), signed_value) & mask32
         )
     return (np.array(results, np.uint32),)
 
 
 def mix64(values: Sequence[Any]) -> tuple[Array, ...]:
-    data = [int(v) for v in values[0]]
-    wrap = (1 << 64) - 1
+    words = [int(v) for v in values[0]]
+    mask64 = (1 << 64) - 1
     results = []
-    for i, hash_value in enumerate(data):
-        hash_value = (hash_value ^ hash_value >> 30) * 0xBF58476D1CE4E5B9 & wrap
+    for i, hash_value in enumerate(words):
+        hash_value = (hash_value ^ hash_value >> 30) * 0xBF58476D1CE4E5B9 & mask64
         hash_value ^= hash_value * 0x94D049BB133111EB >> 64
-        hash_value = hash_value + hash_value // (data[(i + 3) % len(data)] >> 20 | 1) & wrap
+        hash_value = hash_value + hash_value // (words[(i + 3) % len(words)] >> 20 | 1) & mask64
         hash_value -= hash_value % 1000003
         signed_value = _to_signed64(hash_value)
         signed_value = _divide_as_in_c(signed_value, -12345) + (signed_value >> 7)
-        results.append((signed_value & wrap) ^ (hash_value << 13 & wrap))
+        results.append((signed_value & mask64) ^ (hash_value << 13 & mask64))
     return (np.array(results, np.uint64),)
 
 
 def bits(values: Sequence[Any]) -> tuple[Array, ...]:
-    wrap = 0xFFFFFFFF
+    mask32 = 0xFFFFFFFF
     results = []
     for v in (int(x) for x in values[0]):
         first_set = (v & -v).bit_length()
-        result = v.bit_count() + 64 * (32 - v.bit_length()) + 4096 * first_set & wrap
+        result = v.bit_count() + 64 * (32 - v.bit_length()) + 4096 * first_set & mask32
         result ^= int(f"{v:032b}"[::-1], 2)
-        byte_pool = v.to_bytes(4, "little") + (~v & wrap).to_bytes(4, "little")
-        result = result + int.from_bytes(bytes(byte_pool[s] for s in (2, 1, 7, 4)), "little") & wrap
+        byte_pool = v.to_bytes(4, "little") + (~v & mask32).to_bytes(4, "little")
+        result = result + int.from_bytes(bytes(byte_pool[s] for s in (2, 1, 7, 4)), "little") & mask32
         signed_bytes = [int(b) - 256 * (b >> 7) for b in v.to_bytes(4, "little")]
-        result ^= sum(a * b for a, b in zip(signed_bytes, (4, 3, 2, 1), strict=True)) + result & wrap
-        results.append(result + (v >> 3 & 0xFFFF) + signed_bytes[0] & wrap)
+        result ^= sum(a * b for a, b in zip(signed_bytes, (4, 3, 2, 1), strict=True)) + result & mask32
+        results.append(result + (v >> 3 & 0xFFFF) + signed_bytes[0] & mask32)
     return (np.array(results, np.uint32),)
 
 
@@ -314,14 +314,14 @@ def library_functions(values: Sequence[Any]) -> tuple[Array, ...]:
     tenth = (values[0] * np.float32(0.1)).astype(np.float64)
     base = (np.abs(values[0]) + np.float32(0.1)).astype(np.float64)
     with np.errstate(over="ignore"):
-        powers = [np.exp(tenth), np.log(base), np.tanh(v), base ** float(np.float32(0.7))]
-    return (np.stack([np.sin(v), np.cos(v), *powers], axis=1),)
+        function_values = [np.exp(tenth), np.log(base), np.tanh(v), base ** float(np.float32(0.7))]
+    return (np.stack([np.sin(v), np.cos(v), *function_values], axis=1),)
 
 
 def softmax(values: Sequence[Any]) -> tuple[Array, ...]:
     x = values[0].astype(np.float64)
-    powers = np.exp(x - x.max(axis=1, keepdims=True))
-    return (powers / powers.sum(axis=1, keepdims=True),)
+    exponentials = np.exp(x - x.max(axis=1, keepdims=True))
+    return (exponentials / exponentials.sum(axis=1, keepdims=True),)
 
 
 def life(values: Sequence[Any]) -> tuple[Array, ...]:

@@ -121,9 +121,9 @@ def _make_sum_workload(kernel: str) -> Workload:
     def make(cp: Any) -> tuple[Any, ...]:
         return cp.ones(n, dtype=np.float32), cp.zeros(n // 256, dtype=np.float32), np.int32(n)
 
-    shared = 1024 if kernel == "block_sum" else 0
+    shared_bytes = 1024 if kernel == "block_sum" else 0
     return Workload(
-        f"{kernel}_2^24", "reduce.cu", kernel, (n // 256, 1, 1), (256, 1, 1), make, 4 * n, n, shared
+        f"{kernel}_2^24", "reduce.cu", kernel, (n // 256, 1, 1), (256, 1, 1), make, 4 * n, n, shared_bytes
     )
 
 

@@ -85,22 +85,24 @@ class Recording:
 
 def compute_digest(array: Array) -> str:
     """Return the SHA-256 of an array's little-endian bytes in C order, as hexadecimal digits."""
-    contiguous = np.ascontiguousarray(array)
+    contiguous_array = np.ascontiguousarray(array)
     return hashlib.sha256(
-        contiguous.astype(contiguous.dtype.newbyteorder("<"), copy=False).tobytes()
+        contiguous_array.astype(contiguous_array.dtype.newbyteorder("<"), copy=False).tobytes()
     ).hexdigest()
 
 
 def pack_output(array: Array, *, with_values: bool) -> dict[str, Any]:
     """Convert an output array for the JSON of a recording."""
-    packed: dict[str, Any] = {
+    packed_output: dict[str, Any] = {
         "dtype": array.dtype.str,
         "shape": list(array.shape),
         "sha256": compute_digest(array),
     }
     if with_values:
-        packed["values"] = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 9)).decode()
-    return packed
+        packed_output["values"] = base64.b64encode(
+            zlib.compress(np.ascontiguousarray(array).tobytes(), 9)
+        ).decode()
+    return packed_output
 
 
 def pack_text(text: str) -> str:
@@ -138,9 +140,11 @@ def parse_recording(data: dict[str, Any], name: str = "recording") -> Recording:
     """Turn a recording's JSON into a `Recording`."""
     check_version(data, FORMAT, name)
     versions = {str(k): str(v) for k, v in data["versions"].items()}
-    detail = ", ".join([data["date"], *(f"{name} {versions.get(name, '?')}" for name in ("driver", "NVRTC"))])
+    provenance_text = ", ".join(
+        [data["date"], *(f"{name} {versions.get(name, '?')}" for name in ("driver", "NVRTC"))]
+    )
     return Recording(
-        provenance=Provenance("recorded", data["device"], detail),
+        provenance=Provenance("recorded", data["device"], provenance_text),
         date=data["date"],
         versions=versions,
         seed=int(data["seed"]),
@@ -163,6 +167,6 @@ def _parse_case(data: dict[str, Any]) -> RecordedCase:
 def _parse_output(data: dict[str, Any]) -> RecordedOutput:
     values = None
     if "values" in data:
-        raw = zlib.decompress(base64.b64decode(data["values"]))
-        values = np.frombuffer(raw, np.dtype(data["dtype"])).reshape(data["shape"])
+        raw_bytes = zlib.decompress(base64.b64decode(data["values"]))
+        values = np.frombuffer(raw_bytes, np.dtype(data["dtype"])).reshape(data["shape"])
     return RecordedOutput(data["dtype"], tuple(data["shape"]), data["sha256"], values)

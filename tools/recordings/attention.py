@@ -45,9 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     record = measure(options.tokens, options.heads)
     records = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else []
     other_records = [
-        other
-        for other in records
-        if (other["device"], other["tokens"]) != (record["device"], record["tokens"])
+        other_record
+        for other_record in records
+        if (other_record["device"], other_record["tokens"]) != (record["device"], record["tokens"])
     ]
     record_json = json.dumps([*other_records, record], indent=1, ensure_ascii=False)
     options.out.write_text(f"{record_json}\n", encoding="utf-8")
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measure(tokens: int, heads: int) -> dict[str, Any]:
     """Return the record for up to `tokens` tokens."""
     info = session.backend().device_info()
-    masks = {"all tiles": "masked_naive.cu", "needed tiles": "masked.cu"}
+    masked_kernel_files = {"all tiles": "masked_naive.cu", "needed tiles": "masked.cu"}
     return {
         "device": info.name,
         "driver": info.driver,
@@ -68,10 +68,10 @@ def measure(tokens: int, heads: int) -> dict[str, Any]:
         "library": _find_library_name(),
         "tflops": {f"d = {d}": measure_forward_speeds(tokens, d, heads) for d in (64, 128)},
         "mask_us": {
-            name: round(
+            file_label: round(
                 time_best_us(Step(**figures.masked_launch(file, tokens, height=64, window=tokens))), 2
             )
-            for name, file in masks.items()
+            for file_label, file in masked_kernel_files.items()
         },
         "decode_us": {blocks: round(time_decode_us(tokens, blocks), 2) for blocks in (1, 4, 16, 64)},
         "layer_us": {
@@ -87,20 +87,23 @@ def measure(tokens: int, heads: int) -> dict[str, Any]:
 
 def measure_forward_speeds(tokens: int, d: int, heads: int) -> dict[str, float]:
     """Return the speeds of the forward pass in TFLOP/s; a causal mask halves the operations."""
-    speeds: dict[str, float] = {}
-    for dtype, causal in (("float32", False), ("float16", False), ("float16", True)):
+    speeds_tflops: dict[str, float] = {}
+    for dtype, is_causal in (("float32", False), ("float16", False), ("float16", True)):
         arrays = q, k, v, out = figures.tensors(tokens, d, heads=heads, dtype=dtype)
         if dtype == "float32":
-            name, launch = "CUDA cores", forward_launch(arrays)
+            kernel_name, launch = "CUDA cores", forward_launch(arrays)
         else:
-            name, launch = "tensor cores", figures.tensor_launch(q, k, v, out, causal)
-        times_us = {name: time_best_us(Step(**launch))}
+            kernel_name, launch = "tensor cores", figures.tensor_launch(q, k, v, out, is_causal)
+        times_us = {kernel_name: time_best_us(Step(**launch))}
         if session.real_cp() is not None and find_spec("torch"):
-            times_us["PyTorch"] = _time_library_us(arrays, causal)
-        operations = 4 * tokens**2 * d * heads // (1 + causal)
-        kind = f"FP{dtype[-2:]}{', causal' if causal else ''}"
-        speeds |= {f"{name}, {kind}": round(operations / us / 1e6, 1) for name, us in times_us.items()}
-    return speeds
+            times_us["PyTorch"] = _time_library_us(arrays, is_causal)
+        operation_count = 4 * tokens**2 * d * heads // (1 + is_causal)
+        dtype_text = f"FP{dtype[-2:]}{', causal' if is_causal else ''}"
+        speeds_tflops |= {
+            f"{kernel_name}, {dtype_text}": round(operation_count / us / 1e6, 1)
+            for kernel_name, us in times_us.items()
+        }
+    return speeds_tflops
 
 
 def forward_launch(arrays: Sequence[Any]) -> dict[str, Any]:
@@ -126,9 +129,9 @@ def _time_library_us(arrays: Sequence[Any], causal: bool) -> float:
 
     q, k, v, own_result = (torch.from_dlpack(array)[None] for array in arrays)
     attend = torch.nn.functional.scaled_dot_product_attention
-    error = float((attend(q, k, v, is_causal=causal) - own_result).abs().max())
-    if error > _ALLOWED_ERROR:
-        raise SystemExit(f"The kernel differs from PyTorch by up to {error:g}.")
+    largest_difference = float((attend(q, k, v, is_causal=causal) - own_result).abs().max())
+    if largest_difference > _ALLOWED_ERROR:
+        raise SystemExit(f"The kernel differs from PyTorch by up to {largest_difference:g}.")
     return time_best_us(lambda: attend(q, k, v, is_causal=causal))
 
 

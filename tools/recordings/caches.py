@@ -78,8 +78,10 @@ def record(path: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
     """Run all cases under ncu; at the time limit, write the results so far."""
     expected_launches = list_launches(kernels)
     start_s = time.monotonic()
-    query = subprocess.run(["ncu", "--query-metrics"], capture_output=True, text=True, check=False).stdout
-    known_metrics = sorted({line.split()[0] for line in query.splitlines() if line.strip()})
+    metrics_output = subprocess.run(
+        ["ncu", "--query-metrics"], capture_output=True, text=True, check=False
+    ).stdout
+    known_metrics = sorted({line.split()[0] for line in metrics_output.splitlines() if line.strip()})
     metrics = [m for m in METRICS if m.startswith("launch__") or m.rsplit(".", 1)[0] in known_metrics]
     print(f"{len(known_metrics)} metrics known, without {sorted(set(METRICS) - set(metrics))}", flush=True)
     names_path = path.with_name("cache_metric_names.txt")
@@ -101,20 +103,20 @@ def record(path: Path, states: Sequence[str], kernels: Sequence[str]) -> None:
             recording["notes"].append(f"{state}: {str(error)[:600]}")
             print(recording["notes"][-1], flush=True)
             continue
-        expected = [(c.kernel, str(size)) for c, size in expected_launches]
+        expected_keys = [(c.kernel, str(size)) for c, size in expected_launches]
         launches_per_case = 1 if state == "cold" else 2
         last_launches = launches[launches_per_case - 1 :: launches_per_case]
         if [launch.kernel for launch in last_launches] != [
-            kernel for kernel, _ in expected[: len(last_launches)]
+            kernel for kernel, _ in expected_keys[: len(last_launches)]
         ]:
             recording["notes"].append(f"{state}: the launches are not those expected")
             continue
-        for (kernel, size), launch in zip(expected, last_launches, strict=False):
-            row = [round(launch.metrics.get(m, -1.0), 2) for m in metrics]
+        for (kernel, size), launch in zip(expected_keys, last_launches, strict=False):
+            metric_values = [round(launch.metrics.get(m, -1.0), 2) for m in metrics]
             counts_by_state = recording["kernels"].setdefault(kernel, {}).setdefault(size, {})
-            counts_by_state[state] = [int(x) if x == int(x) else x for x in row]
+            counts_by_state[state] = [int(x) if x == int(x) else x for x in metric_values]
         print(
-            f"{state}: {len(last_launches)} of {len(expected)} launches, "
+            f"{state}: {len(last_launches)} of {len(expected_keys)} launches, "
             f"{time.monotonic() - state_start_s:.1f} s",
             flush=True,
         )
@@ -182,7 +184,8 @@ def dump_json(data: dict[str, Any]) -> str:
     kernel_lines = [
         f'"{kernel}": {{\n'
         + ",\n".join(
-            f'"{size}": {json.dumps(states, separators=(",", ":"))}' for size, states in table.items()
+            f'"{size}": {json.dumps(counts_by_state, separators=(",", ":"))}'
+            for size, counts_by_state in table.items()
         )
         + "}"
         for kernel, table in data["kernels"].items()
@@ -194,12 +197,12 @@ def _describe_machine() -> dict[str, Any]:
     import cupy as cp
 
     query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    smi = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
+    driver_words = subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()
     return {
         "device": cp.cuda.runtime.getDeviceProperties(0)["name"].decode(),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "versions": {
-            "driver": smi[0] if smi else "",
+            "driver": driver_words[0] if driver_words else "",
             "ncu": nsight.read_version(),
             "CuPy": cp.__version__,
             "NVRTC": ".".join(map(str, cp.cuda.nvrtc.getVersion())),

@@ -96,15 +96,15 @@ def find_stale_files(root: Path = ROOT) -> list[str]:
 def write(root: Path = ROOT) -> list[str]:
     """Update all files to the repository address, and return the names of the changed files."""
     address = read_repository(root)
-    changed = find_stale_files(root)
-    for name in changed:
+    stale_files = find_stale_files(root)
+    for name in stale_files:
         path = root / name
         if path.suffix == ".md":
             path.write_text(add_badges(path.read_text(encoding="utf-8"), address), encoding="utf-8")
         else:
             notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
             nbformat.write(add_set_up_cell(notebook, address), path)  # type: ignore[no-untyped-call]
-    return changed
+    return stale_files
 
 
 def _list_notebooks(root: Path) -> list[Path]:
@@ -119,13 +119,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if not read_repository():
             print("pyproject.toml has no [project.urls] Repository: no badges, no set-up cells.")
-        changed = write() if options.write else find_stale_files()
+        stale_files = write() if options.write else find_stale_files()
     except ValueError as error:
         print(error)
         return 1
-    for name in changed:
+    for name in stale_files:
         print(f"{'written' if options.write else 'not in line'}: {name}")
-    return 0 if options.write else bool(changed)
+    return 0 if options.write else bool(stale_files)
 
 
 if __name__ == "__main__":

@@ -27,9 +27,9 @@ class Package:
 def find_dependencies(name: str = "gpulab-course") -> list[Package]:
     """Return the packages that `name` requires directly or indirectly, without extras, the largest first."""
     packages: dict[str, Package] = {}
-    pending = [name]
-    while pending:
-        key = _normalise_name(pending.pop())
+    pending_names = [name]
+    while pending_names:
+        key = _normalise_name(pending_names.pop())
         if key in packages:
             continue
         try:
@@ -37,7 +37,7 @@ def find_dependencies(name: str = "gpulab-course") -> list[Package]:
         except metadata.PackageNotFoundError:
             continue  # of another platform
         packages[key] = _make_package(distribution)
-        pending += list_required(distribution.requires or [])
+        pending_names += list_required(distribution.requires or [])
     packages.pop(_normalise_name(name), None)
     return sorted(packages.values(), key=lambda package: -package.size_bytes)
 

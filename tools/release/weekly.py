@@ -73,8 +73,20 @@ def call(*command: str | Path, device: str = "") -> bool:
 def newest() -> bool:
     """Create an environment with the newest versions of all packages, and run ``gpulab doctor`` in it."""
     uv = (sys.executable, "-m", "uv")
-    install = (*uv, "pip", "install", "--quiet", "--upgrade", "--python", find_python(VENV), "-e", ".[test]")
-    is_created = call(*uv, "venv", "--quiet", "--clear", "--python", sys.executable, VENV) and call(*install)
+    install_command = (
+        *uv,
+        "pip",
+        "install",
+        "--quiet",
+        "--upgrade",
+        "--python",
+        find_python(VENV),
+        "-e",
+        ".[test]",
+    )
+    is_created = call(*uv, "venv", "--quiet", "--clear", "--python", sys.executable, VENV) and call(
+        *install_command
+    )
     return is_created and call(find_python(VENV), "-m", "gpulab", "doctor", "--details")
 
 

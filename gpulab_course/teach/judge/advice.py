@@ -84,8 +84,8 @@ def is_tail_wrong(m: Mistake) -> bool:
     if m.found is None or not m.wrong.size:
         return False
     is_wrong = m.wrong.ravel()
-    start = int(is_wrong.argmax())
-    return start > 0 and bool(is_wrong[start:].all())
+    first_wrong_index = int(is_wrong.argmax())
+    return first_wrong_index > 0 and bool(is_wrong[first_wrong_index:].all())
 
 
 def is_result_of(compute: Callable[[Mistake], Any]) -> Matcher:

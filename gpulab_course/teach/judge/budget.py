@@ -48,17 +48,21 @@ def _count_caches(*fields: str) -> CostReader:
 
 def _find_conflict_ways(costs: Costs) -> int:
     # Of the mean over an access's requests, for one in a thousand that lies badly is still a conflict.
-    ways = (
+    ways_per_access = (
         -(-a.wavefronts // a.ideal_wavefronts)
         for a in costs.counters.accesses
         if a.space == "shared" and a.ideal_wavefronts
     )
-    return max(ways, default=0)
+    return max(ways_per_access, default=0)
 
 
 def _compute_pending_percent(costs: Costs) -> int:
-    counts = costs.counters.opcode_warp_instructions
-    return 100 * counts.get("cp.async.pending", 0) // max(1, counts.get("cp.async.commit_group", 0))
+    counts_by_opcode = costs.counters.opcode_warp_instructions
+    return (
+        100
+        * counts_by_opcode.get("cp.async.pending", 0)
+        // max(1, counts_by_opcode.get("cp.async.commit_group", 0))
+    )
 
 
 # Counters of budgets: the words for n of it, and the function that reads it from the counters of a launch.
@@ -158,14 +162,14 @@ def make_score(
     """
     description, read_count = COUNTERS[budget.counter]
     naive_count = None if naive_costs is None else read_count(naive_costs)
-    golf = budget.most is None and budget.least is None
+    is_golf = budget.most is None and budget.least is None
     return Score(
         budget.counter,
         description,
         read_count(answer_costs),
         read_count(reference_costs),
         naive_count,
-        golf=golf,
+        golf=is_golf,
     )
 
 

@@ -15,7 +15,7 @@ from gpulab_course.teach.judge.verdict import Verdict
 from gpulab_course.teach.store import store
 from virtualgpu.errors import GpulabError
 
-_SECTION = "exercises"
+_STORE_SECTION = "exercises"
 
 
 class UnknownExerciseError(GpulabError, ValueError):
@@ -52,15 +52,15 @@ def judge(exercise: Exercise, answer: Any, past: Past | None = None) -> Verdict:
 
 def _store_verdict(exercise: Exercise, verdict: Verdict) -> Verdict:
     """Store a passed exercise and its best scores, and return the verdict with those best scores."""
-    records = store()
+    learner_store = store()
     name = verdict.exercise_id
-    if verdict.passed or not records.get(_SECTION, name):
-        records.put(_SECTION, name, verdict.passed)
+    if verdict.passed or not learner_store.get(_STORE_SECTION, name):
+        learner_store.put(_STORE_SECTION, name, verdict.passed)
     best_counts = scores.read_best_scores(exercise)
-    golf = {score.counter: score.yours for score in verdict.scores if score.golf}
-    if verdict.passed and golf:
+    golf_counts = {score.counter: score.yours for score in verdict.scores if score.golf}
+    if verdict.passed and golf_counts:
         best_counts |= {
-            counter: min(count, best_counts.get(counter, count)) for counter, count in golf.items()
+            counter: min(count, best_counts.get(counter, count)) for counter, count in golf_counts.items()
         }
         scores.store_best_scores(exercise, best_counts)
     return replace(verdict, scores=tuple(replace(s, best=best_counts.get(s.counter)) for s in verdict.scores))

@@ -65,11 +65,11 @@ class Draw:
         if self.kind == DUPLICATES:
             values = np.rint(values)
         if self.kind in _SPECIAL_VALUES:
-            mask = self.rng.random(shape) < _SPECIAL_SHARE
+            is_special = self.rng.random(shape) < _SPECIAL_SHARE
             special_values = _SPECIAL_VALUES[self.kind] + (
                 _SUBNORMAL_VALUES if moved and self.kind == EXTREME else ()
             )
-            values[mask] = self.rng.choice(special_values, int(mask.sum()))
+            values[is_special] = self.rng.choice(special_values, int(is_special.sum()))
         return values.astype(dtype)
 
     def whole(self, shape: Shape, low: int = -8, high: int = 9, dtype: Any = np.float32) -> Array:
@@ -83,8 +83,8 @@ class Draw:
             return self.rng.choice(candidates, shape).astype(dtype)
         values = np.asarray(self.rng.integers(low, high, shape))
         if self.kind == EXTREME:
-            mask = self.rng.random(shape) < 0.5
-            values[mask] = self.rng.choice((low, high - 1), int(mask.sum()))
+            is_extreme = self.rng.random(shape) < 0.5
+            values[is_extreme] = self.rng.choice((low, high - 1), int(is_extreme.sum()))
         return values.astype(dtype)
 
     def any_integers(self, shape: Shape) -> Array:
@@ -94,8 +94,8 @@ class Draw:
         min_value = np.iinfo(np.int32).min
         max_value = np.iinfo(np.int32).max
         values = self.integers(shape, min_value, max_value + 1, np.int64)
-        mask = self.rng.random(shape) < 0.5
-        values[mask] %= 9
+        is_reduced = self.rng.random(shape) < 0.5
+        values[is_reduced] %= 9
         return values.astype(np.int32)
 
 
@@ -203,19 +203,19 @@ def pair_sizes_with_blocks(
     A size may be a function of the block, such as `count_four_blocks`.
     """
     size_block_pairs: list[tuple[Any, Dim3]] = []
-    for index, size in enumerate(sizes):
-        elements = 0 if callable(size) else int(np.prod(size))
+    for size_index, size in enumerate(sizes):
+        element_count = 0 if callable(size) else int(np.prod(size))
         if callable(size):
             size_block_pairs += [(size(block), block) for block in blocks]
-        elif elements > max_small:
-            size_block_pairs.append((size, blocks[(1 - index % 2) % len(blocks)]))
+        elif element_count > max_small:
+            size_block_pairs.append((size, blocks[(1 - size_index % 2) % len(blocks)]))
         else:
-            suitable_blocks = [block for block in blocks if elements <= _MAX_BLOCKS * prod(block)] or list(
-                blocks
-            )
-            offset = index if elements > _MAX_TINY_ELEMENTS else 0
+            suitable_blocks = [
+                block for block in blocks if element_count <= _MAX_BLOCKS * prod(block)
+            ] or list(blocks)
+            offset = size_index if element_count > _MAX_TINY_ELEMENTS else 0
             block_count = (
-                len(suitable_blocks) if elements <= _MAX_TINY_ELEMENTS else min(4, len(suitable_blocks))
+                len(suitable_blocks) if element_count <= _MAX_TINY_ELEMENTS else min(4, len(suitable_blocks))
             )
             chosen_blocks = [suitable_blocks[(offset + k) % len(suitable_blocks)] for k in range(block_count)]
             size_block_pairs += [(size, block) for block in chosen_blocks]

@@ -22,7 +22,7 @@ Level = Literal["warm-up", "core", "stretch"]
 Kind = Literal["write", "repair"]
 Stage = Literal["results", "orders", "hazards", "budget", "parallelism", "counts"]
 
-_SCALARS = {
+_SCALAR_TYPES = {
     "float": np.float32,
     "double": np.float64,
     "int": np.int32,
@@ -63,7 +63,7 @@ class Parameter:
 
     def scalar(self, value: Any) -> Any:
         """Convert a number to the type of this scalar kernel parameter."""
-        return _SCALARS[self.type](value)
+        return _SCALAR_TYPES[self.type](value)
 
 
 @dataclass(slots=True)

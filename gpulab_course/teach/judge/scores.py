@@ -7,7 +7,7 @@ from typing import Any
 from gpulab_course.teach.judge.exercise import Exercise
 from gpulab_course.teach.store import store
 
-_SECTION = "scores"
+_STORE_SECTION = "scores"
 
 
 def read_best_scores(exercise: Exercise) -> dict[str, int]:
@@ -15,12 +15,16 @@ def read_best_scores(exercise: Exercise) -> dict[str, int]:
 
     An answer that passed under older rules may fail today, so its score could be impossible to beat.
     """
-    record: Any = store().get(_SECTION, exercise.exercise_id)
-    rules = getattr(exercise, "rules", 0)
-    if isinstance(record, dict) and record.get("rules") == rules and isinstance(record.get("best"), dict):
+    record: Any = store().get(_STORE_SECTION, exercise.exercise_id)
+    rules_version = getattr(exercise, "rules", 0)
+    if (
+        isinstance(record, dict)
+        and record.get("rules") == rules_version
+        and isinstance(record.get("best"), dict)
+    ):
         return dict(record["best"])
     if record is not None:
-        store().forget(_SECTION, exercise.exercise_id)
+        store().forget(_STORE_SECTION, exercise.exercise_id)
     return {}
 
 
@@ -29,4 +33,4 @@ def store_best_scores(exercise: Exercise, values: dict[str, int]) -> None:
     invalid.
     """
     record = {"rules": getattr(exercise, "rules", 0), "best": values}
-    store().put(_SECTION, exercise.exercise_id, record)
+    store().put(_STORE_SECTION, exercise.exercise_id, record)

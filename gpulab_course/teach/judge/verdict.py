@@ -58,8 +58,10 @@ class Verdict:
             for stage in self.stages
             if stage.state != "not reached"
         ]
-        names = ", ".join(stage.name for stage in self.stages if stage.state == "not reached")
-        return [*rows, StageResult("not reached", "not reached", names)] if names else rows
+        unreached_names = ", ".join(stage.name for stage in self.stages if stage.state == "not reached")
+        return (
+            [*rows, StageResult("not reached", "not reached", unreached_names)] if unreached_names else rows
+        )
 
     @property
     def _golf_scores(self) -> list[Score]:

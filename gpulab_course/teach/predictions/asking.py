@@ -28,9 +28,9 @@ def predict(
     question: PredictionQuestion, answer: Value | None, sure: bool | None, fields: dict[str, Value]
 ) -> Prediction:
     """Return the learner's prediction for a question, and lock the given answer, if there is one."""
-    current = _fill_question(question, fields)
+    current_question = _fill_question(question, fields)
     prediction = _get_prediction(store().path, question.key)
-    prediction.ask(current, fill_fields(current.question, fields, question.key))
+    prediction.ask(current_question, fill_fields(current_question.question, fields, question.key))
     if answer is not None:
         prediction.lock(answer, sure=sure)
     return prediction
@@ -66,8 +66,8 @@ def fill_fields(text: str, fields: dict[str, Value], key: str) -> str:
 
 def _fill_question(question: PredictionQuestion, fields: dict[str, Value]) -> PredictionQuestion:
     """Return the question with its choices in display order and its `comparison` filled in from `fields`."""
-    name = re.fullmatch(r"\{(\w+)\}", str(question.comparison))
-    comparison = fields.get(name[1]) if name else question.comparison
+    field_match = re.fullmatch(r"\{(\w+)\}", str(question.comparison))
+    comparison = fields.get(field_match[1]) if field_match else question.comparison
     return replace(question, choices=_order_choices(question.key, question.choices), comparison=comparison)
 
 

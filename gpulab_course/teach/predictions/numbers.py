@@ -7,12 +7,12 @@ import re
 
 Number = int | float
 
-_SPACES = str.maketrans("", "", " \t\u00a0\u2009\u202f_'\u2019")
-_SIGNS = str.maketrans({"\u2212": "-", "\u2013": "-", "\u00d7": "*", "\u00b7": "*"})
+_SPACE_REMOVAL = str.maketrans("", "", " \t\u00a0\u2009\u202f_'\u2019")
+_SIGN_REPLACEMENTS = str.maketrans({"\u2212": "-", "\u2013": "-", "\u00d7": "*", "\u00b7": "*"})
 _PLAIN_NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+")
 _DIGIT_GROUPS = re.compile(r"[0-9]{1,3}(?:([.,])[0-9]{3})(?:\1[0-9]{3})*")
 _SPACED_NUMBER = re.compile(r"[+-]?[0-9]{1,3}(?:[ \u00a0\u2009\u202f_'\u2019][0-9]{3})+(?:[.,][0-9]+)?")
-_POWER = re.compile(
+_POWER_PATTERN = re.compile(
     r"(?:(?P<factor>[0-9.,]+)\*)?(?P<base>[0-9.,]+)(?:\^|\*\*)(?P<sign>[+-]?)(?P<exponent>[0-9]{1,3})"
 )
 
@@ -40,7 +40,7 @@ def read_number(text: str, unit: str = "") -> Number:
         number_text
     ):
         raise _make_number_error(text)  # "1 2" is two numbers
-    normalized_text = number_text.translate(_SPACES).translate(_SIGNS)
+    normalized_text = number_text.translate(_SPACE_REMOVAL).translate(_SIGN_REPLACEMENTS)
     sign = -1 if normalized_text.startswith("-") else 1
     try:
         value = sign * _read_unsigned(normalized_text.removeprefix("-").removeprefix("+"))
@@ -76,9 +76,11 @@ def _read_unsigned(text: str) -> Number:
     operands = text.split("/")
     if len(operands) == 2:
         return _read_unsigned(operands[0]) / _read_unsigned(operands[1])
-    if power := _POWER.fullmatch(text):
-        factor = _read_decimal(power["factor"]) if power["factor"] else 1
-        power_value: Number = _read_decimal(power["base"]) ** int(power["sign"] + power["exponent"])
+    if power_match := _POWER_PATTERN.fullmatch(text):
+        factor = _read_decimal(power_match["factor"]) if power_match["factor"] else 1
+        power_value: Number = _read_decimal(power_match["base"]) ** int(
+            power_match["sign"] + power_match["exponent"]
+        )
         return factor * power_value
     mantissa_text, marker, exponent_text = text.lower().partition("e")
     if marker:

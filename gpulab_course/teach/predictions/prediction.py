@@ -289,12 +289,12 @@ def make_asking_form(prediction: Prediction) -> Form:
         except ValueError as error:
             form.state = make_state(str(error) if message.get("value") else _MISSING_TEXT)
 
-    facts = {
+    form_facts = {
         "question": prediction.question,
         "choices": [str(choice) for choice in prediction.asked.choices],
         "unit": prediction.asked.unit,
     }
-    form = Form("prediction", facts, make_state, handle_message)
+    form = Form("prediction", form_facts, make_state, handle_message)
     return form
 
 

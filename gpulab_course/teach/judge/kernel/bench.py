@@ -97,7 +97,7 @@ class Bench:
         Fault
             If the kernel causes a CUDA error, does not end, or has other parameters.
         """
-        arrays, args, initial = copy_to_device(self.cp, exercise, case, seed)
+        arrays, args, initial_arrays = copy_to_device(self.cp, exercise, case, seed)
         launch = Launch.of(source, case.grid, case.block, args, _find_dynamic_bytes(source, case))
         counters = self._observe(exercise, case, launch, counting or Counters())
         outputs = {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
@@ -107,7 +107,7 @@ class Bench:
             for name in inputs
             if self.cp.asnumpy(arrays[name]).tobytes() != np.asarray(case.values[name]).tobytes()
         )
-        return LaunchOutcome(outputs, initial, overwritten, counters)
+        return LaunchOutcome(outputs, initial_arrays, overwritten, counters)
 
     def sanitize(
         self, exercise: KernelExercise, source: KernelSource, case: Case
@@ -332,7 +332,7 @@ def copy_to_device(
     Return the device arrays by name, the arguments of the launch, and the initial contents of the outputs.
     """
     arrays: dict[str, Any] = {}
-    initial: dict[str, Array] = {}
+    initial_arrays: dict[str, Array] = {}
     gap_allocations = []
     args = []
     for argument_index, parameter in enumerate(exercise.arguments):
@@ -345,7 +345,7 @@ def copy_to_device(
                 if value is None
                 else value
             )
-            initial[name] = value
+            initial_arrays[name] = value
         if parameter.pointer:
             gap_allocations.append(cp.cuda.alloc(_GAP_BYTES))
             arrays[name] = cp.asarray(value)
@@ -353,7 +353,7 @@ def copy_to_device(
         else:
             args.append(parameter.scalar(value))
     gap_allocations.append(cp.cuda.alloc(_GAP_BYTES))
-    return arrays, tuple(args), initial
+    return arrays, tuple(args), initial_arrays
 
 
 def launch_on_gpu(
@@ -361,6 +361,6 @@ def launch_on_gpu(
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Launch a kernel on the real GPU, and return its outputs with their initial contents."""
     kernel = cp.RawKernel(source.code, source.name, options=source.options)
-    arrays, args, initial = copy_to_device(cp, exercise, case)
+    arrays, args, initial_arrays = copy_to_device(cp, exercise, case)
     Launch.of(kernel, case.grid, case.block, args, case.shared_bytes).run()
-    return {name: cp.asnumpy(arrays[name]) for name in case.wanted}, initial
+    return {name: cp.asnumpy(arrays[name]) for name in case.wanted}, initial_arrays

@@ -34,7 +34,7 @@ def get_counted_launches(trial: Trial) -> list[CountedLaunch]:
 
 def _count_launches(trial: Trial) -> Iterator[CountedLaunch]:
     exercise = trial.exercise
-    counting = budget.choose_counters(trial.exercise.budgets)
+    counters_option = budget.choose_counters(trial.exercise.budgets)
     stats = trial.bench.stats(trial.source)
     device = trial.bench.side.device_info().name
     measured_launch = exercise.measured
@@ -56,7 +56,7 @@ def _count_launches(trial: Trial) -> Iterator[CountedLaunch]:
         else:
             reference_costs = _count_file_costs(trial.bench, exercise, exercise.reference, case)
             naive_costs = None
-        launch_outcome = trial.run(case, "budget", counting=counting)
+        launch_outcome = trial.run(case, "budget", counting=counters_option)
         yield CountedLaunch(case, budget.Costs(launch_outcome.counters, stats), reference_costs, naive_costs)
     # With few columns, good and bad solutions leave most lanes idle.
     wide_launches = [
@@ -64,7 +64,7 @@ def _count_launches(trial: Trial) -> Iterator[CountedLaunch]:
         for case, counters in trial.large
         if all(np.atleast_1d(case.size)[1:2] >= _MIN_BLOCK_COLUMNS)
     ]
-    for case, counters in [] if counting.caches else wide_launches:
+    for case, counters in [] if counters_option.caches else wide_launches:
         reference_costs = _count_file_costs(trial.bench, exercise, exercise.reference, case)
         yield CountedLaunch(case, budget.Costs(counters, stats), reference_costs)
 
@@ -104,13 +104,15 @@ def check_shared_work(trial: Trial) -> str:
             raise trial.record_mistake(Mistake("parallelism", launch.case, message))
     if trial.longest is not None:
         case, counters = trial.longest
-        reference = _count_file_costs(trial.bench, trial.exercise, trial.exercise.reference, case).counters
+        reference_counters = _count_file_costs(
+            trial.bench, trial.exercise, trial.exercise.reference, case
+        ).counters
         if (
             counters.longest_warp_instructions
-            > _BUSIEST_FACTOR * reference.longest_warp_instructions + _BUSIEST_EXTRA
+            > _BUSIEST_FACTOR * reference_counters.longest_warp_instructions + _BUSIEST_EXTRA
         ):
             raise trial.record_mistake(
-                Mistake("parallelism", case, _make_busiest_message(case, counters, reference))
+                Mistake("parallelism", case, _make_busiest_message(case, counters, reference_counters))
             )
     costs = get_counted_launches(trial)[0].yours.counters
     busiest_count = costs.longest_warp_instructions
@@ -123,21 +125,27 @@ def check_shared_work(trial: Trial) -> str:
 def _describe_busy_warp(trial: Trial, launch: CountedLaunch) -> str:
     limits = trial.exercise.measured
     counters = launch.yours.counters
-    reference = launch.reference.counters
+    reference_counters = launch.reference.counters
     prefix = f"{launch.case.label}: the results are right, but"
-    is_lopsided = _compute_busiest_share(counters) > limits.busiest * _compute_busiest_share(reference)
+    is_lopsided = _compute_busiest_share(counters) > limits.busiest * _compute_busiest_share(
+        reference_counters
+    )
     warps = prod(launch.case.launch_grid) * -(-prod(launch.case.block) // 32)
     if (
         is_lopsided
-        and counters.longest_warp_instructions > _ONE_WARP_FACTOR * reference.longest_warp_instructions
+        and counters.longest_warp_instructions
+        > _ONE_WARP_FACTOR * reference_counters.longest_warp_instructions
     ):
-        return _make_busiest_message(launch.case, counters, reference)
-    if counters.warp_instructions > limits.slack * reference.warp_instructions + _EXTRA_PER_WARP * warps:
-        return make_repeated_work_message(launch.case, counters, reference)
-    if counters.lane_efficiency < limits.lanes * reference.lane_efficiency:
+        return _make_busiest_message(launch.case, counters, reference_counters)
+    if (
+        counters.warp_instructions
+        > limits.slack * reference_counters.warp_instructions + _EXTRA_PER_WARP * warps
+    ):
+        return make_repeated_work_message(launch.case, counters, reference_counters)
+    if counters.lane_efficiency < limits.lanes * reference_counters.lane_efficiency:
         return (
             f"{prefix} on average {counters.lane_efficiency:.0%} of the lanes are at work (reference "
-            f"{reference.lane_efficiency:.0%}): one lane does what 32 could share."
+            f"{reference_counters.lane_efficiency:.0%}): one lane does what 32 could share."
         )
     return ""
 

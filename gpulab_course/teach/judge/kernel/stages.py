@@ -133,12 +133,12 @@ def check_large_results(trial: Trial) -> str:
     """Check the results for large sizes. This stage runs after the faster stages."""
     if trial.hopeless:
         return "."
-    sizes = []
+    size_texts = []
     trial.bench.be_patient()
     for case in trial.make_large_cases():
         trial.large.append((case, trial.run(case, "results").counters))
-        sizes.append(" × ".join(f"{n:,}" for n in np.atleast_1d(case.size)))
-    return f"and with {' and '.join(sizes)}." if sizes else "."
+        size_texts.append(" × ".join(f"{n:,}" for n in np.atleast_1d(case.size)))
+    return f"and with {' and '.join(size_texts)}." if size_texts else "."
 
 
 def check_counted_results(trial: Trial) -> str:
@@ -217,8 +217,10 @@ def check_on_real_gpu(trial: Trial) -> str:
         *trial.make_large_cases(),
     ]
     for case in cases:
-        outputs, initial = launch_on_gpu(cp, trial.exercise, trial.source, case)
-        trial.compare("results", replace(case, label=f"{case.label}, on the {device}"), outputs, initial)
+        outputs, initial_arrays = launch_on_gpu(cp, trial.exercise, trial.source, case)
+        trial.compare(
+            "results", replace(case, label=f"{case.label}, on the {device}"), outputs, initial_arrays
+        )
     return f"The same on the {device}."
 
 
@@ -237,11 +239,11 @@ _STAGE_STEPS: tuple[_Step, ...] = (
 
 def _find_hopeless_mistake(trial: Trial, cases: list[Case], runs: list[LaunchOutcome]) -> Mistake | None:
     # Blocks below a warp are left out, because work per block dominates there.
-    candidates = [case_index for case_index, case in enumerate(cases) if prod(case.block) > 32] or range(
-        len(cases)
-    )
-    most_work_index = max(candidates, key=lambda number: runs[number].counters.warp_instructions)
-    busiest_index = max(candidates, key=lambda number: runs[number].counters.longest_warp_instructions)
+    candidate_indices = [
+        case_index for case_index, case in enumerate(cases) if prod(case.block) > 32
+    ] or range(len(cases))
+    most_work_index = max(candidate_indices, key=lambda number: runs[number].counters.warp_instructions)
+    busiest_index = max(candidate_indices, key=lambda number: runs[number].counters.longest_warp_instructions)
     trial.longest = cases[busiest_index], runs[busiest_index].counters
     exercise = trial.exercise
     counters = runs[most_work_index].counters

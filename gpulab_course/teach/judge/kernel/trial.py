@@ -107,10 +107,10 @@ class Trial:
         """Return test launches with special values. Each kind of value occurs with a medium size and with the
         largest block.
         """
-        data = Draw(self.seed)
+        case_draw = Draw(self.seed)
         size, block = min(self.plan, key=lambda pair: abs(int(np.prod(pair[0])) - _MEDIUM_ELEMENTS))
-        self.exercise.case(data, size, block)
-        data_kinds = draw.KINDS[1:] if data.special else (draw.DUPLICATES, draw.EXTREME)
+        self.exercise.case(case_draw, size, block)
+        data_kinds = draw.KINDS[1:] if case_draw.special else (draw.DUPLICATES, draw.EXTREME)
         small_pairs = [
             size_and_block for size_and_block in self.plan if np.prod(size_and_block[0]) <= MAX_SMALL_ELEMENTS
         ]
@@ -137,8 +137,10 @@ class Trial:
                     row.block
                     or (suitable_blocks or blocks)[(row_index + size_index) % len(suitable_blocks or blocks)]
                 )
-                data = Draw([self.seed, row_index, size_index])
-                cases.append(make_labelled_case(self.exercise, data, size, row_block, row.case, row.what))
+                case_draw = Draw([self.seed, row_index, size_index])
+                cases.append(
+                    make_labelled_case(self.exercise, case_draw, size, row_block, row.case, row.what)
+                )
         return cases
 
     def choose_order_cases(self) -> list[Case]:

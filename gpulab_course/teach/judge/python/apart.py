@@ -108,11 +108,11 @@ def _judge_on_device(
 @contextlib.contextmanager
 def _open_answer_process(device: str, limit_s: float) -> Iterator[RequestProcess]:
     """Start a process for an answer, and print the output of the answer when the process ends."""
-    with RequestProcess(device, limit_s, modules=MODULES) as talk:
+    with RequestProcess(device, limit_s, modules=MODULES) as answer_process:
         try:
-            yield talk
+            yield answer_process
         finally:
-            _show_printed(talk)
+            _show_printed(answer_process)
 
 
 def _show_printed(answer_process: RequestProcess) -> None:
@@ -154,8 +154,8 @@ def _open_reference_process(device: str, limit_s: float) -> Iterator[Callable[[A
     """Start a separate process for the reference and the naive version, which the answer cannot access."""
     import cloudpickle
 
-    with RequestProcess(device, 2 * limit_s, modules=MODULES) as talk:
-        yield lambda program: _load_answer(talk, cloudpickle.dumps(program), 0)
+    with RequestProcess(device, 2 * limit_s, modules=MODULES) as reference_process:
+        yield lambda program: _load_answer(reference_process, cloudpickle.dumps(program), 0)
 
 
 def _get_virtual_device() -> str:

@@ -107,8 +107,8 @@ class Bench:
         """Record all uses of memory in a `with` block, and yield a list for the hazards. After the block, the
         list contains all hazards that were found.
         """
-        names = {(self.cp.cuda.Device().id, current.ptr): "current"}
-        checker = StreamChecker(names)
+        stream_names = {(self.cp.cuda.Device().id, current.ptr): "current"}
+        checker = StreamChecker(stream_names)
         watcher = self._side.stream_watcher()
         hazards: list[StreamHazard] = []
 

@@ -70,12 +70,12 @@ def count_concurrent_kernels(kernels: Sequence[Activity], activities: Sequence[A
 
     The parameter `activities` contains all operations in the order in which they were issued.
     """
-    bits, ancestors = _compute_ancestor_masks(activities)
+    activity_bits, ancestor_masks = _compute_ancestor_masks(activities)
     return sum(
         any(
             a.stream_id != b.stream_id
-            and not ancestors[a.correlation_id] & bits[b.correlation_id]
-            and not ancestors[b.correlation_id] & bits[a.correlation_id]
+            and not ancestor_masks[a.correlation_id] & activity_bits[b.correlation_id]
+            and not ancestor_masks[b.correlation_id] & activity_bits[a.correlation_id]
             for b in kernels
         )
         for a in kernels
@@ -84,18 +84,20 @@ def count_concurrent_kernels(kernels: Sequence[Activity], activities: Sequence[A
 
 def count_waiting_kernels(kernels: Sequence[Activity], activities: Sequence[Activity], stream_id: int) -> int:
     """Return the number of kernels in one stream that must wait for a kernel in another stream."""
-    bits, ancestors = _compute_ancestor_masks(activities)
-    other_kernels = sum(bits[a.correlation_id] for a in kernels if a.stream_id != stream_id)
-    return sum(a.stream_id == stream_id and ancestors[a.correlation_id] & other_kernels > 0 for a in kernels)
+    activity_bits, ancestor_masks = _compute_ancestor_masks(activities)
+    other_kernels = sum(activity_bits[a.correlation_id] for a in kernels if a.stream_id != stream_id)
+    return sum(
+        a.stream_id == stream_id and ancestor_masks[a.correlation_id] & other_kernels > 0 for a in kernels
+    )
 
 
 def _compute_ancestor_masks(activities: Sequence[Activity]) -> tuple[dict[int, int], dict[int, int]]:
     """Return a bit for each operation, and a mask with the bits of all operations that it waits for."""
-    bits: dict[int, int] = {}
-    ancestors: dict[int, int] = {}
+    activity_bits: dict[int, int] = {}
+    ancestor_masks: dict[int, int] = {}
     for a in activities:
-        mask = bits[a.correlation_id] = 1 << len(bits)
+        mask = activity_bits[a.correlation_id] = 1 << len(activity_bits)
         for earlier_id in a.after:
-            mask |= ancestors.get(earlier_id, 0)
-        ancestors[a.correlation_id] = mask
-    return bits, ancestors
+            mask |= ancestor_masks.get(earlier_id, 0)
+        ancestor_masks[a.correlation_id] = mask
+    return activity_bits, ancestor_masks

@@ -88,9 +88,9 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
                 bench.acts.clear()
 
                 def call(*arguments: Any) -> Any:
-                    names = {"name": task.name, "shown": task.label}
+                    label_arguments = {"name": task.name, "shown": task.label}
                     return bench.watched(
-                        lambda: call_here(program, *arguments, returns=task.returns, **names)
+                        lambda: call_here(program, *arguments, returns=task.returns, **label_arguments)
                     )
 
                 result = task.calls(bench, call, *inputs)

@@ -45,11 +45,11 @@ def judge_program(
     """
     past = past or Past()
     trial = _Trial(exercise, answer.seed, past.again)
-    names: list[Stage] = ["results", "hazards", "orders", "counts"]
+    stage_names: list[Stage] = ["results", "hazards", "orders", "counts"]
     if not exercise.checked:
-        names = ["results", "counts"]
-    with session.show_steps(len(names), "gl.check") as begin_step:
-        verdict = _judge_stages(trial, names, answer, reference_process, begin_step)
+        stage_names = ["results", "counts"]
+    with session.show_steps(len(stage_names), "gl.check") as begin_step:
+        verdict = _judge_stages(trial, stage_names, answer, reference_process, begin_step)
     if not verdict:
         past.failed(verdict.failed_stage, trial.failed)
     return verdict
@@ -65,30 +65,32 @@ def _judge_stages(
     exercise = trial.exercise
     name = trial.exercise.exercise_id
     results: tuple[StageResult, ...] = ()
-    sizes = range(len(trial.sizes))
+    size_indices = range(len(trial.sizes))
     checked_costs: dict[int, Counts] = {}
     try:
         begin_step()
         trial.run_failed_call(answer)
-        answer_costs = {size_index: trial.run(answer, size_index) for size_index in sizes}
+        answer_costs = {size_index: trial.run(answer, size_index) for size_index in size_indices}
         trial.run_table(answer)
         results += (
-            StageResult("results", "passed", f"the results are right for {count(len(sizes), 'size')}."),
+            StageResult(
+                "results", "passed", f"the results are right for {count(len(size_indices), 'size')}."
+            ),
         )
         if not all(answer_costs.values()):  # on a real device, where nothing is counted
             return Verdict(name, True, exercise.praise, results)
         if exercise.checked:
-            checked_sizes = sizes[:-1] or sizes
+            checked_sizes = size_indices[:-1] or size_indices
             begin_step()
             checked_costs = {
                 size_index: trial.run(answer, size_index, "checked") for size_index in checked_sizes
             }
             results += (StageResult("hazards", "passed", "all necessary waits between streams are present."),)
             begin_step()
-            for order in ORDERS:
+            for stream_order in ORDERS:
                 # A medium size, and the last one, which has not been checked.
-                for size_index in sorted({checked_sizes[len(checked_sizes) // 2], sizes[-1]}):
-                    trial.run(answer, size_index, order)
+                for size_index in sorted({checked_sizes[len(checked_sizes) // 2], size_indices[-1]}):
+                    trial.run(answer, size_index, stream_order)
             message = f"the results are right in {len(ORDERS)} other orders that its streams allow."
             results += (StageResult("orders", "passed", message),)
     except NotYet as reason:
@@ -161,18 +163,22 @@ class _Trial:
         """Return the scores at the last size, and a message if the program exceeds a budget at any size."""
         exercise = self.exercise
         last_index = len(self.sizes) - 1
-        reference = self._make_cost_counter(load_reference, exercise.reference)
-        naive = None if exercise.naive is None else self._make_cost_counter(load_reference, exercise.naive)
+        reference_counter = self._make_cost_counter(load_reference, exercise.reference)
+        naive_counter = (
+            None if exercise.naive is None else self._make_cost_counter(load_reference, exercise.naive)
+        )
 
         def score(counter_budget: Budget, size_index: int) -> Score:
             is_checked = counter_budget.counter in CHECKED_COUNTS
             counted_size = min(size_index, max(checked_costs)) if is_checked else size_index
             answer_counts = checked_costs[counted_size] if is_checked else answer_costs[counted_size]
             naive_counts = (
-                naive(counted_size, is_checked) if naive is not None and size_index == last_index else None
+                naive_counter(counted_size, is_checked)
+                if naive_counter is not None and size_index == last_index
+                else None
             )
             return make_score(
-                counter_budget, answer_counts, reference(counted_size, is_checked), naive_counts
+                counter_budget, answer_counts, reference_counter(counted_size, is_checked), naive_counts
             )
 
         scores = tuple(score(counter_budget, last_index) for counter_budget in exercise.budgets)
@@ -230,8 +236,8 @@ def run(
         its streams.
     """
     label = _call_label(exercise, case)
-    data = case.arguments, case.on_device, case.unchanged
-    task = Task(exercise.name, label, exercise.calls, *data, mode, exercise.returns)
+    case_data = case.arguments, case.on_device, case.unchanged
+    task = Task(exercise.name, label, exercise.calls, *case_data, mode, exercise.returns)
     facts = _check_facts(program.ask(perform, task, shown=label), len(case.arguments))
     if facts["hazards"]:
         raise NotYet(f"{label}: {facts['hazards'][0]}")
@@ -246,8 +252,8 @@ def run(
             ) from None
         raise
     if facts["changed"]:
-        names = list(inspect.signature(exercise.reference).parameters)
-        raise NotYet(f"{label} changes {names[facts['changed'][0]]}, which belongs to its caller.")
+        parameter_names = list(inspect.signature(exercise.reference).parameters)
+        raise NotYet(f"{label} changes {parameter_names[facts['changed'][0]]}, which belongs to its caller.")
     program_counts: Counts | None = facts["counts"]
     return program_counts
 

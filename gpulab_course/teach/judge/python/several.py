@@ -117,8 +117,8 @@ def run_in_order(machine: GpuMachine, mode: Any) -> Iterator[list[str]]:
     """
     messages: list[str] = []
     if mode == "checked":
-        names = {(gpu, stream.ptr): f"streams[{gpu}]" for gpu, stream in enumerate(machine.streams)}
-        checker = StreamChecker(names)
+        stream_names = {(gpu, stream.ptr): f"streams[{gpu}]" for gpu, stream in enumerate(machine.streams)}
+        checker = StreamChecker(stream_names)
         watcher = machine.side.stream_watcher()
         watcher.start(checker.handle_act)
         try:
