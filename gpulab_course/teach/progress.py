@@ -165,8 +165,8 @@ class Progress(Savable):
 
     def __str__(self) -> str:
         table = Table(repr(self), _HEADINGS, tuple(self._make_rows())).text()
-        story = self._make_story_table()
-        return f"{table}\n\n{story!r}" if story else table
+        story_table = self._make_story_table()
+        return f"{table}\n\n{story_table!r}" if story_table else table
 
     def _make_story_table(self) -> Any:
         """Return the table of the running example up to the latest notebook with results, or None."""
@@ -187,7 +187,7 @@ class Progress(Savable):
             for exercise in notebook.exercises
             if exercise.best
         ]
-        interview_sentence = render_page(
+        page_html = render_page(
             tuple(map(_make_notebook_tile, self.notebooks)),
             {"sure": self.calibration(True), "guess": self.calibration(False)},
             (exercise.name, _find_notebook_file(exercise.name)) if exercise else ("", ""),
@@ -196,8 +196,8 @@ class Progress(Savable):
             else [],
             scores,
         )
-        story = self._make_story_table()
-        return f"{interview_sentence}{story._repr_html_()}" if story else interview_sentence
+        story_table = self._make_story_table()
+        return f"{page_html}{story_table._repr_html_()}" if story_table else page_html
 
     def _make_rows(self) -> Iterable[tuple[str, ...]]:
         for notebook in self.notebooks:
@@ -227,10 +227,10 @@ def read_progress(notebooks: Iterable[Notebook], story: Callable[[str], Any]) ->
 
     The function `story` must return the table of the running example up to a given notebook.
     """
-    cards = again.load_histories()
+    card_histories = again.load_histories()
     return Progress(
         tuple(_read_notebook(notebook) for notebook in notebooks),
-        (len(cards), len(again.list_due_keys(list(cards), date.today()))),
+        (len(card_histories), len(again.list_due_keys(list(card_histories), date.today()))),
         story,
     )
 

@@ -139,11 +139,11 @@ class Quiz:
         if not answered_count:
             own_words_text = f", {len(own_words)} of them in your own words" if own_words else ""
             return f"{count(question_count, 'question')}{own_words_text}, none answered yet."
-        scores = [f"{self.score} of {self.answered} right first time"] if self.answered else []
+        score_texts = [f"{self.score} of {self.answered} right first time"] if self.answered else []
         ticked_count, point_count = self.points
         if ticked_count:
-            scores.append(f"{ticked_count} of {count(point_count, 'point')} in your own words")
-        return f"{'; '.join([f'{answered_count} of {question_count} answered', *scores])}."
+            score_texts.append(f"{ticked_count} of {count(point_count, 'point')} in your own words")
+        return f"{'; '.join([f'{answered_count} of {question_count} answered', *score_texts])}."
 
     @property
     def _with_choices(self) -> list[Question]:
@@ -248,12 +248,12 @@ def make_quiz_form(quiz: Quiz) -> Form:
             quiz.answer(question_number, message["answer"])
         form.refresh()
 
-    facts = {
+    form_facts = {
         "title": quiz.title,
         "questions": [
             {"text": question.text, "choices": [option.text for option in quiz.options(question_number)]}
             for question_number, question in enumerate(quiz.questions, start=1)
         ],
     }
-    form = Form("quiz", facts, make_state, handle_message)
+    form = Form("quiz", form_facts, make_state, handle_message)
     return form
