@@ -140,13 +140,13 @@ class VirtualBackend:
         arrays are restored (``Blocks(restore=True)``, `Hazards`), the modelled clock and L2's contents do not
         change.
         """
-        prepared = replace(self.prepared(launch), cold=caches_of(observations) == "cold")
+        prepared_launch = replace(self.prepared(launch), cold=caches_of(observations) == "cold")
         *earlier_runs, last_run = _group_by_run(observations)
         records: dict[Observation[Any], Any] = {}
         for run_observations in earlier_runs:
-            with _restore_contents(prepared):
-                records |= _make_records(prepared, run_observations, prepared.run)
-        records |= _make_records(prepared, last_run, partial(_run_in_stream, prepared))
+            with _restore_contents(prepared_launch):
+                records |= _make_records(prepared_launch, run_observations, prepared_launch.run)
+        records |= _make_records(prepared_launch, last_run, partial(_run_in_stream, prepared_launch))
         if len(observations) == 1:
             return records[observations[0]]
         return tuple(records[observation] for observation in observations)
@@ -205,8 +205,10 @@ class VirtualBackend:
         compiled_kernel = module.kernel(kernel.name, device)
         if not isinstance(kernel, RawKernel):
             return prepare_launch(device, compiled_kernel, launch)
-        prepared = prepare_launch(device, compiled_kernel, launch, kernel.get_max_dynamic_bytes(device))
-        return prepared.as_cooperative() if kernel.enable_cooperative_groups else prepared
+        prepared_launch = prepare_launch(
+            device, compiled_kernel, launch, kernel.get_max_dynamic_bytes(device)
+        )
+        return prepared_launch.as_cooperative() if kernel.enable_cooperative_groups else prepared_launch
 
     def _compile_kernel(self, kernel: Any) -> CompiledModule:
         launch_source = kernel_source(kernel)
@@ -249,8 +251,8 @@ def _make_records(
     if isinstance(observations[0], Hazards):
         from virtualgpu.sanitizer import sanitize
 
-        with _restore_contents(prepared, observations[0].restore) as restore:
-            return {observations[0]: sanitize(prepared, observations[0], restore)}
+        with _restore_contents(prepared, observations[0].restore) as restore_arrays:
+            return {observations[0]: sanitize(prepared, observations[0], restore_arrays)}
     needs_cache_model = any(
         isinstance(observation, Counters) and observation.caches for observation in observations
     )
@@ -345,13 +347,13 @@ def _make_record(
 
 def _run_in_stream(prepared: PreparedLaunch, options: RunOptions) -> FinishedLaunch:
     """Enqueue a launch in its device's current stream and wait for it."""
-    finished = prepared.submit(get_current_stream(prepared.device.id), options)
-    if finished is None:
+    finished_launch = prepared.submit(get_current_stream(prepared.device.id), options)
+    if finished_launch is None:
         raise NotSupportedError(
             "The current stream is capturing a graph, so the kernel does not run and cannot be observed. "
             "Call the kernel directly to add it to the graph, or end the capture first with end_capture()."
         )
-    return finished
+    return finished_launch
 
 
 @contextmanager

@@ -135,10 +135,10 @@ def _find_remedies(log: str, code: str) -> Iterator[str]:
     elif "device-side kernel launch" in log:
         yield "A kernel cannot launch another kernel on the virtual GPU. Launch both from Python."
     first_name = next(iter(re.findall(r'identifier "(\w+)" is undefined', log)), "")
-    for name in re.findall(r'identifier "(\w+)" is undefined', log):
-        if name in _ADVICE_BY_NAME:
-            yield f"{_ADVICE_BY_NAME[name]}."
-        elif name == first_name and (suggestion := _find_similar_name(name, code)):
+    for undefined_name in re.findall(r'identifier "(\w+)" is undefined', log):
+        if undefined_name in _ADVICE_BY_NAME:
+            yield f"{_ADVICE_BY_NAME[undefined_name]}."
+        elif undefined_name == first_name and (suggestion := _find_similar_name(undefined_name, code)):
             yield f"Did you mean {suggestion!r}?"
     yield from _find_namespace_remedies(log, code)
     yield from _find_phrase_remedies(log)

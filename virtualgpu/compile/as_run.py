@@ -89,16 +89,16 @@ def count_machine_code(counters: KernelCounters, source: KernelSource, target: i
     NvrtcMissingError
         If NVRTC is not installed: machine code is compiled here, not shipped.
     """
-    image, machine = nvrtc.compile_both(
+    ptx_image, cubin_image = nvrtc.compile_both(
         source.code,
         target=target,
         options=(*source.options, *nvrtc.CUPY_OPTIONS),
         name_expressions=source.name_expressions,
     )
-    if machine is None:
+    if cubin_image is None:
         raise nvrtc.NvrtcMissingError
-    entry_name = image.lowered_names.get(source.name, source.name)
-    return convert_counts(counters, image.ptx, sass.disassemble(machine.cubin), target, entry_name)
+    entry_name = ptx_image.lowered_names.get(source.name, source.name)
+    return convert_counts(counters, ptx_image.ptx, sass.disassemble(cubin_image.cubin), target, entry_name)
 
 
 def convert_counts(
@@ -144,18 +144,18 @@ def convert_counts(
         elif i.space:
             extra_counts[f"{i.space} {i.kind} {i.opcode}"] += 1
         elif i.root != "EXIT":
-            opcode = _MNEMONIC_PATTERN.match(ptx_lines[i.ptx_line - 1]) if i.ptx_line else None
-            if opcode and opcode[1] in _SLOW_PATH_MNEMONICS:
+            mnemonic_match = _MNEMONIC_PATTERN.match(ptx_lines[i.ptx_line - 1]) if i.ptx_line else None
+            if mnemonic_match and mnemonic_match[1] in _SLOW_PATH_MNEMONICS:
                 extra_counts["branch of a slow path"] += 1
             elif has_divergent_loop:
                 extra_counts["branch of a copied loop"] += 1
     warps_by_block = _find_predicated_blocks(module, function_names, sites)
-    accesses = [
+    access_rows = [
         _convert_access(site, warps_by_block[site.function].get(site.block, 0))
         for site in sites
         if site.access
     ]
-    accesses = _merge_accesses([site for site in sites if site.access], accesses)
+    access_rows = _merge_accesses([site for site in sites if site.access], access_rows)
     provenance = counters.provenance
     provenance_detail = f"machine code by NVRTC for sm_{target}"
     return AsRun(
@@ -164,7 +164,7 @@ def convert_counts(
         target=f"sm_{target}",
         grid=counters.grid,
         block=counters.block,
-        accesses=tuple(accesses),
+        accesses=tuple(access_rows),
         branches=tuple(_convert_branch(site) for site in sites if site.branch),
         extra=tuple(sorted(extra_counts.items())),
     )
@@ -258,55 +258,57 @@ def _find_predicated_blocks(
 
 
 def _convert_access(site: _Site, warps: int) -> AccessAsRun:
-    counters = site.access
-    assert counters is not None
-    row = AccessAsRun(
-        pc=counters.pc,
-        line=counters.line,
-        text=counters.text,
-        space=counters.space,
-        kind=counters.kind,
+    access_counters = site.access
+    assert access_counters is not None
+    access_row = AccessAsRun(
+        pc=access_counters.pc,
+        line=access_counters.line,
+        text=access_counters.text,
+        space=access_counters.space,
+        kind=access_counters.kind,
         opcode="",
-        size_bytes=counters.size_bytes,
-        written=counters.requests,
+        size_bytes=access_counters.size_bytes,
+        written=access_counters.requests,
         requests=0,
         executions=0,
-        column=counters.column,
+        column=access_counters.column,
     )
     if not site.machine_instructions:
-        return row
-    row = replace(
-        row,
+        return access_row
+    access_row = replace(
+        access_row,
         opcode=site.machine_instructions[0].opcode,
         size_bytes=site.machine_instructions[0].size_bytes,
-        requests=counters.requests,
-        executions=counters.requests,
+        requests=access_counters.requests,
+        executions=access_counters.requests,
     )
-    if warps > counters.requests:
+    if warps > access_counters.requests:
         if all(instruction.guarded for instruction in site.machine_instructions):
-            row = replace(row, executions=warps, note=_PREDICATED_NOTE)
+            access_row = replace(access_row, executions=warps, note=_PREDICATED_NOTE)
         else:
-            row = replace(row, executions=warps, requests=warps, note=_EARLY_ACCESS_NOTE)
-    if "CAS" in row.opcode and ".cas" not in counters.text:
-        return replace(row, requests=None, executions=None, note=_SWAP_LOOP_NOTE)
-    if row.kind == "atomic":
-        row = replace(row, note=" ".join(filter(None, (row.note, _make_atomic_note(site)))))
-    return row
+            access_row = replace(access_row, executions=warps, requests=warps, note=_EARLY_ACCESS_NOTE)
+    if "CAS" in access_row.opcode and ".cas" not in access_counters.text:
+        return replace(access_row, requests=None, executions=None, note=_SWAP_LOOP_NOTE)
+    if access_row.kind == "atomic":
+        access_row = replace(
+            access_row, note=" ".join(filter(None, (access_row.note, _make_atomic_note(site))))
+        )
+    return access_row
 
 
 def _make_atomic_note(site: _Site) -> str:
     """Return a note on machine code that replaces an atomic; empty if every lane executes the atomic."""
     atomics = [instruction for instruction in site.machine_instructions if instruction.kind == "atomic"]
     if any(instruction.guarded for instruction in atomics):  # one lane acts for its warp
-        for helper, template in (
+        for helper_mnemonic, note_template in (
             ("REDUX", _COMBINING_NOTE),
             ("SHFL", _PREFIX_SUM_NOTE),
             ("POPC", _LANE_COUNT_NOTE),
         ):
-            if helper == "SHFL" and len(atomics) == 1:
+            if helper_mnemonic == "SHFL" and len(atomics) == 1:
                 continue  # it passes the old value to the other lanes
-            if helper in site.line_opcodes:
-                return template.format(site.line_opcodes[helper])
+            if helper_mnemonic in site.line_opcodes:
+                return note_template.format(site.line_opcodes[helper_mnemonic])
     if any(".POPC" in instruction.opcode for instruction in atomics):
         return _POPC_INC_NOTE
     is_atom = site.instruction.root == "atom"
@@ -387,11 +389,11 @@ def _merge_group(
         return
     for window_members in complete_windows:
         machine_members = [n for n in window_members if sites[n].machine_instructions]
-        widths = {
+        machine_sizes_bytes = {
             instruction.size_bytes for n in machine_members for instruction in sites[n].machine_instructions
         }
         first_member = machine_members[0]
-        if len(widths) > 1:
+        if len(machine_sizes_bytes) > 1:
             for n in machine_members:
                 rows[n] = replace(rows[n], requests=None, executions=None, note=_PARTIAL_MERGE_NOTE)
             continue
@@ -413,10 +415,10 @@ def _merge_group(
 def _make_merge_note(access_count: int, access_bytes: int, access_row: AccessAsRun, merged_bytes: int) -> str:
     count_word = {2: "Two", 4: "Four", 8: "Eight", 16: "Sixteen"}.get(access_count, f"{access_count:,}")
     access_plural = {"load": "loads", "store": "stores"}.get(access_row.kind, "atomics")
-    accesses = (
+    accesses_text = (
         f"{count_word} {access_row.space} {access_plural} of {access_bytes} bytes at adjacent addresses"
     )
-    return f"{accesses} run as one {access_row.opcode} of {merged_bytes} bytes."
+    return f"{accesses_text} run as one {access_row.opcode} of {merged_bytes} bytes."
 
 
 def _note_unused(row: AccessAsRun) -> AccessAsRun:
@@ -424,23 +426,23 @@ def _note_unused(row: AccessAsRun) -> AccessAsRun:
 
 
 def _convert_branch(site: _Site) -> BranchAsRun:
-    counters = site.branch
-    assert counters is not None
-    row = BranchAsRun(
-        pc=counters.pc,
-        line=counters.line,
-        text=counters.text,
+    branch_counters = site.branch
+    assert branch_counters is not None
+    branch_row = BranchAsRun(
+        pc=branch_counters.pc,
+        line=branch_counters.line,
+        text=branch_counters.text,
         opcode="",
-        written=counters.divergent,
+        written=branch_counters.divergent,
         divergent=0,
-        column=counters.column,
+        column=branch_counters.column,
     )
     if not site.machine_instructions:
-        return replace(row, note=_NO_DIVERGENCE_NOTE if counters.divergent else "")
+        return replace(branch_row, note=_NO_DIVERGENCE_NOTE if branch_counters.divergent else "")
     branches = [instruction for instruction in site.machine_instructions if instruction.root != "EXIT"]
-    row = replace(row, opcode=site.machine_instructions[0].opcode)
+    branch_row = replace(branch_row, opcode=site.machine_instructions[0].opcode)
     if not branches:
-        return replace(row, note=_EXIT_NOTE if counters.divergent else "")
-    if counters.divergent and len(branches) > 1:
-        return replace(row, divergent=None, note=_COPIES_NOTE.format(len(branches)))
-    return replace(row, divergent=counters.divergent)
+        return replace(branch_row, note=_EXIT_NOTE if branch_counters.divergent else "")
+    if branch_counters.divergent and len(branches) > 1:
+        return replace(branch_row, divergent=None, note=_COPIES_NOTE.format(len(branches)))
+    return replace(branch_row, divergent=branch_counters.divergent)

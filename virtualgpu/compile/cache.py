@@ -49,8 +49,12 @@ def make_key(*parts: str) -> str:
 def load_entry(kind: str, name: str) -> bytes | None:
     """Return the bytes of a cache entry, or None if the entry is missing, damaged or not trusted."""
     shared_folder = get_shared_folder()
-    data = _read_entry(get_cache_folder() / kind, name)
-    return data if data is not None or shared_folder is None else _read_entry(shared_folder / kind, name)
+    entry_bytes = _read_entry(get_cache_folder() / kind, name)
+    return (
+        entry_bytes
+        if entry_bytes is not None or shared_folder is None
+        else _read_entry(shared_folder / kind, name)
+    )
 
 
 def _read_entry(folder: Path, name: str) -> bytes | None:

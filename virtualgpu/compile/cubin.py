@@ -67,22 +67,22 @@ def read_kernel_resources(cubin: bytes) -> dict[str, KernelResources]:
     frame_bytes: dict[int, int] = {}
     for attribute, payload in _parse_attributes(_get_section_data(sections, ".nv.info")):
         if attribute in (_ATTRIBUTE_REGISTER_COUNT, _ATTRIBUTE_FRAME_SIZE):
-            symbol, attribute_value = struct.unpack_from("<II", payload)
+            symbol_index, attribute_value = struct.unpack_from("<II", payload)
             if attribute == _ATTRIBUTE_REGISTER_COUNT:
-                register_counts[symbol] = attribute_value
+                register_counts[symbol_index] = attribute_value
             else:
-                frame_bytes[symbol] = attribute_value
+                frame_bytes[symbol_index] = attribute_value
     reserved_bytes = _RESERVED_SHARED_BYTES if _RESERVED_SHARED_SECTION in sections else 0
     constant_section = sections.get(".nv.constant3")
     resources = {}
-    for index, (name, is_entry) in enumerate(symbols):
+    for symbol_number, (name, is_entry) in enumerate(symbols):
         if not is_entry:
             continue
         shared_section = sections.get(f".nv.shared.{name}")
         resources[name] = KernelResources(
-            registers_per_thread=register_counts.get(index, 0),
+            registers_per_thread=register_counts.get(symbol_number, 0),
             static_shared_bytes=max(shared_section.size_bytes - reserved_bytes, 0) if shared_section else 0,
-            local_bytes=frame_bytes.get(index, 0),
+            local_bytes=frame_bytes.get(symbol_number, 0),
             constant_bytes=constant_section.size_bytes if constant_section else 0,
             launch_bound_threads=_read_launch_bound(_get_section_data(sections, f".nv.info.{name}")),
         )

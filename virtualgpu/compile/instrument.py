@@ -164,10 +164,10 @@ def make_block_buffer(block_count: int, sampled: int = 1) -> UInt64Array:
     """
     if sampled < 1 or sampled & (sampled - 1):
         raise ValueError(f"`sampled` must be a power of two, not {sampled}.")
-    rows = np.zeros((-(-block_count // sampled), _BLOCK_WORDS), np.uint64)
-    rows[:, 0] = _UNSET_TIME
-    header = np.array([sampled.bit_length() - 1, 0], np.uint64)
-    return np.concatenate([header, rows.reshape(-1)])
+    block_rows = np.zeros((-(-block_count // sampled), _BLOCK_WORDS), np.uint64)
+    block_rows[:, 0] = _UNSET_TIME
+    header_words = np.array([sampled.bit_length() - 1, 0], np.uint64)
+    return np.concatenate([header_words, block_rows.reshape(-1)])
 
 
 def find_recorded_blocks(rows: int, sampled: int) -> npt.NDArray[np.int64]:
@@ -190,17 +190,17 @@ def read_blocks(
 
     Times are those of the GPU's global timer.
     """
-    rows = buffer[_BLOCK_HEADER_WORDS:].reshape(-1, _BLOCK_WORDS)
-    block = find_recorded_blocks(len(rows), 1 << int(buffer[0]))
-    has_run = rows[:, 0] != _UNSET_TIME
-    rows = rows[has_run]
-    return block[has_run], rows[:, 0].copy(), rows[:, 1].copy(), rows[:, 2].astype(np.int32)
+    block_rows = buffer[_BLOCK_HEADER_WORDS:].reshape(-1, _BLOCK_WORDS)
+    block = find_recorded_blocks(len(block_rows), 1 << int(buffer[0]))
+    has_run = block_rows[:, 0] != _UNSET_TIME
+    block_rows = block_rows[has_run]
+    return block[has_run], block_rows[:, 0].copy(), block_rows[:, 1].copy(), block_rows[:, 2].astype(np.int32)
 
 
 def make_warp_buffer(block_index: Dim3, warp_index: int, capacity: int) -> UInt64Array:
     """Return a buffer for at most ``capacity`` events that `instrument_warp` records for one warp."""
-    header = np.array([0, capacity, *block_index, warp_index], np.uint64)
-    return np.concatenate([header, np.zeros(capacity * _WARP_WORDS, np.uint64)])
+    header_words = np.array([0, capacity, *block_index, warp_index], np.uint64)
+    return np.concatenate([header_words, np.zeros(capacity * _WARP_WORDS, np.uint64)])
 
 
 def read_warp(buffer: UInt64Array) -> tuple[UInt64Array, npt.NDArray[np.uint32], npt.NDArray[np.int32], bool]:
@@ -209,9 +209,14 @@ def read_warp(buffer: UInt64Array) -> tuple[UInt64Array, npt.NDArray[np.uint32],
     """
     event_count = int(buffer[0])
     capacity = int(buffer[1])
-    rows = buffer[_WARP_HEADER_WORDS:].reshape(-1, _WARP_WORDS)[: min(event_count, capacity)]
-    mask = (rows[:, 1] & np.uint64(0xFFFF_FFFF)).astype(np.uint32)
-    return rows[:, 0].copy(), mask, (rows[:, 1] >> np.uint64(32)).astype(np.int32), event_count > capacity
+    event_rows = buffer[_WARP_HEADER_WORDS:].reshape(-1, _WARP_WORDS)[: min(event_count, capacity)]
+    active_masks = (event_rows[:, 1] & np.uint64(0xFFFF_FFFF)).astype(np.uint32)
+    return (
+        event_rows[:, 0].copy(),
+        active_masks,
+        (event_rows[:, 1] >> np.uint64(32)).astype(np.int32),
+        event_count > capacity,
+    )
 
 
 class _NameGenerator:
@@ -282,21 +287,25 @@ def _compute_linear_index(names: _NameGenerator, destination: str, index_name: s
 
     ``index`` is ``tid`` for a thread or ``ctaid`` for a block.
     """
-    factor = names("factor")
-    coordinate = names("part")
+    size_register = names("factor")
+    coordinate_register = names("part")
     register_32 = names("narrow")
     ptx_lines = []
     for axis, size_axis in (("z", ""), ("y", "y"), ("x", "x")):
         ptx_lines.append(
-            f"\tmov.u32 %{register_32}, %{index_name}.{axis};\n\tcvt.u64.u32 %{coordinate}, %{register_32};\n"
+            f"\tmov.u32 %{register_32}, %{index_name}.{axis};\n"
+            f"\tcvt.u64.u32 %{coordinate_register}, %{register_32};\n"
         )
         if not size_axis:
-            ptx_lines.append(f"\tmov.u64 %{destination}, %{coordinate};\n")
+            ptx_lines.append(f"\tmov.u64 %{destination}, %{coordinate_register};\n")
             continue
         ptx_lines.append(
-            f"\tmov.u32 %{register_32}, %{size_name}.{size_axis};\n\tcvt.u64.u32 %{factor}, %{register_32};\n"
+            f"\tmov.u32 %{register_32}, %{size_name}.{size_axis};\n"
+            f"\tcvt.u64.u32 %{size_register}, %{register_32};\n"
         )
-        ptx_lines.append(f"\tmad.lo.u64 %{destination}, %{destination}, %{factor}, %{coordinate};\n")
+        ptx_lines.append(
+            f"\tmad.lo.u64 %{destination}, %{destination}, %{size_register}, %{coordinate_register};\n"
+        )
     return "".join(ptx_lines)
 
 

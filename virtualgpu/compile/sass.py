@@ -86,9 +86,17 @@ class SassInstruction:
     def size_bytes(self) -> int:
         """Number of bytes that each lane accesses with the instruction."""
         modifiers = self.opcode.split(".")[1:]
-        for text, size in (("256", 32), ("128", 16), ("64", 8), ("U16", 2), ("S16", 2), ("U8", 1), ("S8", 1)):
-            if text in modifiers:
-                return size
+        for modifier, accessed_bytes in (
+            ("256", 32),
+            ("128", 16),
+            ("64", 8),
+            ("U16", 2),
+            ("S16", 2),
+            ("U8", 1),
+            ("S8", 1),
+        ):
+            if modifier in modifiers:
+                return accessed_bytes
         return 4
 
     @property
@@ -132,9 +140,9 @@ def parse_disassembly(text: str) -> dict[str, tuple[SassInstruction, ...]]:
         elif match := _LINE_PATTERN.search(text_line):
             ptx_line = int(match[1])
         elif match := _INSTRUCTION_PATTERN.search(text_line):
-            guarded = match[3] is not None and not match[3].endswith("T")
+            is_guarded = match[3] is not None and not match[3].endswith("T")
             function_instructions.append(
-                SassInstruction(int(match[1], 16), match[4], guarded, match[5].strip(), ptx_line)
+                SassInstruction(int(match[1], 16), match[4], is_guarded, match[5].strip(), ptx_line)
             )
     return {name: tuple(instructions) for name, instructions in functions.items() if instructions}
 

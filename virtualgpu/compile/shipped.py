@@ -115,8 +115,12 @@ def strip_ptx(ptx: str) -> str:
     """Remove debug sections, comment lines, folder names and process-dependent names from PTX."""
     ptx = _STRING_PATTERN.sub(_remove_header_folder, ptx)
     ptx = _COMMENT_LINE_PATTERN.sub("", _FOLDER_PATTERN.sub(r"\1\2", _DEBUG_SECTION_PATTERN.sub("", ptx)))
-    for length in {match[1] for match in _INTERNAL_PATTERN.finditer(ptx)}:
-        ptx = re.sub(rf"_ZN{length}_INTERNAL_.{{{int(length) - len('_INTERNAL_')}}}", "_ZN9_INTERNAL", ptx)
+    for name_length_text in {match[1] for match in _INTERNAL_PATTERN.finditer(ptx)}:
+        ptx = re.sub(
+            rf"_ZN{name_length_text}_INTERNAL_.{{{int(name_length_text) - len('_INTERNAL_')}}}",
+            "_ZN9_INTERNAL",
+            ptx,
+        )
     return ptx
 
 

@@ -142,20 +142,20 @@ def main(library_path: str) -> None:
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # the requesting process is interrupted, and ends this process
-    replies = os.fdopen(os.dup(1), "wb")
+    reply_stream = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of NVRTC is not a reply
-    watch = _LimitWatch(replies)
-    watch.start()
+    limit_watch = _LimitWatch(reply_stream)
+    limit_watch.start()
     library = _load_library(Path(library_path))
     library.nvrtcGetErrorString.restype = ctypes.c_char_p
     for request_line in sys.stdin.buffer:
         request = json.loads(request_line)
-        watch.limits = (time.process_time() + request["limit_s"], request["limit_bytes"])
+        limit_watch.limits = (time.process_time() + request["limit_s"], request["limit_bytes"])
         os.chdir(request["folder"])  # headers are searched for here
         reply, images = reply_to(library, request)
-        watch.limits = None
-        replies.write(b"".join([json.dumps(reply).encode(), b"\n", *images]))
-        replies.flush()
+        limit_watch.limits = None
+        reply_stream.write(b"".join([json.dumps(reply).encode(), b"\n", *images]))
+        reply_stream.flush()
 
 
 if __name__ == "__main__":

@@ -62,11 +62,15 @@ def find_fusions(function: ir.Function) -> dict[int, tuple[int, int]]:
     """Return the multiplication for each addition that ptxas fuses, and the operand (0 or 1) with the
     product.
     """
-    kinds = {
+    root_by_pc = {
         instruction.pc: instruction.root for instruction in function.instructions if _is_fusible(instruction)
     }
-    roots = set(kinds.values())
-    return _FusionChooser(function, kinds).choose_fusions() if "mul" in roots and len(roots) > 1 else {}
+    found_roots = set(root_by_pc.values())
+    return (
+        _FusionChooser(function, root_by_pc).choose_fusions()
+        if "mul" in found_roots and len(found_roots) > 1
+        else {}
+    )
 
 
 def _is_fusible(instruction: ir.Instruction) -> bool:
@@ -145,8 +149,8 @@ class _FusionChooser:
         ]
 
     def _find_product(self, name: str) -> int:
-        indices = self.writers.get(name, ())
-        return indices[0] if len(indices) == 1 and indices[0] in self.products else -1
+        writer_indices = self.writers.get(name, ())
+        return writer_indices[0] if len(writer_indices) == 1 and writer_indices[0] in self.products else -1
 
     def _can_fuse(self, sum_index: int, product_index: int) -> bool:
         """Return whether the instruction at `sum_index` is a sum that may be fused with this product."""
@@ -189,14 +193,14 @@ class _FusionChooser:
 
 def _number_blocks(instructions: list[ir.Instruction]) -> list[int]:
     """Return the number of the basic block of each instruction, with blocks divided as in ptxas."""
-    starts = {0}
+    block_starts = {0}
     for instruction in instructions:
         if instruction.root in _CONTROL_FLOW:
-            starts |= {instruction.target, *instruction.targets, instruction.pc + 1}
+            block_starts |= {instruction.target, *instruction.targets, instruction.pc + 1}
     block_number = -1
     block_numbers = []
     for pc in range(len(instructions)):
-        block_number += pc in starts
+        block_number += pc in block_starts
         block_numbers.append(block_number)
     return block_numbers
 

@@ -132,15 +132,15 @@ def read_declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int,
             continue
         registers: frozenset[str] = frozenset()
         location = debug_entry.values.get(_AT_LOCATION)
-        symbol = ""
-        offset = 0
+        symbol_name = ""
+        symbol_offset = 0
         if isinstance(location, int):
             registers = _read_location_registers(location_lists, location)
         elif isinstance(location, _LocationExpression):
             registers = frozenset(filter(None, [_register_name(location)]))
             if location[:1] == bytes([_OP_ADDR]):
-                symbol = location.symbol
-                offset = _read_uleb(location, 10)[0] if location[9:10] == bytes([_OP_PLUS]) else 0
+                symbol_name = location.symbol
+                symbol_offset = _read_uleb(location, 10)[0] if location[9:10] == bytes([_OP_PLUS]) else 0
         bounding_scope = scope if scope is not None and _AT_LOW in scope.values else function
         low_pc, high_pc = (
             str(bounding_scope.values[attribute]) if bounding_scope and function else ""
@@ -157,8 +157,8 @@ def read_declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int,
                 registers,
                 parameter_index,
                 int(str(type_key)),
-                symbol,
-                offset,
+                symbol_name,
+                symbol_offset,
             )
         )
     return variables, ctypes_by_key
@@ -181,15 +181,15 @@ class _LocationExpression(bytes):
 
 def _assemble(section_text: str) -> _Section:
     section = _Section()
-    for bit_width, values in _DATA_PATTERN.findall(section_text):
+    for bit_width, values_text in _DATA_PATTERN.findall(section_text):
         size_bytes = int(bit_width) // 8
-        for value_text in values.split(","):
+        for value_text in values_text.split(","):
             token = value_text.strip()
             token_value = int(token, 0) if token.lstrip("-").isdigit() or token.startswith("0x") else 0
             if not token_value and not token.lstrip("-")[:1].isdigit():
-                name, _, offset = token.partition("+")
-                section.names[len(section.data)] = name
-                token_value = int(offset or 0)
+                symbol_name, _, offset_text = token.partition("+")
+                section.names[len(section.data)] = symbol_name
+                token_value = int(offset_text or 0)
             section.data += (token_value & ((1 << 8 * size_bytes) - 1)).to_bytes(size_bytes, "little")
     return section
 
@@ -232,12 +232,12 @@ def _read_entries(
 ) -> Iterator[tuple[int, _DebugEntry]]:
     """Yield the debugging entries and their offsets in the section; references to entries are offsets."""
     # Start after the header of the only compilation unit.
-    data = info.data
+    info_bytes = info.data
     offset = 11
     parent: _DebugEntry | None = None
-    while offset < len(data):
+    while offset < len(info_bytes):
         entry_offset = offset
-        abbreviation_code, offset = _read_uleb(data, offset)
+        abbreviation_code, offset = _read_uleb(info_bytes, offset)
         if not abbreviation_code:
             if parent is None:
                 return
@@ -306,7 +306,7 @@ def _read_type(
         for member_entry in children_of.get(id(entry), []):
             if member_entry.tag == _TAG_MEMBER and isinstance(member_entry.values.get(_AT_TYPE), int):
                 member_location = member_entry.values.get(_AT_MEMBER_LOCATION)
-                offset = (
+                member_offset = (
                     _read_uleb(member_location, 1)[0]
                     if isinstance(member_location, bytes) and member_location
                     else int(str(member_location or 0))
@@ -314,7 +314,7 @@ def _read_type(
                 struct_members.append(
                     (
                         str(member_entry.values.get(_AT_NAME, "")),
-                        offset,
+                        member_offset,
                         int(str(member_entry.values[_AT_TYPE])),
                     )
                 )
@@ -375,15 +375,15 @@ def _read_location_registers(data: bytearray, offset: int) -> frozenset[str]:
 
     An item of the list has a pair of addresses, a length, and an expression.
     """
-    names = set()
+    register_names = set()
     has_register = True
     while has_register:
-        size = int.from_bytes(data[offset + 16 : offset + 18], "little")
-        has_register = 0 < size < 64 and data[offset + 18] == _OP_REGX
+        expression_bytes = int.from_bytes(data[offset + 16 : offset + 18], "little")
+        has_register = 0 < expression_bytes < 64 and data[offset + 18] == _OP_REGX
         if has_register:
-            names.add(_register_name(bytes(data[offset + 18 : offset + 18 + size])))
-            offset += 18 + size
-    return frozenset(filter(None, names))
+            register_names.add(_register_name(bytes(data[offset + 18 : offset + 18 + expression_bytes])))
+            offset += 18 + expression_bytes
+    return frozenset(filter(None, register_names))
 
 
 def _register_name(expression: bytes) -> str:

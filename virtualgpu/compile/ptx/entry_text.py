@@ -84,28 +84,28 @@ def find_instructions(ptx: str, function: str) -> tuple[Statement, ...]:
     match = re.search(head_pattern, ptx)
     if not match:
         raise PtxError(f"The PTX defines no function {function!r}.")
-    spans = _scan_body(ptx, match.end())
+    statement_spans = _scan_body(ptx, match.end())
     return tuple(
         Statement(start, end, ptx[start:end], True)
-        for start, end, statement_kind in spans
+        for start, end, statement_kind in statement_spans
         if statement_kind == "code"
     )
 
 
 def _scan_body(ptx: str, offset: int) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and type of each label, declaration and instruction in a function's body."""
-    depth = 1
+    brace_depth = 1
     while True:
         if match := _SKIP_PATTERN.match(ptx, offset):
             offset = match.end()
         character = ptx[offset : offset + 1]
         if character == "{":
-            depth += 1
+            brace_depth += 1
             offset += 1
         elif character == "}":
-            depth -= 1
+            brace_depth -= 1
             offset += 1
-            if not depth:
+            if not brace_depth:
                 return
         elif match := _LINE_DIRECTIVE_PATTERN.match(ptx, offset):
             offset = match.end()

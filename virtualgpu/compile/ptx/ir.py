@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 TYPE_BYTES = {
     "pred": 1,
-    **{f"{kind}8": 1 for kind in "bus"},
-    **{f"{kind}16": 2 for kind in "busf"},
-    **{f"{kind}32": 4 for kind in "busf"},
-    **{f"{kind}64": 8 for kind in "busf"},
+    **{f"{type_letter}8": 1 for type_letter in "bus"},
+    **{f"{type_letter}16": 2 for type_letter in "busf"},
+    **{f"{type_letter}32": 4 for type_letter in "busf"},
+    **{f"{type_letter}64": 8 for type_letter in "busf"},
     "bf16": 2,
     "f16x2": 4,
     "bf16x2": 4,

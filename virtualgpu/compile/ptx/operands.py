@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from virtualgpu.compile.ptx import ir
 
 TYPE_BITS = {name: 8 * size for name, size in ir.TYPE_BYTES.items()} | {"pred": 1, "u16x2": 32, "s16x2": 32}
-INTEGER_TYPES = {f"{kind}{bits}" for kind in "bus" for bits in (16, 32, 64)}
+INTEGER_TYPES = {f"{type_letter}{bits}" for type_letter in "bus" for bits in (16, 32, 64)}
 WORD_TYPES = {name for name in INTEGER_TYPES if not name.endswith("16")}
 FLOAT_TYPES = {"f16", "f16x2", "bf16", "bf16x2", "f32", "f64"}
 PACKED_TYPES = {"u16x2", "s16x2"}
@@ -71,7 +71,7 @@ _define_operands("ret exit trap", "", TYPE_BITS)
 TYPED_OPERAND_CODES = set("dsWwvV")
 WIDER_REGISTER_ROOTS = {"ld", "ldu", "st", "cvt"}
 # Source and target types of `cvt`.
-CONVERTIBLE_TYPES = {f"{kind}{bits}" for kind in "us" for bits in (8, 16, 32, 64)} | {
+CONVERTIBLE_TYPES = {f"{type_letter}{bits}" for type_letter in "us" for bits in (8, 16, 32, 64)} | {
     "f16",
     "bf16",
     "f32",

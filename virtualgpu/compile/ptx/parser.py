@@ -103,7 +103,7 @@ class _Parser:
 
     def parse_module(self) -> ir.Module:
         while self.skip_blanks():
-            start = self.offset
+            statement_start = self.offset
             if match := self.match_pattern(_HEADER_PATTERN):
                 if match[1] == "version":
                     self.module.version = match[2].strip()
@@ -123,7 +123,7 @@ class _Parser:
             elif match := self.match_pattern(_STATEMENT_PATTERN):
                 statement = match[0].strip()
                 if not statement.startswith((".pragma", ".alias", ".weak", ".visible")):
-                    self.offset = start
+                    self.offset = statement_start
                     raise self.make_error(f"cannot read {statement[:60]!r}.")
             else:
                 raise self.make_error(f"cannot read {self.text[self.offset : self.offset + 60]!r}.")
@@ -134,13 +134,13 @@ class _Parser:
     # -- functions -------------------------------------------------------------------------------
 
     def read_function(self, match: re.Match[str]) -> None:
-        function_kind, returns, name, params, attributes, last_character = match.groups()
+        function_kind, returns_text, name, params_text, attributes_text, last_character = match.groups()
         function = ir.Function(name, function_kind == "entry")
-        function.returns, _ = self.parse_params(returns or "")
-        function.params, function.param_bytes = self.parse_params(params or "")
-        if limit_match := _MAXNTID_PATTERN.search(attributes or ""):
+        function.returns, _ = self.parse_params(returns_text or "")
+        function.params, function.param_bytes = self.parse_params(params_text or "")
+        if limit_match := _MAXNTID_PATTERN.search(attributes_text or ""):
             function.max_threads = int(limit_match[1]) * int(limit_match[2] or 1) * int(limit_match[3] or 1)
-        if limit_match := _CLUSTER_PATTERN.search(attributes or ""):
+        if limit_match := _CLUSTER_PATTERN.search(attributes_text or ""):
             function.cluster_blocks = (
                 int(limit_match[1]) * int(limit_match[2] or 1) * int(limit_match[3] or 1)
             )
@@ -159,7 +159,7 @@ class _Parser:
 
     def parse_params(self, text: str) -> tuple[tuple[ir.Param, ...], int]:
         parsed_params: list[ir.Param] = []
-        offset = 0
+        param_offset = 0
         for declaration in _BLANK_PATTERN.sub(" ", text).split(","):
             if not declaration.strip():
                 continue
@@ -169,10 +169,10 @@ class _Parser:
             type_bytes = ir.TYPE_BYTES[match[2]]
             size_bytes = self.check_size(type_bytes * int(match[4] or 1), match[3])
             align = self.check_alignment(int(match[1] or type_bytes), match[3])
-            offset = -(-offset // align) * align
-            parsed_params.append(ir.Param(match[3], match[2], offset, size_bytes, align))
-            offset += size_bytes
-        return tuple(parsed_params), offset
+            param_offset = -(-param_offset // align) * align
+            parsed_params.append(ir.Param(match[3], match[2], param_offset, size_bytes, align))
+            param_offset += size_bytes
+        return tuple(parsed_params), param_offset
 
     def parse_body(self, function: ir.Function) -> None:
         brace_depth = 1
@@ -300,25 +300,29 @@ class _Parser:
                 function.registers[unique_name] = match[1]
 
     def parse_variable(self, match: re.Match[str]) -> ir.Variable:
-        space, align, vector, type_name, name, dimensions, initial = match.groups()
+        space, align_text, vector_length_text, type_name, name, dimensions_text, initial_values_text = (
+            match.groups()
+        )
         if type_name not in ir.TYPE_BYTES:
             raise self.make_error(f"type .{type_name} of {name} is not known.")
-        width = ir.TYPE_BYTES[type_name]
-        size = width * int(vector or 1)
+        element_bytes = ir.TYPE_BYTES[type_name]
+        size_bytes = element_bytes * int(vector_length_text or 1)
         is_dynamic = False
-        for dimension in re.findall(r"\[(\d*)\]", dimensions):
+        for dimension in re.findall(r"\[(\d*)\]", dimensions_text):
             is_dynamic |= not dimension
-            size *= int(dimension or 0)
-        self.check_size(size, name)
+            size_bytes *= int(dimension or 0)
+        self.check_size(size_bytes, name)
         initial_bytes, initial_pointers = (
-            self.parse_initial_values(initial, type_name, width) if initial else (b"", ())
+            self.parse_initial_values(initial_values_text, type_name, element_bytes)
+            if initial_values_text
+            else (b"", ())
         )
-        if len(initial_bytes) > size and not is_dynamic:
+        if len(initial_bytes) > size_bytes and not is_dynamic:
             raise self.make_error(
-                f"{name} has {size} bytes, but its initial values have {len(initial_bytes)} bytes."
+                f"{name} has {size_bytes} bytes, but its initial values have {len(initial_bytes)} bytes."
             )
-        alignment = self.check_alignment(int(align or width), name)
-        return ir.Variable(name, space, size, alignment, initial_bytes, initial_pointers, is_dynamic)
+        alignment = self.check_alignment(int(align_text or element_bytes), name)
+        return ir.Variable(name, space, size_bytes, alignment, initial_bytes, initial_pointers, is_dynamic)
 
     def check_size(self, size: int, name: str) -> int:
         if size > _MAX_VARIABLE_BYTES:
@@ -335,20 +339,20 @@ class _Parser:
     def parse_initial_values(
         self, text: str, type_name: str, width: int
     ) -> tuple[bytes, tuple[tuple[int, ir.Symbol], ...]]:
-        data = bytearray()
+        initial_bytes = bytearray()
         pointers: list[tuple[int, ir.Symbol]] = []
         for element_text in re.findall(r"generic\([^)]*\)(?:\+\d+)?|[^\s,{}]+", text):
             if match := re.fullmatch(r"(?:generic\(([\w$]+)\)|([A-Za-z_$][\w$]*))(?:\+(\d+))?", element_text):
-                pointers.append((len(data), ir.Symbol(match[1] or match[2], int(match[3] or 0))))
-                number_value = 0
+                pointers.append((len(initial_bytes), ir.Symbol(match[1] or match[2], int(match[3] or 0))))
+                element_value = 0
             elif element_text[:2] in ("0f", "0F", "0d", "0D") or (
                 type_name in ("f32", "f64") and re.search(r"[.eE]", element_text)
             ):
-                number_value = parse_immediate(element_text, type_name).value
+                element_value = parse_immediate(element_text, type_name).value
             else:
-                number_value = parse_integer(element_text)
-            data += (number_value & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
-        return bytes(data), tuple(pointers)
+                element_value = parse_integer(element_text)
+            initial_bytes += (element_value & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
+        return bytes(initial_bytes), tuple(pointers)
 
     # -- instructions ----------------------------------------------------------------------------
 
@@ -449,22 +453,26 @@ class _Parser:
             if instruction.root == "bra":
                 instruction.target = self.find_label_index(function, instruction.operands[-1])
             elif instruction.root == "brx":
-                table = instruction.operands[-1]
-                names = function.branch_tables.get(table.name if isinstance(table, ir.Symbol) else "", ())
-                if not names:
+                table_operand = instruction.operands[-1]
+                label_names = function.branch_tables.get(
+                    table_operand.name if isinstance(table_operand, ir.Symbol) else "", ()
+                )
+                if not label_names:
                     raise self.make_error(f"{instruction.text!r} has no list of branch targets.")
-                instruction.targets = tuple(self.find_label_index(function, ir.Symbol(n)) for n in names)
+                instruction.targets = tuple(
+                    self.find_label_index(function, ir.Symbol(n)) for n in label_names
+                )
 
     def find_label_index(self, function: ir.Function, operand: ir.Operand | None) -> int:
-        name = operand.name if isinstance(operand, ir.Symbol) else str(operand)
-        if name not in function.labels:
-            raise self.make_error(f"label {name} does not exist in function {function.name}.")
-        index = function.labels[name]
-        if index == len(
+        label_name = operand.name if isinstance(operand, ir.Symbol) else str(operand)
+        if label_name not in function.labels:
+            raise self.make_error(f"label {label_name} does not exist in function {function.name}.")
+        instruction_index = function.labels[label_name]
+        if instruction_index == len(
             function.instructions
         ):  # NVRTC ends a function like this after a call of a null pointer
             final_return = ir.Instruction(
-                index, "ret", ("ret",), (), None, False, self.line, self.column, "ret"
+                instruction_index, "ret", ("ret",), (), None, False, self.line, self.column, "ret"
             )
             function.instructions.append(final_return)
-        return index
+        return instruction_index

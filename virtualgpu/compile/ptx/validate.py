@@ -265,17 +265,17 @@ class _FunctionChecker:
 
     def check_narrow_conversion(self, instruction: ir.Instruction) -> None:
         """Check a conversion to or from one of the narrow tensor-core types that virtualgpu supports."""
-        kinds = {"e4m3x2": "b16", "e5m2x2": "b16", "tf32": "b32", "f32": "f32", "f16x2": "b32"}
+        register_types = {"e4m3x2": "b16", "e5m2x2": "b16", "tf32": "b32", "f32": "f32", "f16x2": "b32"}
         target_type, source_type = instruction.parts[-2:]
-        if {target_type, source_type} <= kinds.keys():
-            operand_count = 3 if kinds[target_type] == "b16" and source_type == "f32" else 2
+        if {target_type, source_type} <= register_types.keys():
+            operand_count = 3 if register_types[target_type] == "b16" and source_type == "f32" else 2
             if len(instruction.operands) != operand_count:
                 raise self.make_error(
                     f"the instruction takes {operand_count} operands, not {len(instruction.operands)}"
                 )
-            self.check_destination(instruction.operands[0], kinds[target_type], False)
+            self.check_destination(instruction.operands[0], register_types[target_type], False)
             for operand in instruction.operands[1:]:
-                self.check_source(operand, kinds[source_type], False)
+                self.check_source(operand, register_types[source_type], False)
 
     def check_set(self, instruction: ir.Instruction) -> None:
         target_type, source_type = self.find_last_types(instruction)
@@ -340,10 +340,10 @@ class _FunctionChecker:
         if not any(p in ("up", "down", "bfly", "idx") for p in instruction.parts):
             raise self.make_error("the direction of the shuffle is missing")
         self.check_result_pair(instruction)
-        required = 5 if "sync" in instruction.parts else 4
-        if len(instruction.operands) != required:
+        required_operands = 5 if "sync" in instruction.parts else 4
+        if len(instruction.operands) != required_operands:
             raise self.make_error(
-                f"the instruction takes {required} operands, not {len(instruction.operands)}"
+                f"the instruction takes {required_operands} operands, not {len(instruction.operands)}"
             )
         for operand in instruction.operands[1:]:
             self.check_source(operand, "b32", False)
@@ -357,24 +357,30 @@ class _FunctionChecker:
 
     def check_atomic(self, instruction: ir.Instruction) -> None:
         type_name = instruction.type
-        width = next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
+        vector_length = next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
         if type_name not in TYPE_BITS or type_name == "pred":
             raise self.make_error("the type of the instruction is missing")
-        if width > 1 and (type_name not in _VECTOR_ATOMIC_TYPES or width * TYPE_BITS[type_name] > 128):
-            raise self.make_error(f"no atomic operation has the type .v{width}.{type_name}")
+        if vector_length > 1 and (
+            type_name not in _VECTOR_ATOMIC_TYPES or vector_length * TYPE_BITS[type_name] > 128
+        ):
+            raise self.make_error(f"no atomic operation has the type .v{vector_length}.{type_name}")
         result_count = 1 if instruction.root == "atom" else 0
         value_count = 2 if "cas" in instruction.parts else 1
-        required = result_count + 1 + value_count
-        if not required <= len(instruction.operands) <= required + ("L2::cache_hint" in instruction.parts):
+        required_operands = result_count + 1 + value_count
+        if (
+            not required_operands
+            <= len(instruction.operands)
+            <= required_operands + ("L2::cache_hint" in instruction.parts)
+        ):
             raise self.make_error(
-                f"the instruction takes {required} operands, not {len(instruction.operands)}"
+                f"the instruction takes {required_operands} operands, not {len(instruction.operands)}"
             )
         if result_count:
-            for element in self.list_elements(instruction.operands[0], width):
+            for element in self.list_elements(instruction.operands[0], vector_length):
                 self.check_destination(element, type_name, False)
         self.check_address(instruction.operands[result_count])
-        for operand in instruction.operands[result_count + 1 : required]:
-            for element in self.list_elements(operand, width):
+        for operand in instruction.operands[result_count + 1 : required_operands]:
+            for element in self.list_elements(operand, vector_length):
                 self.check_source(element, type_name, False)
 
     def list_elements(self, operand: ir.Operand | None, width: int) -> tuple[ir.Operand | None, ...]:
@@ -386,16 +392,16 @@ class _FunctionChecker:
     def check_vote(self, instruction: ir.Instruction) -> None:
         if not any(p in ("all", "any", "uni", "ballot") for p in instruction.parts):
             raise self.make_error("the mode of the vote is missing")
-        required = 3 if "sync" in instruction.parts else 2
-        if len(instruction.operands) != required:
+        required_operands = 3 if "sync" in instruction.parts else 2
+        if len(instruction.operands) != required_operands:
             raise self.make_error(
-                f"the instruction takes {required} operands, not {len(instruction.operands)}"
+                f"the instruction takes {required_operands} operands, not {len(instruction.operands)}"
             )
         self.check_destination(
             instruction.operands[0], "b32" if "ballot" in instruction.parts else "pred", False
         )
         self.check_source(instruction.operands[1], "pred", False)
-        if required == 3:
+        if required_operands == 3:
             self.check_source(instruction.operands[2], "b32", False)
 
     def check_match(self, instruction: ir.Instruction) -> None:
@@ -428,12 +434,14 @@ class _FunctionChecker:
         function = self.module.functions[callee.name]
         if function.is_entry:
             raise self.make_error(f"{callee.name} is a kernel, not a device function")
-        for role, actual, expected in (
+        for role, actual_operands, expected_params in (
             ("arguments", arguments, function.params),
             ("results", results, function.returns),
         ):
-            if len(actual) != len(expected):
-                raise self.make_error(f"{callee.name} has {len(expected)} {role}, not {len(actual)}")
+            if len(actual_operands) != len(expected_params):
+                raise self.make_error(
+                    f"{callee.name} has {len(expected_params)} {role}, not {len(actual_operands)}"
+                )
 
 
 _VECTOR_ATOMIC_TYPES = {"f16", "f16x2", "bf16", "bf16x2", "f32"}

@@ -123,13 +123,13 @@ def _order_blocks(starts: Sequence[int], successors: dict[int, tuple[int, ...]])
 
     def add_components(nodes: set[int], roots: Iterable[int]) -> None:
         for component in _find_components(nodes, roots, successors):
-            head = component[0]
-            block_order.append(head)
+            head_block = component[0]
+            block_order.append(head_block)
             if len(component) > 1:
-                inner_nodes = set(component) - {head}
+                inner_nodes = set(component) - {head_block}
                 add_components(
                     inner_nodes,
-                    [successor for successor in successors[head] if successor in inner_nodes]
+                    [successor for successor in successors[head_block] if successor in inner_nodes]
                     + sorted(inner_nodes),
                 )
 
@@ -146,16 +146,16 @@ def _find_components(
 
     The algorithm is iterative; the component of the entry node is the first.
     """
-    index: dict[int, int] = {}
+    index_of_node: dict[int, int] = {}
     low_link: dict[int, int] = {}
     stack: list[int] = []
     on_stack: set[int] = set()
     components: list[list[int]] = []
     for root in roots:
-        if root in index or root not in nodes:
+        if root in index_of_node or root not in nodes:
             continue
         visit_stack = [(root, iter(successors[root]))]
-        index[root] = low_link[root] = len(index)
+        index_of_node[root] = low_link[root] = len(index_of_node)
         stack.append(root)
         on_stack.add(root)
         while visit_stack:
@@ -163,22 +163,22 @@ def _find_components(
             for successor in successors_left:
                 if successor not in nodes:
                     continue
-                if successor not in index:
-                    index[successor] = low_link[successor] = len(index)
+                if successor not in index_of_node:
+                    index_of_node[successor] = low_link[successor] = len(index_of_node)
                     stack.append(successor)
                     on_stack.add(successor)
                     visit_stack.append((successor, iter(successors[successor])))
                     break
                 if successor in on_stack:
-                    low_link[node] = min(low_link[node], index[successor])
+                    low_link[node] = min(low_link[node], index_of_node[successor])
             else:
                 visit_stack.pop()
                 if visit_stack:
                     low_link[visit_stack[-1][0]] = min(low_link[visit_stack[-1][0]], low_link[node])
-                if low_link[node] == index[node]:
-                    position = stack.index(node)
-                    component = stack[position:]
-                    del stack[position:]
+                if low_link[node] == index_of_node[node]:
+                    stack_position = stack.index(node)
+                    component = stack[stack_position:]
+                    del stack[stack_position:]
                     on_stack -= set(component)
                     components.append(component)
     return components[::-1]
@@ -209,13 +209,17 @@ def waits_on_memory(
         previous_count = len(dependent_registers)
         for instruction in instructions:
             definitions, uses = find_definitions_and_uses(instruction)
-            reads_result = instruction.root == "ld" and any(
+            reads_memory_result = instruction.root == "ld" and any(
                 isinstance(operand, ir.Address)
                 and isinstance(operand.base, ir.Symbol)
                 and operand.base.name in memory_results
                 for operand in instruction.operands
             )
-            if reads_result or reads_shared_state(instruction) or not dependent_registers.isdisjoint(uses):
+            if (
+                reads_memory_result
+                or reads_shared_state(instruction)
+                or not dependent_registers.isdisjoint(uses)
+            ):
                 dependent_registers.update(definitions)
         if len(dependent_registers) == previous_count:
             break
@@ -312,16 +316,16 @@ def find_live_out(function: ir.Function, flow: ControlFlow) -> list[set[str]]:
     while has_changed:
         has_changed = False
         for block in reversed(flow.blocks):
-            bits_after = 0
+            live_after_bits = 0
             for successor in block.successors:
-                bits_after |= live_in_bits[successor]
-            bits_before = used_bits[block.number] | (bits_after & ~defined_bits[block.number])
-            live_out_bits[block.number] = bits_after
-            if bits_before != live_in_bits[block.number]:
-                live_in_bits[block.number] = bits_before
+                live_after_bits |= live_in_bits[successor]
+            live_before_bits = used_bits[block.number] | (live_after_bits & ~defined_bits[block.number])
+            live_out_bits[block.number] = live_after_bits
+            if live_before_bits != live_in_bits[block.number]:
+                live_in_bits[block.number] = live_before_bits
                 has_changed = True
-    names = list(function.registers)
-    return [_list_names_of_bits(names, bits_after) for bits_after in live_out_bits]
+    register_names = list(function.registers)
+    return [_list_names_of_bits(register_names, live_after_bits) for live_after_bits in live_out_bits]
 
 
 def _list_names_of_bits(names: Sequence[str], bits: int) -> set[str]:
@@ -348,8 +352,8 @@ def find_excused_blocks(function: ir.Function, flow: ControlFlow, pc: int) -> tu
     def get_instructions(number: int) -> list[ir.Instruction]:
         return all_instructions[blocks[number].first : blocks[number].end]
 
-    barriers = {b.number for b in blocks if any(map(is_block_barrier, get_instructions(b.number)))}
-    ends = {b.number for b in blocks if not b.successors}
+    barrier_blocks = {b.number for b in blocks if any(map(is_block_barrier, get_instructions(b.number)))}
+    end_blocks = {b.number for b in blocks if not b.successors}
     after_barrier = set[int]().union(
         *(_find_reachable(flow, block_number) for block_number in blocks[barrier_block].successors)
     )
@@ -362,9 +366,9 @@ def find_excused_blocks(function: ir.Function, flow: ControlFlow, pc: int) -> tu
     def is_excused(start: int) -> bool:
         reachable_blocks = _find_reachable(flow, start, barrier_block)
         always_arrives = barrier_block in reachable_blocks and not reachable_blocks & (
-            (barriers | ends) - {barrier_block}
+            (barrier_blocks | end_blocks) - {barrier_block}
         )
-        return always_arrives or not _find_reachable(flow, start) & (working_blocks | barriers)
+        return always_arrives or not _find_reachable(flow, start) & (working_blocks | barrier_blocks)
 
     return tuple(block.number for block in blocks if is_excused(block.number))
 
