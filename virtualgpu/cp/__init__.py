@@ -98,7 +98,7 @@ _LAZY_NAMES = {
     "fuse": "_elementwise.fusion",
 }
 
-_REMEDIES = {
+_REMEDY_BY_NAME = {
     "poly1d": "keep the coefficients in an array and write cp.polyval(coefficients, x)",
     "int": "use Python's int, or a type such as cp.int64",
     "float": "use Python's float, or a type such as cp.float32",
@@ -174,9 +174,9 @@ def __getattr__(name: str) -> _Any:
         return getattr(_importlib.import_module(f"virtualgpu.cp.{_LAZY_NAMES[name]}"), name)
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    raise _missing_attribute("cp", name, __dir__(), _REMEDIES.get(name, ""))
+    raise _missing_attribute("cp", name, __dir__(), _REMEDY_BY_NAME.get(name, ""))
 
 
 def __dir__() -> list[str]:
-    public = {name for name in globals() if not name.startswith("_")} - {"annotations"}
-    return sorted(public | set(_LAZY_NAMES))
+    public_names = {name for name in globals() if not name.startswith("_")} - {"annotations"}
+    return sorted(public_names | set(_LAZY_NAMES))

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 _NO_LIBRARY = "the virtual GPU has none of NVIDIA's libraries; use cp.linalg, cp.fft or a kernel of your own"
-_REMEDIES = {
+_REMEDY_BY_NAME = {
     "jit": "write the kernel in CUDA C++ with cp.RawKernel, or with cp.ElementwiseKernel",
     "optimizing": "remove the tuning; kernels of the virtual GPU have no parameters to tune",
     "linalg": "cp.linalg has the common functions",
@@ -44,7 +44,7 @@ _REMEDIES = {
     "lapack": _NO_LIBRARY,
     "GeneralizedUFunc": "loop over the leading axes, or write a cp.RawKernel",
 }
-_raise_missing = make_module_getattr("cupyx", globals(), _REMEDIES)
+_raise_missing = make_module_getattr("cupyx", globals(), _REMEDY_BY_NAME)
 
 
 def __getattr__(name: str) -> Any:

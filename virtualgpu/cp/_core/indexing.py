@@ -73,9 +73,9 @@ def _convert_key_part(key_part: Any, to_host: Callable[[Any], Any]) -> Any:
         return slice(
             *(_convert_bound(bound, to_host) for bound in (key_part.start, key_part.stop, key_part.step))
         )
-    host = to_host(key_part)
-    if host is not None:
-        return host
+    host_key_part = to_host(key_part)
+    if host_key_part is not None:
+        return host_key_part
     if isinstance(key_part, (bool, np.bool_)):
         return np.asarray(key_part)
     if isinstance(key_part, (int, np.integer)):
@@ -85,7 +85,8 @@ def _convert_key_part(key_part: Any, to_host: Callable[[Any], Any]) -> Any:
             host_items = [to_host(item) for item in key_part]
             if any(item is not None for item in host_items):
                 key_part = [
-                    item if host is None else host for item, host in zip(key_part, host_items, strict=True)
+                    item if host_key_part is None else host_key_part
+                    for item, host_key_part in zip(key_part, host_items, strict=True)
                 ]
         array = np.asarray(key_part)
         return array.astype(np.int32) if array.size == 0 and isinstance(key_part, (list, tuple)) else array
@@ -98,8 +99,8 @@ def _convert_key_part(key_part: Any, to_host: Callable[[Any], Any]) -> Any:
 
 
 def _convert_bound(bound: Any, to_host: Callable[[Any], Any]) -> Any:
-    host = None if bound is None else to_host(bound)
-    return bound if host is None else int(host)
+    host_bound = None if bound is None else to_host(bound)
+    return bound if host_bound is None else int(host_bound)
 
 
 def _count_axes(key_part: Any) -> int:
@@ -116,11 +117,11 @@ def _wrap_indices(key_parts: list[Any], shape: tuple[int, ...]) -> list[Any]:
     if used_axes > len(shape):
         raise IndexError("too many indices for array")
     axis = 0
-    result: list[Any] = []
+    wrapped_parts: list[Any] = []
     for key_part in key_parts:
         if key_part is Ellipsis:
             axis += len(shape) - used_axes
-            result.append(key_part)
+            wrapped_parts.append(key_part)
             continue
         if isinstance(key_part, np.ndarray) and key_part.dtype.kind != "b":
             extent = shape[axis]
@@ -128,9 +129,9 @@ def _wrap_indices(key_parts: list[Any], shape: tuple[int, ...]) -> list[Any]:
                 raise IndexError(f"cannot index axis {axis} of length 0")
             if key_part.size:
                 key_part = key_part.astype(np.int64) % extent
-        result.append(key_part)
+        wrapped_parts.append(key_part)
         axis += _count_axes(key_part)
-    return result
+    return wrapped_parts
 
 
 class flatiter:  # noqa: N801 - CuPy's name
@@ -167,9 +168,9 @@ class flatiter:  # noqa: N801 - CuPy's name
         if isinstance(ind, slice) or ind is Ellipsis:
             indices = np.arange(self.base.size)[ind]
             values = np.resize(np.asarray(value._host if hasattr(value, "_host") else value), indices.size)
-            flat = self.base.ravel().get()
-            flat[indices] = values
-            self.base[...] = type(self.base)._from_host(flat.reshape(self.base.shape))
+            flat_values = self.base.ravel().get()
+            flat_values[indices] = values
+            self.base[...] = type(self.base)._from_host(flat_values.reshape(self.base.shape))
         else:
             self.base[self._unravel_index(ind)] = value
 

@@ -198,7 +198,7 @@ class RawKernel:
     @property
     def attributes(self) -> dict[str, int]:
         """Attributes of the kernel as a dictionary with CuPy's attribute names."""
-        names = (
+        attribute_names = (
             "max_threads_per_block",
             "shared_size_bytes",
             "const_size_bytes",
@@ -210,7 +210,7 @@ class RawKernel:
             "max_dynamic_shared_size_bytes",
             "preferred_shared_memory_carveout",
         )
-        return {name: getattr(self, name) for name in names}
+        return {attribute_name: getattr(self, attribute_name) for attribute_name in attribute_names}
 
     @property
     def kernel(self) -> Function:

@@ -158,16 +158,16 @@ def _make_plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -
         If the function is not a single loop, or cannot be fused.
     """
     trace = FusionTrace()
-    result = function(*(None if a is None else trace.add_argument(a, i) for i, a in enumerate(args)))
-    if result is None:
-        returns = "none"
-    elif isinstance(result, tuple):
-        returns = "tuple"
+    function_result = function(*(None if a is None else trace.add_argument(a, i) for i, a in enumerate(args)))
+    if function_result is None:
+        return_kind = "none"
+    elif isinstance(function_result, tuple):
+        return_kind = "tuple"
     else:
-        returns = "single"
+        return_kind = "single"
     result_items = [
         result_item
-        for result_item in (result if isinstance(result, tuple) else (result,))
+        for result_item in (function_result if isinstance(function_result, tuple) else (function_result,))
         if result_item is not None
     ]
     if not all(isinstance(result_item, TracedValue) for result_item in result_items):
@@ -179,9 +179,14 @@ def _make_plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -
     assignments = [f"out{k} = {output.name};" for k, output in enumerate(outputs)]
     kernel: ElementwiseKernel | ReductionKernel
     if trace.reduction is None:
-        operation = "\n    ".join([*trace.statements[0], *assignments])
+        operation_code = "\n    ".join([*trace.statements[0], *assignments])
         kernel = ElementwiseKernel(
-            in_declarations, out_declarations, operation, name, preamble=HELPER_FUNCTIONS, return_tuple=True
+            in_declarations,
+            out_declarations,
+            operation_code,
+            name,
+            preamble=HELPER_FUNCTIONS,
+            return_tuple=True,
         )
     else:
         if not outputs:
@@ -191,7 +196,7 @@ def _make_plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -
         )
     result_dtypes = [output.dtype for output in result_values]
     return FusionPlan(
-        kernel, trace.arguments, list(trace.written_positions), result_dtypes, returns, trace.reduction
+        kernel, trace.arguments, list(trace.written_positions), result_dtypes, return_kind, trace.reduction
     )
 
 
@@ -206,13 +211,13 @@ def _make_reduction_kernel(
 ) -> ReductionKernel:
     parameters = ", ".join(f"const {get_cpp_type(a.dtype)}& {a.name}" for a in trace.arguments)
     c_type = get_cpp_type(reduction.dtype)
-    results = "".join(f", {get_cpp_type(o.dtype)}& out{k}" for k, o in enumerate(outputs))
+    result_parameters = "".join(f", {get_cpp_type(o.dtype)}& out{k}" for k, o in enumerate(outputs))
     constants = [a for a in trace.arguments if a.position is None]
     constant_parameters = "".join(f", const {get_cpp_type(a.dtype)}& {a.name}" for a in constants)
     preamble = (
         f"{HELPER_FUNCTIONS}__device__ {c_type} _map({parameters}) {{ {' '.join(trace.statements[0])} "
         f"return {reduction.value.convert_to(reduction.dtype)}; }}\n"
-        f"__device__ void _post({c_type} a{results}{constant_parameters}) "
+        f"__device__ void _post({c_type} a{result_parameters}{constant_parameters}) "
         f"{{ {' '.join([*trace.statements[1], *assignments])} }}\n"
     )
     out_names = [f"out{k}" for k in range(len(outputs))]

@@ -173,9 +173,11 @@ class Operand:
             return ""
         name = self.parameter.name
         const = "const " if self.constant else ""
-        variable = name if self.parameter.raw else f"_raw_{name}"
-        flags = f"{self.ndim}, {str(self.contiguous).lower()}"
-        return f"{const}CArray<{self.c_type}, {flags}> {variable}(_{name}_, _layout_{name});"
+        variable_name = name if self.parameter.raw else f"_raw_{name}"
+        template_arguments = f"{self.ndim}, {str(self.contiguous).lower()}"
+        return (
+            f"{const}CArray<{self.c_type}, {template_arguments}> {variable_name}(_{name}_, _layout_{name});"
+        )
 
     def define_element(self, indexer: str, linear: str) -> str:
         """Return the C++ statement that defines a reference to one array element in a loop iteration."""
@@ -221,8 +223,8 @@ def lay_out(
         extents, strides = (
             (a.shape or (1,), a.strides or (0,)) if param.raw else (shape, strides_by_position[i])
         )
-        contiguous = _is_contiguous(extents, strides, dtype.itemsize)
-        operands.append(Operand(param, constant[i], c_type, len(extents), contiguous, True))
+        is_contiguous = _is_contiguous(extents, strides, dtype.itemsize)
+        operands.append(Operand(param, constant[i], c_type, len(extents), is_contiguous, True))
         launch_arguments += [a, make_layout_value(extents, strides)]
     return operands, launch_arguments, shape
 

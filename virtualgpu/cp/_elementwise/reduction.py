@@ -202,7 +202,7 @@ class ReductionKernel:
     ) -> None:
         input_count = math.prod(in_shape)
         output_count = math.prod(out_shape)
-        in_operands, in_values, in_loop_shape = lay_out(
+        in_operands, in_arguments, in_loop_shape = lay_out(
             inputs,
             self.in_params,
             in_types,
@@ -210,7 +210,7 @@ class ReductionKernel:
             in_shape,
             self.reduce_dims and input_count > 0,
         )
-        out_operands, out_values, out_loop_shape = lay_out(
+        out_operands, out_arguments, out_loop_shape = lay_out(
             results, self.out_params, out_types, [False] * self.nout, out_shape, self.reduce_dims
         )
         outputs_per_block = _choose_outputs_per_block(
@@ -220,12 +220,12 @@ class ReductionKernel:
             in_operands, out_operands, type_map, len(in_loop_shape), len(out_loop_shape)
         )
         blocks = min(2**31 - 1, -(-output_count // outputs_per_block))
-        layouts = (
+        layout_arguments = (
             make_layout_value(in_loop_shape),
             make_layout_value(out_loop_shape),
             np.int32(outputs_per_block),
         )
-        kernel((blocks,), (BLOCK_SIZE,), (*in_values, *out_values, *layouts), stream=stream)
+        kernel((blocks,), (BLOCK_SIZE,), (*in_arguments, *out_arguments, *layout_arguments), stream=stream)
 
     def _compile_kernel(
         self,
@@ -378,7 +378,9 @@ def _choose_outputs_per_block(
         for a, operand in zip(inputs, in_operands, strict=True)
         if operand.is_array and not operand.parameter.raw
     ]
-    has_rows = any(a.ndim and a.shape[-1] > 1 and a.strides[-1] == a.itemsize for a in arrays)
-    coalesced_outputs = min(_COALESCED_OUTPUT_COUNT, total_outputs) if has_rows and total_outputs > 1 else 1
+    has_contiguous_rows = any(a.ndim and a.shape[-1] > 1 and a.strides[-1] == a.itemsize for a in arrays)
+    coalesced_outputs = (
+        min(_COALESCED_OUTPUT_COUNT, total_outputs) if has_contiguous_rows and total_outputs > 1 else 1
+    )
     outputs_per_block = min(max(outputs_that_fit, coalesced_outputs), BLOCK_SIZE)
     return 1 << (outputs_per_block.bit_length() - 1)

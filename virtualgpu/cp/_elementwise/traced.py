@@ -227,8 +227,8 @@ def _find_ufunc_loop(function: np.ufunc, operands: Sequence[TracedValue]) -> tup
 def _find_narrowest_loop(
     loops: Sequence[tuple[str, ...]], operands: Sequence[TracedValue]
 ) -> tuple[np.dtype[Any], ...]:
-    for loop in loops:
-        dtypes = [np.dtype(char) for char in loop]
+    for loop_types in loops:
+        dtypes = [np.dtype(char) for char in loop_types]
         if all(
             _accepts_operand(candidate_dtype, operand)
             for candidate_dtype, operand in zip(dtypes, operands, strict=False)
@@ -310,8 +310,8 @@ class TracedValue(Traceable):
         if self.dtype.kind == "c" and dtype.kind != "c":
             return f"{get_cpp_type(dtype)}({self.name}.real())"
         c_type = "float" if dtype.char == "e" else get_cpp_type(dtype)
-        rounded = f"{get_cpp_type(dtype)}({self.name})" if dtype.char == "e" else self.name
-        return f"(({c_type})({rounded}))"
+        rounded_text = f"{get_cpp_type(dtype)}({self.name})" if dtype.char == "e" else self.name
+        return f"(({c_type})({rounded_text}))"
 
     def copy(self) -> TracedValue:
         """Return a copy of the value as a new traced value."""

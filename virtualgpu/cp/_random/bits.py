@@ -140,8 +140,10 @@ class CurandGenerator(BitGenerator):
         block_count = -(-min(out.size, self._size) // _BLOCK_SIZE)
         self._fill_states(block_count * _BLOCK_SIZE)
         maximum_and_mask = np.uint64(maximum), np.uint64(mask)
-        launch = _compile_random_module(self._struct_name).get_function(kernel)
-        launch((block_count,), (_BLOCK_SIZE,), (self._memory, self._size, out, out.size, *maximum_and_mask))
+        draw_kernel = _compile_random_module(self._struct_name).get_function(kernel)
+        draw_kernel(
+            (block_count,), (_BLOCK_SIZE,), (self._memory, self._size, out, out.size, *maximum_and_mask)
+        )
 
 
 class Philox4x3210(CurandGenerator):

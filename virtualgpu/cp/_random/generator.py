@@ -12,7 +12,7 @@ from virtualgpu.cp._random.bits import CurandGenerator
 from virtualgpu.cp._routines.creation import asarray, empty
 from virtualgpu.cp.cuda._memory.pool import check_free_memory
 
-_ALTERNATIVES = {
+_REPLACEMENT_BY_METHOD = {
     "normal": "loc + scale * rng.standard_normal(size)",
     "lognormal": "cp.exp(mean + sigma * rng.standard_normal(size))",
     "rand": "rng.random(size)",
@@ -24,7 +24,7 @@ _ALTERNATIVES = {
     "laplace": "cp.random.laplace(loc, scale, size)",
     "get_state": "kept = rng.bit_generator._state.get(), and rng.bit_generator._state.set(kept) to go on",
 }
-_ALTERNATIVES["set_state"] = _ALTERNATIVES["get_state"]
+_REPLACEMENT_BY_METHOD["set_state"] = _REPLACEMENT_BY_METHOD["get_state"]
 
 
 class Generator:
@@ -53,9 +53,9 @@ class Generator:
         return f"Generator({self.bit_generator!r})"
 
     def __getattr__(self, name: str) -> Any:
-        if name in _ALTERNATIVES:
+        if name in _REPLACEMENT_BY_METHOD:
             raise AttributeError(
-                f"CuPy's Generator has no {name}. Write {_ALTERNATIVES[name]}.", obj=self, name=name
+                f"CuPy's Generator has no {name}. Write {_REPLACEMENT_BY_METHOD[name]}.", obj=self, name=name
             )
         raise AttributeError(f"'Generator' object has no attribute '{name}'", obj=self, name=name)
 

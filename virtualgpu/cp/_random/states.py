@@ -112,12 +112,12 @@ def _double_states(
     The state of thread t + 2^level is the state of thread t, advanced by 2^level subsequences.
     """
     state_vectors = first_states[None]
-    level = 0
+    doubling_count = 0
     while len(state_vectors) < threads:
         state_vectors = np.concatenate(
-            [state_vectors, step(level, state_vectors[: threads - len(state_vectors)])]
+            [state_vectors, step(doubling_count, state_vectors[: threads - len(state_vectors)])]
         )
-        level += 1
+        doubling_count += 1
     return state_vectors[:threads]
 
 

@@ -118,9 +118,11 @@ def _find_written_arguments(
     function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[ndarray]:
     """Return the arguments that a function writes to."""
-    position = _find_output_position(function)
+    output_position = _find_output_position(function)
     possible_outputs = [args[0]] if name in _MODIFIES_FIRST_ARGUMENT and args else []
-    possible_outputs += [args[position]] if position is not None and position < len(args) else []
+    possible_outputs += (
+        [args[output_position]] if output_position is not None and output_position < len(args) else []
+    )
     keyword_arguments = (kwargs.get("out"), kwargs.get("output"))
     return [array for array in (*possible_outputs, *keyword_arguments) if isinstance(array, ndarray)]
 

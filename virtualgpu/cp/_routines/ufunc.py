@@ -26,8 +26,8 @@ _SCATTER_UFUNCS = frozenset(
 @lru_cache(maxsize=4096)
 def _resolve_output_dtypes(function: np.ufunc, types: tuple[Any, ...]) -> tuple[np.dtype[Any], ...]:
     """Return a ufunc's output dtypes for operand types; Python's int, float and complex are weak scalars."""
-    loop = function.resolve_dtypes((*types, *[None] * function.nout))
-    return tuple(check_dtype(dtype) for dtype in loop[function.nin :])
+    loop_dtypes = function.resolve_dtypes((*types, *[None] * function.nout))
+    return tuple(check_dtype(dtype) for dtype in loop_dtypes[function.nin :])
 
 
 @lru_cache(maxsize=64)
@@ -115,64 +115,66 @@ class ufunc:  # noqa: N801 - CuPy's name
         if all(array is not None for array in output_arrays):
             return output_arrays
         if dtype is None:
-            types = tuple(_find_operand_type(operand_value) for operand_value in operands)
-            dtypes = _resolve_output_dtypes(self._function, types)
+            operand_types = tuple(_find_operand_type(operand_value) for operand_value in operands)
+            output_dtypes = _resolve_output_dtypes(self._function, operand_types)
         else:
-            loop = self._function.resolve_dtypes(
+            loop_dtypes = self._function.resolve_dtypes(
                 tuple(_find_operand_type(operand_value) for operand_value in operands) + (None,) * self.nout,
                 signature=(None,) * self.nin + (np.dtype(dtype),) * self.nout,
                 casting="unsafe",
             )
-            dtypes = tuple(check_dtype(output_dtype) for output_dtype in loop[self.nin :])
+            output_dtypes = tuple(check_dtype(output_dtype) for output_dtype in loop_dtypes[self.nin :])
         shape = np.broadcast_shapes(*(np.shape(operand_value) for operand_value in operands))
         check_host_memory(
-            int(np.prod(shape, dtype=np.int64)) * max(output_dtype.itemsize for output_dtype in dtypes)
+            int(np.prod(shape, dtype=np.int64)) * max(output_dtype.itemsize for output_dtype in output_dtypes)
         )
         return [
             ndarray(shape, output_dtype) if array is None else array
-            for array, output_dtype in zip(output_arrays, dtypes, strict=True)
+            for array, output_dtype in zip(output_arrays, output_dtypes, strict=True)
         ]
 
     def _run(self, operands: list[Any], results: list[ndarray], dtype: Any, casting: Any) -> None:
-        hosts = tuple(result._host for result in results)
-        keywords: dict[str, Any] = {"out": hosts, "casting": casting}
+        host_results = tuple(result._host for result in results)
+        keywords: dict[str, Any] = {"out": host_results, "casting": casting}
         if dtype is not None:
             keywords["signature"] = (None,) * self.nin + (np.dtype(dtype),) * self.nout
             keywords["casting"] = "unsafe"
         with np.errstate(all="ignore"):
-            if self._function is np.power and all(host.dtype.kind in "iu" for host in hosts):
-                _compute_integer_power(operands, hosts[0])
+            if self._function is np.power and all(
+                host_result.dtype.kind in "iu" for host_result in host_results
+            ):
+                _compute_integer_power(operands, host_results[0])
             else:
                 self._function(*operands, **keywords)
 
     def _make_kernel_name(self, inputs: Any, results: list[ndarray]) -> str:
-        names = []
+        dtype_names = []
         for array_or_scalar in (*inputs, *results):
             if isinstance(array_or_scalar, ndarray):
-                names.append(_get_dtype_name(array_or_scalar.dtype))
+                dtype_names.append(_get_dtype_name(array_or_scalar.dtype))
             else:
-                names.append(_get_dtype_name(np.result_type(array_or_scalar)).rstrip("0123456789"))
-        return f"{self.name}__{'_'.join(names)}"
+                dtype_names.append(_get_dtype_name(np.result_type(array_or_scalar)).rstrip("0123456789"))
+        return f"{self.name}__{'_'.join(dtype_names)}"
 
     @property
     def types(self) -> list[str]:
         """Supported combinations of operand and result types, in NumPy's notation such as ``"ff->f"``."""
-        characters = set("?bBhHiIlLqQefdFD->")
-        return [types for types in self._function.types if set(types) <= characters]
+        supported_characters = set("?bBhHiIlLqQefdFD->")
+        return [types for types in self._function.types if set(types) <= supported_characters]
 
     def at(self, a: ndarray, indices: Any, b: Any = None) -> None:
         """Apply the function in place at the given indices, like `numpy.ufunc.at`."""
         if self.__name__ not in _SCATTER_UFUNCS:
             raise NotImplementedError(f"`{self.name}.at` is not supported yet")
         device = _machine.current().current_device
-        key = a._make_host_key(indices)
+        host_key = a._make_host_key(indices)
         second_operand = b if isinstance(b, np.ndarray) else read_operand(b, device)
 
         def run(_references: Any = b) -> None:
             with np.errstate(all="ignore"):
                 self._function.at(a._host, a._make_host_key(indices).key, second_operand)
 
-        moved_bytes = 2 * np.size(second_operand) * a.itemsize + key.index_bytes
+        moved_bytes = 2 * np.size(second_operand) * a.itemsize + host_key.index_bytes
         run_kernel(device, f"{self.name}_at", moved_bytes, run, 0.0, (a, indices, b), (a,))
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
@@ -202,10 +204,10 @@ class ufunc:  # noqa: N801 - CuPy's name
         """Reduce slices that start at the given indices. CuPy supports this method only for ``add``."""
         if self.__name__ != "add":
             raise NotImplementedError(f"`{self.name}.reduceat` is not supported yet")
-        starts = read_operand(indices) if isinstance(indices, ndarray) else indices
+        slice_starts = read_operand(indices) if isinstance(indices, ndarray) else indices
 
         def reduce_slices(_references: Any = indices) -> Any:
-            return np.add.reduceat(read_operand(array), starts, axis, dtype)
+            return np.add.reduceat(read_operand(array), slice_starts, axis, dtype)
 
         run_deferred_work(array._mem.owner)
         result = ndarray._from_library_kernel(
@@ -264,9 +266,9 @@ def _compute_integer_power(operands: list[Any], out: np.ndarray[Any, Any]) -> No
         np.power(base, exponent, out=out)
         return
     np.power(base, np.where(exponent < 0, 0, exponent), out=out)
-    inverse = np.where(base == 1, 1, np.where(base == -1, np.where(exponent % 2 == 0, 1, -1), 0))
+    negative_power = np.where(base == 1, 1, np.where(base == -1, np.where(exponent % 2 == 0, 1, -1), 0))
     np.copyto(
         out,
-        np.broadcast_to(inverse, out.shape).astype(out.dtype),
+        np.broadcast_to(negative_power, out.shape).astype(out.dtype),
         where=np.broadcast_to(exponent < 0, out.shape),
     )

@@ -118,7 +118,7 @@ profiler = AttributeNamespace(
     "cp.cuda.profiler", start=runtime.profilerStart, stop=runtime.profilerStop, profile=profile
 )
 
-_REMEDIES = {
+_REMEDY_BY_NAME = {
     **memory.REMEDIES,
     "cublas": "use cp.dot, cp.matmul and cp.linalg",
     "cusolver": "use cp.linalg",
@@ -126,7 +126,7 @@ _REMEDIES = {
     "cufft": "use cp.fft",
     "curand": "use cp.random, or include curand_kernel.h in your own kernel",
 }
-_raise_missing = make_module_getattr("cp.cuda", globals(), _REMEDIES)
+_raise_missing = make_module_getattr("cp.cuda", globals(), _REMEDY_BY_NAME)
 
 
 # Modules that need the compiler or are seldom used; they are loaded at their first use.

@@ -13,13 +13,13 @@ from virtualgpu.cp._missing_names import make_module_getattr
 __all__ = ["fft", "get_array_module", "ndimage", "signal", "special"]
 _MODULES = ("fft", "ndimage", "signal", "special")
 _ON_HOST_REMEDY = "use SciPy on the host: copy arrays with cp.asnumpy(x), and back with cp.asarray(y)"
-_REMEDIES = {
+_REMEDY_BY_NAME = {
     "sparse": "the virtual GPU has no cuSPARSE; keep a dense array, write a cp.RawKernel over data, indices "
     "and indptr, or use scipy.sparse on the host",
     "linalg": "cp.linalg has the common functions",
     **dict.fromkeys(("interpolate", "integrate", "optimize", "spatial", "stats", "cluster"), _ON_HOST_REMEDY),
 }
-_raise_missing = make_module_getattr("cupyx.scipy", globals(), _REMEDIES)
+_raise_missing = make_module_getattr("cupyx.scipy", globals(), _REMEDY_BY_NAME)
 
 
 def get_array_module(*args: Any) -> ModuleType:
