@@ -89,9 +89,9 @@ _PACKAGES = ("virtualgpu", "gpulab", "gpulab_course")
 
 def warn(message: str, category: type[Warning] = ArgumentWarning) -> None:
     """Issue a warning for the line of the program that called this package."""
-    level = 1
+    stack_level = 1
     frame = sys._getframe()
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in _PACKAGES:
-        level = level + 1
+        stack_level = stack_level + 1
         frame = frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(message, category, stacklevel=stack_level)

@@ -52,24 +52,24 @@ def add_cache_counters(finished: FinishedLaunch, watch: CacheRecorder) -> Kernel
     from virtualgpu.engine.observe.results import sum_by_source
 
     notes = watch.notes
-    prepared = finished.prepared
+    prepared_launch = finished.prepared
     counters = finished.result.counters
     assert counters is not None
-    stats = prepared.kernel.stats
-    info = prepared.device.info
+    stats = prepared_launch.kernel.stats
+    info = prepared_launch.device.info
     shared_bytes = (
-        stats.static_shared_bytes + prepared.packed.shared_bytes + info.reserved_shared_per_block_bytes
+        stats.static_shared_bytes + prepared_launch.packed.shared_bytes + info.reserved_shared_per_block_bytes
     )
-    cache_size_info = compute_cache_sizes(info, shared_bytes, prepared.blocks_per_sm)
+    cache_size_info = compute_cache_sizes(info, shared_bytes, prepared_launch.blocks_per_sm)
     tables = finished.result.kernel.tables
     sorted_accesses = _sort_accesses_by_time(finished, notes.rows)
     earlier_accesses = (
-        _make_resident_accesses(watch, prepared, sorted_accesses) if watch.resident_bytes else None
+        _make_resident_accesses(watch, prepared_launch, sorted_accesses) if watch.resident_bytes else None
     )
-    replayed = replay(
+    replay_result = replay(
         sorted_accesses, notes.sites[:, 0], cache_size_info, info.sm_count, notes.one_in, earlier_accesses
     )
-    site_columns = np.concatenate([replayed.sums, notes.sites[:, 2:]], axis=1)[: len(tables.accesses)]
+    site_columns = np.concatenate([replay_result.sums, notes.sites[:, 2:]], axis=1)[: len(tables.accesses)]
     access_sums = [column_sums for _, column_sums in sum_by_source(tables.accesses, site_columns)]
     counter_names = (*COLUMNS, "requests", "passes")
     counter_totals = dict.fromkeys(counter_names, 0.0)
@@ -82,13 +82,14 @@ def add_cache_counters(finished: FinishedLaunch, watch: CacheRecorder) -> Kernel
             counter_totals[name] += counter_sums[name]
         accesses.append(replace(access, l1_hit_sectors=round(counter_sums["l1_hit"])))
     cache_counters = CacheCounters(
-        start="cold" if prepared.cold else "warm",
+        start="cold" if prepared_launch.cold else "warm",
         l1_sectors=round(counter_totals["l1"]),
         l1_hit_sectors=round(counter_totals["l1_hit"]),
         l2_sectors=round(counter_totals["l2"]),
         l2_hit_sectors=round(counter_totals["l2_hit"]),
-        dram_read_bytes=(round(counter_totals["dram"]) + replayed.completed * notes.one_in) * SECTOR_BYTES,
-        dram_write_bytes=replayed.written * notes.one_in * SECTOR_BYTES,
+        dram_read_bytes=(round(counter_totals["dram"]) + replay_result.completed * notes.one_in)
+        * SECTOR_BYTES,
+        dram_write_bytes=replay_result.written * notes.one_in * SECTOR_BYTES,
         constant_requests=round(counter_totals["requests"]),
         constant_passes=round(counter_totals["passes"]),
         one_in=notes.one_in,
@@ -152,7 +153,7 @@ def _sort_accesses_by_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]
     sm, begin_ns, end_ns = finished.placement
     warps_per_block = -(-finished.prepared.launch.block_threads // 32)
     line_numbers = rows[:, 0] >> LINE_SHIFT
-    sectors = rows[:, 0] & 15
+    sector_masks = rows[:, 0] & 15
     block_numbers = rows[:, 1] // warps_per_block
     site_numbers = rows[:, 2] >> SITE_SHIFT
     longest_warp = np.maximum(finished.result.block_longest, 1)
@@ -172,7 +173,7 @@ def _sort_accesses_by_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]
     time_order = np.argsort(time_ns, kind="stable")
     packed_rows = np.empty((len(rows), 3), np.int64)
     size_bytes = rows[:, 0] >> BYTES_SHIFT & 63
-    packed_rows[:, 0] = pack_lines(line_numbers, sectors, size_bytes)[time_order]
+    packed_rows[:, 0] = pack_lines(line_numbers, sector_masks, size_bytes)[time_order]
     packed_rows[:, 1] = (sm[block_numbers].astype(np.int64) << 32 | site_numbers)[time_order]
     packed_rows[:, 2] = time_ns[time_order].astype(np.int64)
     return packed_rows

@@ -131,14 +131,16 @@ class CompiledModule:
 
     def source_name(self, symbol: str) -> str:
         """Return the name of a kernel in the source code, given its mangled symbol."""
-        return next((name for name, lowered in self.lowered_names.items() if lowered == symbol), symbol)
+        return next(
+            (name for name, lowered_name in self.lowered_names.items() if lowered_name == symbol), symbol
+        )
 
     def source_params(self, symbol: str) -> tuple[SourceParam, ...] | None:
         """Return the kernel's parameters as written in the source, or None if they cannot be determined."""
         expression = self.source_name(symbol)
-        mangled = _MANGLED_PATTERN.match(expression)
-        if mangled:
-            return parse_source_params(self.code, mangled[2][: int(mangled[1])])
+        mangled_match = _MANGLED_PATTERN.match(expression)
+        if mangled_match:
+            return parse_source_params(self.code, mangled_match[2][: int(mangled_match[1])])
         identifiers = _IDENTIFIER_PATTERN.findall(expression.split("<")[0])
         return parse_source_params(self.code, identifiers[-1]) if identifiers else None
 
@@ -171,11 +173,11 @@ class CompiledModule:
         symbols = set(self.resources)
         if not symbols and name not in find_kernel_names(self.code):
             return f"there is no kernel '{name}', nor any other __global__ function in this source."
-        mangled = next((s for s in symbols if re.match(rf"_Z\w*?{len(name)}{re.escape(name)}", s)), None)
-        if mangled or (name in find_kernel_names(self.code) and name not in symbols):
+        mangled_name = next((s for s in symbols if re.match(rf"_Z\w*?{len(name)}{re.escape(name)}", s)), None)
+        if mangled_name or (name in find_kernel_names(self.code) and name not in symbols):
             return (
                 f"'{name}' is in the source, but C++ has mangled its name"
-                f"{f' to {mangled}' if mangled else ' or never instantiated the template'}. Put "
+                f"{f' to {mangled_name}' if mangled_name else ' or never instantiated the template'}. Put "
                 'extern "C" before __global__, or name it in RawModule(..., name_expressions=[...]).'
             )
         if "<" in name:
@@ -272,14 +274,23 @@ def _compile(
     source_text = insert_headers(code)
     try:
         flags = (*options, *nvrtc.CUPY_OPTIONS)
-        image, machine = nvrtc.compile_both(
+        ptx_image, cubin_image = nvrtc.compile_both(
             source_text, target=target, options=flags, name_expressions=name_expressions
         )
     except nvrtc.NvrtcCompileError as error:
         log = f"{error.log}\n{make_advice(error.log, code)}".rstrip()
         raise CompileException(log, code, "kernel.cu", options) from None
-    resources = read_kernel_resources(machine.cubin) if machine is not None else image.resources or {}
-    is_precompiled = machine is None
+    resources = (
+        read_kernel_resources(cubin_image.cubin) if cubin_image is not None else ptx_image.resources or {}
+    )
+    is_precompiled = cubin_image is None
     return CompiledModule(
-        code, options, target, image.ptx, image.lowered_names, resources, is_precompiled, image.log
+        code,
+        options,
+        target,
+        ptx_image.ptx,
+        ptx_image.lowered_names,
+        resources,
+        is_precompiled,
+        ptx_image.log,
     )

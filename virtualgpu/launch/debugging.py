@@ -120,12 +120,14 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
         if not same_warps:
             return warps
         variables = find_variables(optimized_run, debug_run, scalar_declarations, program.module)
-        factors = find_unroll_factors(optimized_run, debug_run) if len(same_warps) == len(warps) else ()
+        unroll_factors = (
+            find_unroll_factors(optimized_run, debug_run) if len(same_warps) == len(warps) else ()
+        )
         return tuple(
             replace(
                 trace,
                 variables=variables,
-                detail=trace.detail and replace(trace.detail, unroll_factors=factors),
+                detail=trace.detail and replace(trace.detail, unroll_factors=unroll_factors),
             )
             for trace in warps
         )

@@ -68,17 +68,19 @@ def compute_pace(kernel: GeneratedKernel, clk_by_pipe: Mapping[str, float]) -> P
         function: {block_number for loop in _find_loops(blocks, function) for block_number in loop}
         for function in range(len(functions))
     }
-    last_stores = dict.fromkeys(range(len(functions)), 0)
+    last_store_blocks = dict.fromkeys(range(len(functions)), 0)
     for function, block in blocks:
-        if block.number > last_stores[function] and _stores_globally(functions[function], block):
-            last_stores[function] = block.number
+        if block.number > last_store_blocks[function] and _stores_globally(functions[function], block):
+            last_store_blocks[function] = block.number
     row_by_pc: dict[int, int] = {}
     merged_shares: dict[int, float] = {}
     unused_atomics = [_find_unused_atomics(function) for function in functions]
     alignments = [_AlignmentSearch(function) for function in functions]
     sum_counts = [
-        _count_sums(function, [block for block_function, block in blocks if block_function == number])
-        for number, function in enumerate(functions)
+        _count_sums(
+            function, [block for block_function, block in blocks if block_function == function_number]
+        )
+        for function_number, function in enumerate(functions)
     ]
     for block_row, (function, block) in enumerate(blocks):
         block_code = functions[function].instructions[block.first : block.end]
@@ -97,7 +99,7 @@ def compute_pace(kernel: GeneratedKernel, clk_by_pipe: Mapping[str, float]) -> P
             access_shares,
             sum_counts[function] >= MANY_SUMS,
         )
-        waits_for_stores = block.number >= last_stores[function]
+        waits_for_stores = block.number >= last_store_blocks[function]
         for cost, access_share in zip(block_piece.costs, block_piece.shares, strict=True):
             pipe_counts[block_row, 0] += access_share * cost.issued
             for name, count in cost.pipes:
@@ -203,9 +205,10 @@ class _CodePiece:
             and len(instructions) <= MAX_UNROLLED_SIZE
             and all(cost.issued < 8 and cost.waits != "barrier" for cost in costs)
         )
-        copies = UNROLL_FACTOR if is_unrolled else 1
+        copy_count = UNROLL_FACTOR if is_unrolled else 1
         shares = [
-            1 / copies if k in loop_control else merged_shares.get(k, 1.0) for k in range(len(instructions))
+            1 / copy_count if k in loop_control else merged_shares.get(k, 1.0)
+            for k in range(len(instructions))
         ]
         has_products = any(pipe == "tensor" for cost in costs for pipe, _ in cost.pipes)
         return cls(
@@ -215,7 +218,7 @@ class _CodePiece:
             is_loop,
             is_backward,
             is_repeated,
-            copies,
+            copy_count,
             shares,
             has_products,
             has_many_sums,
@@ -455,20 +458,22 @@ def _find_copy_waits(
 ) -> tuple[CopyWait, ...]:
     """Return the waits for asynchronous copies, with the code that runs while the copies are in flight."""
     copy_waits = []
-    for function in dict.fromkeys(number for number, _ in blocks):
+    for function in dict.fromkeys(function_number for function_number, _ in blocks):
         code = functions[function].instructions
-        rows = {
-            block.number: block_row for block_row, (number, block) in enumerate(blocks) if number == function
+        row_by_block = {
+            block.number: block_row
+            for block_row, (function_number, block) in enumerate(blocks)
+            if function_number == function
         }
         block_by_pc = {
             pc: block.number
-            for number, block in blocks
-            if number == function
+            for function_number, block in blocks
+            if function_number == function
             for pc in range(block.first, block.end)
         }
-        copies = [pc for pc in block_by_pc if is_copy(code[pc].parts)]
-        loops = _find_loops(blocks, function) if copies else []
-        for pc in block_by_pc if copies else ():
+        copy_pcs = [pc for pc in block_by_pc if is_copy(code[pc].parts)]
+        loops = _find_loops(blocks, function) if copy_pcs else []
+        for pc in block_by_pc if copy_pcs else ():
             if code[pc].parts[:2] != ("cp", "async") or code[pc].parts[2] not in ("wait_group", "wait_all"):
                 continue
             wait_block = block_by_pc[pc]
@@ -476,12 +481,12 @@ def _find_copy_waits(
                 (
                     loop
                     for loop in loops
-                    if wait_block in loop and any(block_by_pc[c] in loop for c in copies)
+                    if wait_block in loop and any(block_by_pc[c] in loop for c in copy_pcs)
                 ),
                 range(0),
             )
-            earlier_copies = [c for c in copies if c < pc and (not loop or block_by_pc[c] in loop)]
-            started_copies = earlier_copies or [c for c in copies if block_by_pc[c] in loop]
+            earlier_copies = [c for c in copy_pcs if c < pc and (not loop or block_by_pc[c] in loop)]
+            started_copies = earlier_copies or [c for c in copy_pcs if block_by_pc[c] in loop]
             if not started_copies:
                 continue
             first_between = block_by_pc[max(started_copies)] + 1
@@ -490,13 +495,13 @@ def _find_copy_waits(
                 if earlier_copies
                 else [*range(first_between, loop.stop), *range(loop.start, wait_block)]
             )
-            count = code[pc].operands[0] if code[pc].operands else None
+            group_count = code[pc].operands[0] if code[pc].operands else None
             copy_waits.append(
                 CopyWait(
-                    rows[wait_block],
-                    count.value if isinstance(count, ir.Immediate) else 0,
-                    tuple(rows[number] for number in loop),
-                    tuple(rows[number] for number in blocks_between),
+                    row_by_block[wait_block],
+                    group_count.value if isinstance(group_count, ir.Immediate) else 0,
+                    tuple(row_by_block[function_number] for function_number in loop),
+                    tuple(row_by_block[function_number] for function_number in blocks_between),
                     tuple(results.source_index(code[c]) for c in started_copies),
                 )
             )
@@ -505,15 +510,15 @@ def _find_copy_waits(
 
 def _count_sums(function: ir.Function, blocks: Sequence[Block]) -> int:
     """Return the number of registers with the final sums of matrix products in the blocks of a function."""
-    count = 0
+    sum_count = 0
     for block in blocks:
         sum_registers: set[str] = set()
         for i in function.instructions[block.first : block.end]:
             if i.root == "mma" or (i.root == "wmma" and "mma" in i.parts[:2]):
                 defined_names, used_names = cfg.find_definitions_and_uses(i)
                 sum_registers = (sum_registers - set(used_names)) | set(defined_names)
-        count += len(sum_registers)
-    return count
+        sum_count += len(sum_registers)
+    return sum_count
 
 
 def _find_unused_atomics(function: ir.Function) -> frozenset[int]:
@@ -553,31 +558,33 @@ def _find_combined_atomics(function: ir.Function, unused_atomics: frozenset[int]
                 thread_dependent.update(defined_names)
         if len(thread_dependent) == previous_count:
             break
-    positions = set()
+    combined_sources = set()
     for i in atomics:
         address = next((o for o in i.operands if isinstance(o, ir.Address)), None)
         if address and isinstance(address.base, ir.Register) and address.base.name not in thread_dependent:
-            positions.add(results.source_index(i))
-    return frozenset(positions)
+            combined_sources.add(results.source_index(i))
+    return frozenset(combined_sources)
 
 
 def _find_pointer_chasing_loads(function: ir.Function) -> frozenset[int]:
     """Return the positions of loads from global memory whose address depends on another load."""
     flow = [cfg.find_definitions_and_uses(i) for i in function.instructions]
-    loads = [
+    is_load_by_pc = [
         i.root == "ld" and "param" not in i.parts and "shared" not in i.parts for i in function.instructions
     ]
     loaded_registers: set[str] = set()
-    positions: set[int] = set()
+    chasing_sources: set[int] = set()
     while True:
         previous_count = len(loaded_registers)
-        for i, is_load, (defined_names, used_names) in zip(function.instructions, loads, flow, strict=True):
+        for i, is_load, (defined_names, used_names) in zip(
+            function.instructions, is_load_by_pc, flow, strict=True
+        ):
             if is_load or not loaded_registers.isdisjoint(used_names):
                 loaded_registers.update(defined_names)
             if is_load and not loaded_registers.isdisjoint(used_names):
-                positions.add(results.source_index(i))
+                chasing_sources.add(results.source_index(i))
         if len(loaded_registers) == previous_count:
-            return frozenset(positions)
+            return frozenset(chasing_sources)
 
 
 class _AlignmentSearch:
@@ -654,7 +661,7 @@ def _find_merged_loads(
                 ] = k
         elif i.root in ("st", "bar", "barrier", "atom"):
             load_positions = {}
-    shares = {}
+    share_by_pc = {}
     for (name, offset), k in load_positions.items():
         aligned_offset = offset - offset % MAX_ACCESS_BYTES
         adjacent_offsets = [
@@ -662,5 +669,5 @@ def _find_merged_loads(
             for n in range(aligned_offset, aligned_offset + MAX_ACCESS_BYTES, 4)
             if (name, n) in load_positions
         ]
-        shares[k] = 1.0 / len(adjacent_offsets) if len(adjacent_offsets) in (2, 4) else 1.0
-    return {k: access_share for k, access_share in shares.items() if access_share < 1.0}
+        share_by_pc[k] = 1.0 / len(adjacent_offsets) if len(adjacent_offsets) in (2, 4) else 1.0
+    return {k: access_share for k, access_share in share_by_pc.items() if access_share < 1.0}

@@ -89,7 +89,7 @@ def pack_arguments(
         )
     buffer = bytearray(param_bytes)
     arrays: dict[int, int] = {}
-    names: dict[int, str] = {}
+    array_names: dict[int, str] = {}
     integer_args = {int(argument) for argument in args if isinstance(argument, int | np.integer)}
     has_structure = any(
         isinstance(argument, np.void) for argument in args
@@ -99,16 +99,16 @@ def pack_arguments(
         location = f"Kernel '{kernel}', argument {parameter_index + 1}" + (
             f" ('{source_param.name}')" if source_param else ""
         )
-        data = _pack_parameter(argument, param, source_param, location, device, arrays)
-        buffer[param.offset : param.offset + len(data)] = data
+        packed_bytes = _pack_parameter(argument, param, source_param, location, device, arrays)
+        buffer[param.offset : param.offset + len(packed_bytes)] = packed_bytes
         if device.memory.uses_remote_memory and isinstance(argument, int | np.integer | DevicePointer):
-            _record_host_range(int.from_bytes(data, "little"), device, arrays)
+            _record_host_range(int.from_bytes(packed_bytes, "little"), device, arrays)
         is_array = isinstance(argument, DeviceArray)
         if is_array and param.size_bytes == 8 and not has_structure:
             _warn_of_strides(argument, integer_args, location)
         if is_array and argument.nbytes and source_param and source_param.name:
-            names.setdefault(argument.data.ptr, source_param.name)
-    return PackedArguments(bytes(buffer), arrays, names)
+            array_names.setdefault(argument.data.ptr, source_param.name)
+    return PackedArguments(bytes(buffer), arrays, array_names)
 
 
 def _pack_parameter(
@@ -235,7 +235,7 @@ def _pack_number(value: Any, param: ir.Param, source_param: SourceParam | None, 
 
     A Python int or float has 8 bytes, a complex number 16, and a NumPy scalar its own size.
     """
-    parameter = _describe_parameter(param, source_param)
+    parameter_text = _describe_parameter(param, source_param)
     remedy = _suggest_conversion(param, source_param)
     size_bytes = param.size_bytes
     is_python_number = not isinstance(value, np.generic)
@@ -248,12 +248,14 @@ def _pack_number(value: Any, param: ir.Param, source_param: SourceParam | None, 
     if (is_structure and is_python_number and dtype_kind != "c") or (
         is_pointer and dtype_kind not in _INTEGER_DTYPE_KINDS
     ):
-        raise TypeError(f"{location}: {value_text} was passed where the kernel takes {parameter}. {remedy}")
+        raise TypeError(
+            f"{location}: {value_text} was passed where the kernel takes {parameter_text}. {remedy}"
+        )
     if numpy_scalar.itemsize < size_bytes or (
         is_structure and numpy_scalar.itemsize > size_bytes and dtype_kind != "c"
     ):
         raise TypeError(
-            f"{location}: {value_text} has {size_text} but the kernel takes {parameter}. {remedy}"
+            f"{location}: {value_text} has {size_text} but the kernel takes {parameter_text}. {remedy}"
         )
     data = bytes(numpy_scalar.tobytes()[:size_bytes])
     if is_structure and numpy_scalar.itemsize == size_bytes:
@@ -263,17 +265,17 @@ def _pack_number(value: Any, param: ir.Param, source_param: SourceParam | None, 
         if not -(1 << (bit_count - 1)) <= int(numpy_scalar) < 1 << bit_count:
             value_read = int.from_bytes(data, "little", signed=True)
             warn(
-                f"{location}: {numpy_scalar} does not fit into {parameter}. As with CuPy, the kernel reads "
-                f"{value_read}, its lower bytes. Use a wider parameter type in the kernel."
+                f"{location}: {numpy_scalar} does not fit into {parameter_text}. As with CuPy, the kernel "
+                f"reads {value_read}, its lower bytes. Use a wider parameter type in the kernel."
             )
     elif numpy_scalar.itemsize > size_bytes:
         warn(
-            f"{location}: {value_text} has {size_text} but the kernel takes {parameter}. As with CuPy, "
+            f"{location}: {value_text} has {size_text} but the kernel takes {parameter_text}. As with CuPy, "
             f"the kernel reads a part of {value}, as {_read_parameter_value(data, param)}. {remedy}"
         )
     elif (dtype_kind == "f") != (param.type in _FLOAT_TYPES):
         warn(
-            f"{location}: {value_text} was passed where the kernel takes {parameter}. As with CuPy, "
+            f"{location}: {value_text} was passed where the kernel takes {parameter_text}. As with CuPy, "
             f"the kernel reads the bytes of {value}, as {_read_parameter_value(data, param)}. {remedy}"
         )
     return data

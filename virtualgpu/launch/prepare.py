@@ -297,9 +297,9 @@ class FinishedLaunch:
     @cached_property
     def _kernel_work(self) -> cost.KernelWork:
         result = self.result
-        prepared = self.prepared
+        prepared_launch = self.prepared
         assert result.counters is not None
-        clk_by_pipe = cost.pipe_clk(prepared.device.info)
+        clk_by_pipe = cost.pipe_clk(prepared_launch.device.info)
         return cost.KernelWork(
             warp_instructions=result.block_warp_instructions,
             longest_warp=result.block_longest,
@@ -307,13 +307,13 @@ class FinishedLaunch:
             counters=cost.estimate_machine_counters(result.counters),
             executions=result.executions,
             lane_executions=result.lane_executions,
-            pace=prepared.kernel.program.get_cached(
+            pace=prepared_launch.kernel.program.get_cached(
                 ("pace", result.kernel.name, *clk_by_pipe.values()),
                 lambda: compute_pace(result.kernel, clk_by_pipe),
             ),
             arrays=cost.ArrayBytes(
-                sum(prepared.arrays.values()),
-                min(prepared.arrays.values(), default=0),
+                sum(prepared_launch.arrays.values()),
+                min(prepared_launch.arrays.values(), default=0),
                 self.cold_bytes,
                 self._atomic_array_bytes,
             ),
@@ -325,20 +325,22 @@ class FinishedLaunch:
         from virtualgpu.engine.observe.origin import find_base_pointer, find_writers
         from virtualgpu.engine.observe.results import source_index
 
-        prepared = self.prepared
+        prepared_launch = self.prepared
         assert self.result.counters is not None
         pcs = {a.pc for a in self.result.counters.accesses if a.kind == "atomic" and a.space != "shared"}
         if not pcs:
             return {}
-        entry = prepared.kernel.entry
-        writers = prepared.kernel.program.get_cached(("writers", entry.name), lambda: find_writers(entry))
+        entry = prepared_launch.kernel.entry
+        writers = prepared_launch.kernel.program.get_cached(
+            ("writers", entry.name), lambda: find_writers(entry)
+        )
         array_bytes = {}
         for instruction in entry.instructions:
             pc = source_index(instruction)
             if pc in pcs:
-                pointer = find_base_pointer(entry, instruction, prepared.packed.params, {}, writers)
-                if pointer in prepared.arrays:
-                    array_bytes[pc] = prepared.arrays[pointer]
+                pointer = find_base_pointer(entry, instruction, prepared_launch.packed.params, {}, writers)
+                if pointer in prepared_launch.arrays:
+                    array_bytes[pc] = prepared_launch.arrays[pointer]
         return array_bytes
 
     @cached_property
@@ -364,13 +366,16 @@ class FinishedLaunch:
         """
         from virtualgpu.model.cost.causes import compute_costs
 
-        prepared = self.prepared
+        prepared_launch = self.prepared
         launch_costs = compute_costs(
-            prepared.device.info, self._kernel_work, prepared.occupancy, prepared.launch.source.code
+            prepared_launch.device.info,
+            self._kernel_work,
+            prepared_launch.occupancy,
+            prepared_launch.launch.source.code,
         )
         uses_local_arrays = any(access.space == "local" for access in self._kernel_work.counters.accesses)
         return replace(
-            launch_costs, spilled_bytes=0 if uses_local_arrays else prepared.kernel.stats.local_bytes
+            launch_costs, spilled_bytes=0 if uses_local_arrays else prepared_launch.kernel.stats.local_bytes
         )
 
     @property
@@ -395,38 +400,38 @@ class FinishedLaunch:
             counts.moved_bytes = SECTOR_BYTES * sectors
             counts.flop = kernel_work.counters.total_flops
             counts.double_flop = kernel_work.counters.flops.get("f64", 0)
-        prepared = self.prepared
+        prepared_launch = self.prepared
         device = self.prepared.device
         if not device.memory.peers:
             return self.kernel_and_bus_ns
         from virtualgpu.launch.peer_traffic import count_peer_bytes
 
         assert self.result.counters is not None
-        entry_function = prepared.kernel.entry
+        entry_function = prepared_launch.kernel.entry
         accesses = self.result.counters.accesses
         transferred_bytes = count_peer_bytes(
-            device, entry_function, prepared.packed.params, accesses, prepared.arrays
+            device, entry_function, prepared_launch.packed.params, accesses, prepared_launch.arrays
         )
         return bus.add_link_time_ns(device, self.kernel_and_bus_ns, transferred_bytes, passage)
 
     @property
     def trace(self) -> LaunchTrace:
         """The SM and the times of every block, as computed by the time model."""
-        prepared = self.prepared
+        prepared_launch = self.prepared
         info = self.prepared.device.info
         sm, start_ns, end_ns = self.placement
         return LaunchTrace(
             provenance=info.as_virtual,
-            kernel_name=prepared.kernel.name,
-            grid=prepared.grid,
-            block=prepared.block,
-            shared_bytes=prepared.packed.shared_bytes,
+            kernel_name=prepared_launch.kernel.name,
+            grid=prepared_launch.grid,
+            block=prepared_launch.block,
+            shared_bytes=prepared_launch.packed.shared_bytes,
             sm_count=info.sm_count,
             block_index=np.arange(sm.size, dtype=np.int64),
             sm_id=sm,
             start_ns=np.rint(start_ns).astype(np.int64),
             end_ns=np.rint(end_ns).astype(np.int64),
-            occupancy=prepared.occupancy,
+            occupancy=prepared_launch.occupancy,
             note="Times and SMs come from the time model; the kernel itself was executed.",
         ).thinned(MAX_LISTED_BLOCKS)
 

@@ -91,11 +91,11 @@ class WatchedLaunch:
     def _symbols_of(self, debug_build: DebugBuild) -> Any:
         from virtualgpu.engine.watch.scene import KernelSymbols
 
-        prepared = self._prepared
-        device = prepared.device
-        packed_launch = prepared.packed
-        launch_source = prepared.launch.source
-        program = prepared.kernel.program
+        prepared_launch = self._prepared
+        device = prepared_launch.device
+        packed_launch = prepared_launch.packed
+        launch_source = prepared_launch.launch.source
+        program = prepared_launch.kernel.program
         kernel = program.traced_kernel(packed_launch.name, count=True)
         variable_sizes = {
             variable.name: variable.size_bytes for variable in program.module.variables.values()
@@ -115,7 +115,7 @@ class WatchedLaunch:
 
         return KernelSymbols(
             kernel=packed_launch.name,
-            title=prepared.kernel.name,
+            title=prepared_launch.kernel.name,
             code=launch_source.code,
             options=tuple(launch_source.options),
             declared=debug_build.declarations,
@@ -124,9 +124,9 @@ class WatchedLaunch:
             missing_reason=debug_build.missing_reason,
             parameters=tuple(
                 (parameter.name, parameter.offset, len(parameter.data), parameter.type)
-                for parameter in prepared.parameters
+                for parameter in prepared_launch.parameters
             ),
-            arrays=prepared.arrays,
+            arrays=prepared_launch.arrays,
             shared={
                 name: (address, variable_sizes.get(name, 0)) for name, address in kernel.tables.shared.items()
             },

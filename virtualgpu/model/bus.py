@@ -60,9 +60,9 @@ def add_bus_time_ns(
             host_bytes += array_request_bytes
             continue
         allocation_start = memory.segment(address)[0]
-        pages = memory.managed.get(allocation_start)
-        if pages is not None:
-            migration = pages.to_device(
+        managed_pages = memory.managed.get(allocation_start)
+        if managed_pages is not None:
+            migration = managed_pages.to_device(
                 address - allocation_start, size_bytes, -int(-array_request_bytes // SECTOR_BYTES)
             )
             memory.page_faults += migration.blocks
@@ -98,10 +98,10 @@ def add_link_time_ns(
 
 def _fault_wait_ns(info: DeviceInfo, migration: Migration) -> float:
     """Return the time that a kernel waits for its page faults, in ns."""
-    pages = (migration.new_bytes + migration.copied_bytes) / PAGE_BYTES
+    page_count = (migration.new_bytes + migration.copied_bytes) / PAGE_BYTES
     return (
         migration.blocks * FAULT_BLOCK_NS
-        + pages * FAULT_PAGE_NS
+        + page_count * FAULT_PAGE_NS
         + migration.copied_bytes / cost.pinned_gbps(info)
     )
 

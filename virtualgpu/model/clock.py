@@ -82,11 +82,11 @@ class Engine:
         start_ns = max(ready_ns, self._floor_ns)
         if start_ns < self._last_end_ns:
             self._intervals = [interval for interval in self._intervals if interval[1] > now_ns]
-            candidates = sorted(
+            candidate_starts_ns = sorted(
                 {start_ns, *(end_ns for _, end_ns, _ in self._intervals if end_ns > start_ns)}
             )
             # The last candidate always fits: nothing is planned after it.
-            for start_ns in candidates:
+            for start_ns in candidate_starts_ns:
                 if self._find_highest_load(start_ns, start_ns + duration_ns) + share <= 1.0 + 1e-9:
                     break
         return start_ns
@@ -279,7 +279,7 @@ class Schedule:
     def _ready_ns(self, handle: int) -> int:
         with self.clock.lock:
             queue = self.queue(handle)
-            ready = max(self.clock.now_ns, queue.tail_ns)
+            ready_ns = max(self.clock.now_ns, queue.tail_ns)
             if handle in (LEGACY_QUEUE, LEGACY_ALIAS):
                 # A copy of the list, because garbage collection can destroy a queue during the loop.
                 tails_ns = [
@@ -287,8 +287,8 @@ class Schedule:
                     for queue_of_device in [*self._queues.values()]
                     if queue_of_device.blocking
                 ]
-                return max(ready, self._retired_tail_ns, *tails_ns)
-            return max(ready, self._queues[LEGACY_QUEUE].tail_ns) if queue.blocking else ready
+                return max(ready_ns, self._retired_tail_ns, *tails_ns)
+            return max(ready_ns, self._queues[LEGACY_QUEUE].tail_ns) if queue.blocking else ready_ns
 
     def place(
         self,
@@ -344,19 +344,19 @@ class Schedule:
                 start_ns, end_ns = self.place(handle, engine, duration_ns, sm_share, ports)
                 self._log.append(activity(start_ns, end_ns, predecessors))
                 return self._log[-1]
-            duration = max(1, round(duration_ns))
+            whole_duration_ns = max(1, round(duration_ns))
             engine_share = min(1.0, max(0.001, sm_share))
             floor_ns = max(self._ready_ns(handle), self.clock.now_ns)
             for port, _ in ports:  # not planned again if something more urgent is submitted
-                floor_ns = port.find_earliest_start(floor_ns, duration, 1.0, self.clock.now_ns)
+                floor_ns = port.find_earliest_start(floor_ns, whole_duration_ns, 1.0, self.clock.now_ns)
             for port, share_of_port in ports:
-                port.reserve(floor_ns, floor_ns + duration, share_of_port)
+                port.reserve(floor_ns, floor_ns + whole_duration_ns, share_of_port)
             priority = self.queue(handle).priority
             self._pending[number] = PlannedWork(
                 number,
                 handle,
                 engine,
-                duration,
+                whole_duration_ns,
                 engine_share if engine == "compute" else 1.0,
                 waves,
                 priority,
@@ -364,7 +364,7 @@ class Schedule:
                 tuple(n for n in predecessors if n in self._pending),
             )
             self._is_planned = False
-            self._log.append(activity(floor_ns, floor_ns + duration, predecessors))
+            self._log.append(activity(floor_ns, floor_ns + whole_duration_ns, predecessors))
             if engine != "compute":
                 self.plan_pending()  # the host may want to wait for it
             return self._log[-1]
@@ -373,21 +373,23 @@ class Schedule:
         """Plan the start and end of all pending operations, and update their times in the log."""
         if not self._pending or self._is_planned:
             return
-        works = list(self._pending.values())
-        begin_ns = min(planned_work.floor_ns for planned_work in works)
-        plan_works(works, {name: engine.intervals_after(begin_ns) for name, engine in self._engines.items()})
-        corrections: dict[int, Activity] = {}
-        for position, planned_work in enumerate(reversed(works), 1):
+        pending_works = list(self._pending.values())
+        begin_ns = min(planned_work.floor_ns for planned_work in pending_works)
+        plan_works(
+            pending_works, {name: engine.intervals_after(begin_ns) for name, engine in self._engines.items()}
+        )
+        corrected_activities: dict[int, Activity] = {}
+        for position, planned_work in enumerate(reversed(pending_works), 1):
             activity = self._log[-position]
             if (activity.start_ns, activity.end_ns) != (planned_work.start_ns, planned_work.end_ns):
-                corrections[planned_work.number] = replace(
+                corrected_activities[planned_work.number] = replace(
                     activity, start_ns=planned_work.start_ns, end_ns=planned_work.end_ns
                 )
-                self._log[-position] = corrections[planned_work.number]
+                self._log[-position] = corrected_activities[planned_work.number]
         if self.clock.recorder is not None:
-            self.clock.recorder.update_times(corrections)
+            self.clock.recorder.update_times(corrected_activities)
         self._is_planned = True
-        if max(planned_work.end_ns for planned_work in works) <= self.clock.now_ns:
+        if max(planned_work.end_ns for planned_work in pending_works) <= self.clock.now_ns:
             self._finalize_pending()
 
     def _finalize_pending(self) -> None:
@@ -432,23 +434,23 @@ class Schedule:
         with self.clock.lock:
             if self._pending:
                 self._finalize_pending()
-            duration = max(1, round(duration_ns))
+            whole_duration_ns = max(1, round(duration_ns))
             start_ns = ready_ns
-            previous_start = -1
-            requirements = list(ports)
+            previous_start_ns = -1
+            port_shares = list(ports)
             if engine != "none":
                 engine_share = min(1.0, max(0.001, sm_share)) if engine == "compute" else 1.0
-                requirements.append((self._engines[engine], engine_share))
-            while start_ns != previous_start:  # until all engines that it needs are free
-                previous_start = start_ns
-                for required_engine, engine_share in requirements:
+                port_shares.append((self._engines[engine], engine_share))
+            while start_ns != previous_start_ns:  # until all engines that it needs are free
+                previous_start_ns = start_ns
+                for required_engine, engine_share in port_shares:
                     start_ns = required_engine.find_earliest_start(
-                        start_ns, duration, engine_share, self.clock.now_ns
+                        start_ns, whole_duration_ns, engine_share, self.clock.now_ns
                     )
-            for required_engine, engine_share in requirements:
-                required_engine.reserve(start_ns, start_ns + duration, engine_share)
-            self._last_end_ns = max(self._last_end_ns, start_ns + duration)
-            return start_ns, start_ns + duration
+            for required_engine, engine_share in port_shares:
+                required_engine.reserve(start_ns, start_ns + whole_duration_ns, engine_share)
+            self._last_end_ns = max(self._last_end_ns, start_ns + whole_duration_ns)
+            return start_ns, start_ns + whole_duration_ns
 
     def append_graph(self, handle: int, end_ns: int, last: tuple[int, ...]) -> None:
         """Make the next operation of a queue wait until a launched graph has ended. The argument `last`
@@ -487,17 +489,17 @@ class Schedule:
 
     def _find_predecessors(self, queue: StreamQueue) -> tuple[int, ...]:
         """Return the operations, in this and other queues, that the next one of a queue must follow."""
-        legacy = self._queues[LEGACY_QUEUE]
+        legacy_queue = self._queues[LEGACY_QUEUE]
         if not queue.blocking:
             return queue.frontier
-        other_queues = [*self._queues.values()] if queue is legacy else [legacy]
+        other_queues = [*self._queues.values()] if queue is legacy_queue else [legacy_queue]
         new_operations = [
             other_queue.frontier
             for other_queue in other_queues
             if other_queue.blocking
             and (other_queue.waits_for_others or other_queue.last_operation > queue.last_operation)
         ]
-        if queue is legacy and self._retired_operations:
+        if queue is legacy_queue and self._retired_operations:
             new_operations.append(
                 tuple(
                     operation_number

@@ -92,10 +92,10 @@ class Registers:
     def is_read(self, operand: ir.Operand | None) -> bool:
         """Return whether any instruction of the function reads the register."""
         if self._read_names is None:
-            uses = (
+            used_names_of_all = (
                 cfg.find_definitions_and_uses(instruction)[1] for instruction in self.function.instructions
             )
-            self._read_names = {name for names in uses for name in names}
+            self._read_names = {name for used_names in used_names_of_all for name in used_names}
         return isinstance(operand, ir.Register) and operand.name in self._read_names
 
     def known_value(self, operand: ir.Operand | None) -> int | None:

@@ -96,5 +96,7 @@ class ReportingRegisters(Registers):
             fence_kind = layout.BLOCK_FENCE if "cta" in instruction.parts else layout.FENCE
             self.observe(fence_kind, "zeroinitializer", self.executed_mask(instruction))
         elif cfg.is_warp_meeting(instruction):
-            members = self.emitter.convert("zext", "i32", self.get(instruction.operands[-1], "b32"), "i64")
-            self.observe(layout.WARP_SYNC, members, self.mask)
+            member_mask = self.emitter.convert(
+                "zext", "i32", self.get(instruction.operands[-1], "b32"), "i64"
+            )
+            self.observe(layout.WARP_SYNC, member_mask, self.mask)

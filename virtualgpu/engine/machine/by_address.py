@@ -15,27 +15,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 # A kind of value, such as <32 x float>; a value is a name or a constant.
-_KIND = r"<\d+ x \w+>|ptr|i\d+|half|float|double"
-_VALUE = r"%[\w.]+|splat \([^)]*\)|<[^<>]*>|[\w.+-]+"
-_RESULT = r"(?:(?P<result>%[\w.]+) = )?"
+_TYPE_REGEX = r"<\d+ x \w+>|ptr|i\d+|half|float|double"
+_VALUE_REGEX = r"%[\w.]+|splat \([^)]*\)|<[^<>]*>|[\w.+-]+"
+_RESULT_REGEX = r"(?:(?P<result>%[\w.]+) = )?"
 _LINE_FORMS = {
-    "load": rf"load(?P<modifier>(?: volatile)?) (?P<kind>{_KIND}), ptr (?P<a>{_VALUE})(?P<rest>.*)",
-    "store": rf"store(?P<modifier>(?: volatile)?) (?P<kind>{_KIND}) (?P<a>{_VALUE}), ptr (?P<b>{_VALUE})(?P<rest>.*)",
-    "cast": rf"(?P<op>\w+) (?P<kind>{_KIND}) (?P<a>{_VALUE}) to (?P<result_kind>{_KIND})",
-    "compare": rf"(?P<op>[if]cmp \w+) (?P<kind>{_KIND}) (?P<a>{_VALUE}), (?P<b>{_VALUE})",
-    "select": rf"select (?P<kind>{_KIND}) (?P<a>{_VALUE}), (?P<result_kind>{_KIND}) (?P<b>{_VALUE}), "
-    rf"(?:{_KIND}) (?P<c>{_VALUE})",
-    "insert": rf"insertelement (?P<kind>{_KIND}) (?P<a>{_VALUE}), (?P<result_kind>\w+) (?P<b>{_VALUE}), "
-    rf"i32 (?P<c>{_VALUE})",
-    "extract": rf"extractelement (?P<kind>{_KIND}) (?P<a>{_VALUE}), i32 (?P<b>{_VALUE})",
-    "shuffle": rf"shufflevector (?P<kind>{_KIND}) (?P<a>{_VALUE}), (?:{_KIND}) (?P<b>{_VALUE}), "
-    rf"(?P<result_kind>{_KIND}) (?P<c>{_VALUE})",
-    "phi": rf"phi (?P<kind>{_KIND}) (?P<rest>.*)",
-    "unary": rf"(?P<op>fneg|freeze) (?P<kind>{_KIND}) (?P<a>{_VALUE})",
-    "call": rf"(?P<op>call(?: contract)?) (?P<kind>void|{_KIND}) (?P<a>@[\w.]+)\((?P<rest>.*)\)",
-    "binary": rf"(?P<op>\w+(?: contract)?) (?P<kind>{_KIND}) (?P<a>{_VALUE}), (?P<b>{_VALUE})",
+    "load": rf"load(?P<modifier>(?: volatile)?) (?P<kind>{_TYPE_REGEX}), ptr (?P<a>{_VALUE_REGEX})(?P<rest>.*)",
+    "store": rf"store(?P<modifier>(?: volatile)?) (?P<kind>{_TYPE_REGEX}) (?P<a>{_VALUE_REGEX}), ptr (?P<b>{_VALUE_REGEX})(?P<rest>.*)",
+    "cast": rf"(?P<op>\w+) (?P<kind>{_TYPE_REGEX}) (?P<a>{_VALUE_REGEX}) to (?P<result_kind>{_TYPE_REGEX})",
+    "compare": rf"(?P<op>[if]cmp \w+) (?P<kind>{_TYPE_REGEX}) (?P<a>{_VALUE_REGEX}), (?P<b>{_VALUE_REGEX})",
+    "select": rf"select (?P<kind>{_TYPE_REGEX}) (?P<a>{_VALUE_REGEX}), (?P<result_kind>{_TYPE_REGEX}) (?P<b>{_VALUE_REGEX}), "
+    rf"(?:{_TYPE_REGEX}) (?P<c>{_VALUE_REGEX})",
+    "insert": rf"insertelement (?P<kind>{_TYPE_REGEX}) (?P<a>{_VALUE_REGEX}), (?P<result_kind>\w+) (?P<b>{_VALUE_REGEX}), "
+    rf"i32 (?P<c>{_VALUE_REGEX})",
+    "extract": rf"extractelement (?P<kind>{_TYPE_REGEX}) (?P<a>{_VALUE_REGEX}), i32 (?P<b>{_VALUE_REGEX})",
+    "shuffle": rf"shufflevector (?P<kind>{_TYPE_REGEX}) (?P<a>{_VALUE_REGEX}), (?:{_TYPE_REGEX}) (?P<b>{_VALUE_REGEX}), "
+    rf"(?P<result_kind>{_TYPE_REGEX}) (?P<c>{_VALUE_REGEX})",
+    "phi": rf"phi (?P<kind>{_TYPE_REGEX}) (?P<rest>.*)",
+    "unary": rf"(?P<op>fneg|freeze) (?P<kind>{_TYPE_REGEX}) (?P<a>{_VALUE_REGEX})",
+    "call": rf"(?P<op>call(?: contract)?) (?P<kind>void|{_TYPE_REGEX}) (?P<a>@[\w.]+)\((?P<rest>.*)\)",
+    "binary": rf"(?P<op>\w+(?: contract)?) (?P<kind>{_TYPE_REGEX}) (?P<a>{_VALUE_REGEX}), (?P<b>{_VALUE_REGEX})",
 }
-_LINE_PATTERNS = {name: re.compile(_RESULT + text) for name, text in _LINE_FORMS.items()}
+_LINE_PATTERNS = {name: re.compile(_RESULT_REGEX + text) for name, text in _LINE_FORMS.items()}
 # Forms by the first word of the line, where it is not the form's name; all other lines are "binary".
 _FORM_OF = {
     "icmp": "compare",
@@ -58,8 +58,8 @@ _FORM_OF = {
     "sitofp": "cast",
     "uitofp": "cast",
 }
-_ARGUMENT_PATTERN = re.compile(rf"({_KIND})((?: align \d+)?) ({_VALUE})(?:, |$)")
-_INCOMING_PATTERN = re.compile(rf"\[({_VALUE}), %([\w.]+)\]")
+_ARGUMENT_PATTERN = re.compile(rf"({_TYPE_REGEX})((?: align \d+)?) ({_VALUE_REGEX})(?:, |$)")
+_INCOMING_PATTERN = re.compile(rf"\[({_VALUE_REGEX}), %([\w.]+)\]")
 _SPLAT_PATTERN = re.compile(r"splat \(\w+ ([^)]*)\)")
 _NAME_PATTERN = re.compile(r"%[\w.]+")
 _BLOCK_PATTERN = re.compile(r"bb\d+")
@@ -123,47 +123,47 @@ class RowFunctions:
 
         Rows are passed by address, masks as bit fields, and uniform numbers as scalars.
         """
-        key = f"{template} {operands} {result_kind}"
-        if key in self.function_names:
-            return self.function_names[key]
+        function_key = f"{template} {operands} {result_kind}"
+        if function_key in self.function_names:
+            return self.function_names[function_key]
         name = f"row.{len(self.function_names)}"
-        self.function_names[key] = name
-        lines: list[str] = []
-        kinds: list[str] = ["ptr"] if _is_wide(result_kind) else []
-        parameters = [f"{llvm_type} %d" for llvm_type in kinds]
-        for index, (llvm_type, passing) in enumerate(operands):
+        self.function_names[function_key] = name
+        body_lines: list[str] = []
+        parameter_types: list[str] = ["ptr"] if _is_wide(result_kind) else []
+        parameters = [f"{llvm_type} %d" for llvm_type in parameter_types]
+        for index, (llvm_type, passing_mode) in enumerate(operands):
             argument_kinds = {
                 "row": "ptr",
                 "mask": "i32",
                 "number": _element_type(llvm_type) if llvm_type[0] == "<" else llvm_type,
             }
-            kinds.append(argument_kinds.get(passing, llvm_type))
-            parameters.append(f"{kinds[-1]} %{'x' if passing == 'plain' else 'g'}{index}")
-            if passing == "row":
-                lines.append(f"%x{index} = load {llvm_type}, ptr %g{index}, align 64")
-            elif passing == "number":
-                lines += _make_splat_lines(llvm_type, f"%g{index}", f"%x{index}")
-            elif passing == "mask":
-                lines += _make_splat_lines("<32 x i32>", f"%g{index}", f"%s{index}")
-                lines.append(f"%b{index} = and <32 x i32> %s{index}, {_LANE_BITS}")
-                lines.append(f"%x{index} = icmp ne <32 x i32> %b{index}, zeroinitializer")
+            parameter_types.append(argument_kinds.get(passing_mode, llvm_type))
+            parameters.append(f"{parameter_types[-1]} %{'x' if passing_mode == 'plain' else 'g'}{index}")
+            if passing_mode == "row":
+                body_lines.append(f"%x{index} = load {llvm_type}, ptr %g{index}, align 64")
+            elif passing_mode == "number":
+                body_lines += _make_splat_lines(llvm_type, f"%g{index}", f"%x{index}")
+            elif passing_mode == "mask":
+                body_lines += _make_splat_lines("<32 x i32>", f"%g{index}", f"%s{index}")
+                body_lines.append(f"%b{index} = and <32 x i32> %s{index}, {_LANE_BITS}")
+                body_lines.append(f"%x{index} = icmp ne <32 x i32> %b{index}, zeroinitializer")
         operation = template.format(*(f"%x{index}" for index in range(len(operands))))
         return_kind = "void"
         if result_kind == "void":
-            lines += [operation, "ret void"]
+            body_lines += [operation, "ret void"]
         elif _is_wide(result_kind):
-            lines += [f"%r = {operation}", f"store {result_kind} %r, ptr %d, align 64", "ret void"]
+            body_lines += [f"%r = {operation}", f"store {result_kind} %r, ptr %d, align 64", "ret void"]
         elif result_kind == MASK:
             return_kind = "i32"
-            lines += [f"%r = {operation}", f"%m = bitcast {MASK} %r to i32", "ret i32 %m"]
+            body_lines += [f"%r = {operation}", f"%m = bitcast {MASK} %r to i32", "ret i32 %m"]
         else:
             return_kind = result_kind
-            lines += [f"%r = {operation}", f"ret {result_kind} %r"]
-        function_body = "\n  ".join(lines)
+            body_lines += [f"%r = {operation}", f"ret {result_kind} %r"]
+        function_body = "\n  ".join(body_lines)
         self.definition_texts.append(
             f"define {return_kind} @{name}({', '.join(parameters)}) noinline {{\n  {function_body}\n}}"
         )
-        self.declarations.append(f"declare {return_kind} @{name}({', '.join(kinds)})")
+        self.declarations.append(f"declare {return_kind} @{name}({', '.join(parameter_types)})")
         return name
 
 
@@ -327,8 +327,10 @@ class _WarpFunction:
                 raise UnreadableError(match[0])
             return
         value = self._make_operand(source_type, match["a"])
-        reinterprets = match["op"] in _REINTERPRETATIONS and _is_wide(source_type) and _is_wide(result_kind)
-        if reinterprets and value.passing == "row" and value.value[0] == "%":
+        is_reinterpretation = (
+            match["op"] in _REINTERPRETATIONS and _is_wide(source_type) and _is_wide(result_kind)
+        )
+        if is_reinterpretation and value.passing == "row" and value.value[0] == "%":
             self.aliases[result] = value.value
             return
         self._add_operation(result, result_kind, f"{match['op']} {source_type} {{0}} to {result_kind}", value)
@@ -452,11 +454,11 @@ class _WarpFunction:
     def _call(self, match: re.Match[str]) -> None:
         operands: list[_Operand] = []
         arguments: list[str] = []
-        text_end = 0
+        previous_end = 0
         for argument in _ARGUMENT_PATTERN.finditer(match["rest"]):
-            if argument.start() != text_end:
+            if argument.start() != previous_end:
                 raise UnreadableError(match[0])
-            text_end = argument.end()
+            previous_end = argument.end()
             argument_type, attributes, value = argument.groups()
             if (
                 value[0] != "%"
@@ -468,7 +470,7 @@ class _WarpFunction:
                 continue
             arguments.append(f"{argument_type}{attributes} {{{len(operands)}}}")
             operands.append(self._make_operand(argument_type, value))
-        if text_end != len(match["rest"]):
+        if previous_end != len(match["rest"]):
             raise UnreadableError(match[0])
         self._add_operation(
             match["result"] or "",
@@ -494,52 +496,52 @@ class _WarpFunction:
     def make_lines(self) -> list[str]:
         """Return the lines of the function after its rows of lanes have been moved to memory."""
         self._resolve_phis()
-        slots, allocations = self._assign_row_slots(self._find_last_uses())
-        lines: list[str] = []
+        slot_by_row, alloca_lines = self._assign_row_slots(self._find_last_uses())
+        code_lines: list[str] = []
         phi_copies: list[str] = []
         for step in self.steps:
             if not step.incoming_rows:
-                lines += phi_copies
+                code_lines += phi_copies
                 phi_copies = []
-            lines += self._make_step_lines(step, slots, phi_copies)
+            code_lines += self._make_step_lines(step, slot_by_row, phi_copies)
         for name, slot in self.pointers.items():
-            allocations += [f"  {slot} = alloca ptr", f"  store ptr {name}, ptr {slot}"]
-        return [*lines[:2], *allocations, *lines[2:]]  # after the function's first label
+            alloca_lines += [f"  {slot} = alloca ptr", f"  store ptr {name}, ptr {slot}"]
+        return [*code_lines[:2], *alloca_lines, *code_lines[2:]]  # after the function's first label
 
     def _rewrite_far_calls(self, line: str) -> list[str]:
         """Replace the names of functions and constants that may be far away by pointers from the stack."""
-        lines: list[str] = []
+        code_lines: list[str] = []
 
         def load_pointer(name: re.Match[str]) -> str:
             slot = self.pointers.setdefault(name[0], f"%far.{len(self.pointers)}")
             self.far_loads += 1
-            lines.append(f"  %at.{self.far_loads} = load ptr, ptr {slot}")
+            code_lines.append(f"  %at.{self.far_loads} = load ptr, ptr {slot}")
             return f"%at.{self.far_loads}"
 
         call_line = _FAR_NAME_PATTERN.sub(load_pointer, line)
-        return [*lines, call_line]
+        return [*code_lines, call_line]
 
     def _assign_row_slots(self, last_uses: dict[str, int]) -> tuple[dict[str, str], list[str]]:
         """Assign a stack slot to every row, and return the allocations.
 
         A slot is reused after the last use of its row.
         """
-        slots: dict[str, str] = {}
-        allocations: list[str] = []
+        slot_by_row: dict[str, str] = {}
+        alloca_lines: list[str] = []
         free_slots: dict[int, list[str]] = {}
-        ended_rows: dict[int, list[str]] = {}
+        rows_by_last_use: dict[int, list[str]] = {}
         for position, step in enumerate(self.steps):
             if step.result and _is_wide(step.result_kind):
                 size = _vector_bytes(step.result_kind)
                 size_slots = free_slots.setdefault(size, [])
                 if not size_slots:
-                    size_slots.append(f"%row.{len(allocations)}")
-                    allocations.append(f"  %row.{len(allocations)} = alloca [{size} x i8], align 64")
-                slots[step.result] = size_slots.pop()
-                ended_rows.setdefault(last_uses.get(step.result, position), []).append(step.result)
-            for name in ended_rows.pop(position, ()):
-                free_slots[_vector_bytes(self.kinds[name])].append(slots[name])
-        return slots, allocations
+                    size_slots.append(f"%row.{len(alloca_lines)}")
+                    alloca_lines.append(f"  %row.{len(alloca_lines)} = alloca [{size} x i8], align 64")
+                slot_by_row[step.result] = size_slots.pop()
+                rows_by_last_use.setdefault(last_uses.get(step.result, position), []).append(step.result)
+            for name in rows_by_last_use.pop(position, ()):
+                free_slots[_vector_bytes(self.kinds[name])].append(slot_by_row[name])
+        return slot_by_row, alloca_lines
 
     def _resolve_phis(self) -> None:
         """Replace the incoming values of phi instructions by their rows, because all names are known now."""
@@ -592,7 +594,7 @@ class _WarpFunction:
 
     def _find_last_uses(self) -> dict[str, int]:
         """Return the last use of each row, also in loops; basic blocks of PTX have no rows in common."""
-        labels: dict[str, int] = {}
+        step_by_label: dict[str, int] = {}
         last_steps: dict[str, int] = {}  # the last step after each label
         block_numbers: list[int] = []
         block_number = 0
@@ -600,37 +602,37 @@ class _WarpFunction:
         for position, step in enumerate(self.steps):
             if step.text.endswith(":"):
                 label = step.text[:-1]
-                labels[label] = position
+                step_by_label[label] = position
                 block_number += _BLOCK_PATTERN.fullmatch(label) is not None
             block_numbers.append(block_number)
             last_steps[label] = position
-        definitions = {
+        defining_steps = {
             step.result: position
             for position, step in enumerate(self.steps)
             if step.result and _is_wide(step.result_kind)
         }
-        last_uses = dict(definitions)
+        last_uses = dict(defining_steps)
         for position, step in enumerate(self.steps):
             for operand in step.operands:
-                if operand.value in definitions:
+                if operand.value in defining_steps:
                     last_uses[operand.value] = max(last_uses[operand.value], position)
             for operand, label in step.incoming_rows:
-                if operand.value in definitions:
+                if operand.value in defining_steps:
                     last_uses[operand.value] = max(last_uses[operand.value], position, last_steps[label])
-        loops = sorted(
-            (position, labels[target_label])
+        loop_ranges = sorted(
+            (position, step_by_label[target_label])
             for position, step in enumerate(self.steps)
             if step.text and "label %" in step.text
             for target_label in _TARGET_PATTERN.findall(step.text)
-            if labels[target_label] <= position
-            and block_numbers[labels[target_label]] == block_numbers[position]
+            if step_by_label[target_label] <= position
+            and block_numbers[step_by_label[target_label]] == block_numbers[position]
         )
-        for loop_end, loop_begin in loops:  # inner ones first
-            for name, definition in definitions.items():
+        for loop_end, loop_begin in loop_ranges:  # inner ones first
+            for name, definition in defining_steps.items():
                 is_loop_phi = loop_begin <= definition <= loop_end and self.steps[definition].incoming_rows
                 if (definition < loop_begin <= last_uses[name] or is_loop_phi) and last_uses[name] < loop_end:
                     last_uses[name] = loop_end
-        for name, definition in definitions.items():
+        for name, definition in defining_steps.items():
             if block_numbers[definition] != block_numbers[last_uses[name]]:
                 raise UnreadableError(name)
         return last_uses

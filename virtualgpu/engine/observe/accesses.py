@@ -39,15 +39,17 @@ class AccessRequest:
 
 def read_requests(launch: RunningLaunch, warp_index: int | None = None) -> Iterator[AccessRequest]:
     """Yield the memory requests of one traced warp, or of all traced warps, in order."""
-    raw = launch.trace
-    assert raw is not None
-    sites = launch.kernel.tables.accesses
+    raw_trace = launch.trace
+    assert raw_trace is not None
+    access_sites = launch.kernel.tables.accesses
     sites_of: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for site_number, (function, i) in enumerate(sites):
+    for site_number, (function, i) in enumerate(access_sites):
         sites_of[function, i.pc].append(site_number)
-    address_rows = raw.rows[(raw.rows["kind"] == layout.ROW_ADDRESS) & (raw.rows["mask"] != 0)]
+    address_rows = raw_trace.rows[
+        (raw_trace.rows["kind"] == layout.ROW_ADDRESS) & (raw_trace.rows["mask"] != 0)
+    ]
     address_rows = address_rows[np.argsort(address_rows["step"], kind="stable")]
-    step_records = raw.steps[address_rows["step"]]
+    step_records = raw_trace.steps[address_rows["step"]]
     if warp_index is not None:
         is_of_warp = step_records["warp"] == warp_index
         address_rows = address_rows[is_of_warp]
@@ -70,7 +72,7 @@ def read_requests(launch: RunningLaunch, warp_index: int | None = None) -> Itera
         site_index = step_sites[_find_site_in_step(access_in_step, len(step_sites))]
         lanes = (row_record["mask"] >> lane_numbers & 1).astype(bool)
         for space, active_lanes, address in _split_by_space(
-            memory_ops.space_of(sites[site_index][1]), lanes, row_record["lanes"]
+            memory_ops.space_of(access_sites[site_index][1]), lanes, row_record["lanes"]
         ):
             yield AccessRequest(step_index, site_index, space, np.where(active_lanes, address, -1))
 
@@ -91,13 +93,13 @@ def _find_site_in_step(access_index: int, site_count: int) -> int:
 
 def find_shared_accesses(launch: RunningLaunch) -> SharedAccesses:
     """Return all accesses to shared memory that the traced warps made."""
-    sites = [i for _, i in launch.kernel.tables.accesses]
+    access_sites = [i for _, i in launch.kernel.tables.accesses]
     accesses = [request for request in read_requests(launch) if request.space == "shared"]
     site_indices = [request.site for request in accesses]
     return SharedAccesses(
         sequence=np.array([request.step for request in accesses], np.int64),
-        kind=np.array([_find_shared_kind(i) for i in sites], np.int8)[site_indices],
-        width_bytes=np.array([memory_ops.size_of(i) for i in sites], np.int16)[site_indices],
+        kind=np.array([_find_shared_kind(i) for i in access_sites], np.int8)[site_indices],
+        width_bytes=np.array([memory_ops.size_of(i) for i in access_sites], np.int16)[site_indices],
         offset=np.array([request.address for request in accesses], np.int32).reshape(-1, layout.LANES),
     )
 
@@ -111,13 +113,13 @@ def _find_shared_kind(i: ir.Instruction) -> int:
 
 def make_access_trace(launch: RunningLaunch, counters: KernelCounters, request: TraceRequest) -> AccessTrace:
     """Return the addresses that the traced warp accessed, and the counters of the whole launch."""
-    raw = launch.trace
-    assert raw is not None
+    raw_trace = launch.trace
+    assert raw_trace is not None
     kernel = launch.kernel
-    sites = kernel.tables.accesses
-    site_of_access = results.number_sources(sites)
+    access_sites = kernel.tables.accesses
+    site_of_access = results.number_sources(access_sites)
     rules: dict[int, Rule] = {}
-    for access_number, (function, i) in enumerate(sites):
+    for access_number, (function, i) in enumerate(access_sites):
         rules.setdefault(
             site_of_access[access_number], memory_ops.rule_of(kernel.plans[function].function, i)
         )
@@ -127,7 +129,9 @@ def make_access_trace(launch: RunningLaunch, counters: KernelCounters, request: 
     for access in read_requests(launch, request.warp_index):
         address = access.address
         if access.space == "local":
-            interleaved_address = results.interleave(address, memory_ops.size_of(sites[access.site][1]))
+            interleaved_address = results.interleave(
+                address, memory_ops.size_of(access_sites[access.site][1])
+            )
             address = np.where(address >= 0, interleaved_address, -1)
         site_column.append(site_of_access[access.site])
         space_column.append(SPACES.index(access.space))
@@ -141,7 +145,7 @@ def make_access_trace(launch: RunningLaunch, counters: KernelCounters, request: 
         site=np.array(site_column, np.int32),
         space=np.array(space_column, np.int8),
         address=np.array(address_column, np.int64).reshape(-1, layout.LANES),
-        truncated=raw.truncated,
+        truncated=raw_trace.truncated,
     )
 
 

@@ -48,8 +48,8 @@ def make_fragment_trace(
     launch: RunningLaunch, provenance: Provenance, request: TraceRequest
 ) -> FragmentTrace:
     """Return the matrix instructions of the traced warp, and its accesses to shared memory."""
-    raw = launch.trace
-    assert raw is not None
+    raw_trace = launch.trace
+    assert raw_trace is not None
     replay = _WarpReplay(launch, request.warp_index)
     replay.run()
     return FragmentTrace(
@@ -62,7 +62,7 @@ def make_fragment_trace(
         warp_index=request.warp_index,
         instructions=tuple(replay.describe_instructions()),
         executions=tuple(replay.executions),
-        truncated=raw.truncated,
+        truncated=raw_trace.truncated,
     )
 
 
@@ -141,8 +141,8 @@ class _WarpReplay:
         later instruction uses.
         """
         for site_key, instruction in zip(self.number_of, self.instructions, strict=True):
-            kinds = self.kinds_of_loads[site_key]
-            element_type = next(iter(kinds)) if len(kinds) == 1 else ""
+            element_types = self.kinds_of_loads[site_key]
+            element_type = next(iter(element_types)) if len(element_types) == 1 else ""
             yield dataclasses.replace(
                 instruction,
                 matrices=tuple(
@@ -195,15 +195,15 @@ class _WarpReplay:
         source_contents = self._find_loaded_contents(step, names)
         for row_record in row_records:
             register_index = int(row_record["kind"]) - layout.ROW_REGISTER
-            key = step.depth, step.function, names[register_index]
-            old_content = self.contents.get(key, _RegisterContent())
+            register_key = step.depth, step.function, names[register_index]
+            old_content = self.contents.get(register_key, _RegisterContent())
             source_content = (
                 source_contents[register_index]
                 if register_index < len(source_contents)
                 else _RegisterContent()
             )
             lanes = (row_record["mask"] >> np.arange(layout.LANES, dtype=np.uint32) & 1).astype(np.bool_)
-            self.contents[key] = _RegisterContent(
+            self.contents[register_key] = _RegisterContent(
                 np.where(lanes, row_record["lanes"], old_content.bits),
                 np.where(lanes, source_content.address, old_content.address),
                 source_content.loader,
@@ -235,7 +235,7 @@ class _WarpReplay:
             ]
         else:
             return []
-        loader = step.site if i.root == "ldmatrix" else None
+        loader_site = step.site if i.root == "ldmatrix" else None
         return [
             _RegisterContent(
                 address=_find_byte_addresses(
@@ -245,7 +245,7 @@ class _WarpReplay:
                         for n in range(item_bytes)
                     ]
                 ),
-                loader=loader,
+                loader=loader_site,
             )
             for first_element in range(0, len(element_addresses), elements_per_register)
         ]
@@ -261,13 +261,15 @@ class _WarpReplay:
             addresses += list(
                 register_content.address[: ir.TYPE_BYTES.get(registers.get(name, ""), _REGISTER_BYTES)]
             )
-        result = []
+        moved_contents = []
         for name in names:
             size = ir.TYPE_BYTES.get(registers.get(name, ""), _REGISTER_BYTES)
-            loader = register_contents[0].loader if len(register_contents) == len(names) == 1 else None
-            result.append(_RegisterContent(address=_find_byte_addresses(addresses[:size]), loader=loader))
+            loader_site = register_contents[0].loader if len(register_contents) == len(names) == 1 else None
+            moved_contents.append(
+                _RegisterContent(address=_find_byte_addresses(addresses[:size]), loader=loader_site)
+            )
             addresses = addresses[size:]
-        return result
+        return moved_contents
 
     # Instructions ------------------------------------------------------------------------------------
     def _add(
@@ -297,10 +299,10 @@ class _WarpReplay:
         result_kind, a_kind, b_kind, sum_kind = tensor.types_of(i)
         shape = tensor.shape_of(i)
         matrices = []
-        bits = []
+        bits_of_matrices = []
         addresses = []
-        kinds = (("a", a_kind, 1), ("b", b_kind, 2), ("c", sum_kind, 3), ("d", result_kind, 0))
-        for name, element_type, operand in kinds:
+        matrix_operands = (("a", a_kind, 1), ("b", b_kind, 2), ("c", sum_kind, 3), ("d", result_kind, 0))
+        for name, element_type, operand in matrix_operands:
             row, column = tensor.positions_of(i, name)
             matrix = _make_matrix(
                 name, element_type, tensor.extent_of(name, shape), (row, column), i.operands[operand]
@@ -310,9 +312,15 @@ class _WarpReplay:
                 if register_content.loader is not None:
                     self.kinds_of_loads[register_content.loader].add(element_type)
             matrices.append(matrix)
-            bits.append(_extract_element_bits(matrix_contents, element_type))
+            bits_of_matrices.append(_extract_element_bits(matrix_contents, element_type))
             addresses.append(_find_element_addresses(matrix_contents, element_type))
-        self._add(step.site, step, _make_instruction(i, "multiply", matrices, shape=shape), bits, addresses)
+        self._add(
+            step.site,
+            step,
+            _make_instruction(i, "multiply", matrices, shape=shape),
+            bits_of_matrices,
+            addresses,
+        )
 
     def _add_move(
         self, step: _ReplayStep, operand: ir.Operand | None, contents: Sequence[_RegisterContent]
@@ -332,10 +340,10 @@ class _WarpReplay:
                 )
                 for matrix_index, register in enumerate(list_items(operand))
             ]
-        bits = []
+        bits_of_matrices = []
         element_index = 0
         for matrix in matrices:
-            bits.append(
+            bits_of_matrices.append(
                 _extract_element_bits(
                     contents[element_index : element_index + len(matrix.registers)], element_type
                 )
@@ -355,10 +363,10 @@ class _WarpReplay:
             size_bytes=KIND_BITS[element_type] // 8 if is_wmma else _ROW_BYTES,
             rule=rule if is_wmma else "matrix",
         )
-        self._add(step.site, step, instruction, bits, addresses, step.addresses)
+        self._add(step.site, step, instruction, bits_of_matrices, addresses, step.addresses)
 
     def _add_access(self, step: _ReplayStep, request_index: int, request: AccessRequest) -> None:
-        function, access = self.sites[request.site]
+        function_index, access_instruction = self.sites[request.site]
         self._add(
             (step.function, step.instruction.pc, request_index),
             step,
@@ -366,8 +374,8 @@ class _WarpReplay:
                 step.instruction,
                 "access",
                 (),
-                size_bytes=memory_ops.size_of(access),
-                rule=memory_ops.rule_of(self.functions[function], access),
+                size_bytes=memory_ops.size_of(access_instruction),
+                rule=memory_ops.rule_of(self.functions[function_index], access_instruction),
             ),
             (),
             (),
@@ -379,10 +387,10 @@ def _find_matrix_addresses(step: _ReplayStep, matrix_count: int) -> list[list[La
     """Return the address of each element of the matrices that an instruction has loaded or stored."""
     if step.instruction.root == "wmma":
         return [step.addresses]
-    (rows,) = step.addresses
+    (row_addresses,) = step.addresses
     rows_of_lanes, columns_of_lanes = tensor.compute_row_positions(step.instruction)
     return [
-        list(rows[8 * matrix_index + rows_of_lanes.T] + _ELEMENT_BYTES * columns_of_lanes.T)
+        list(row_addresses[8 * matrix_index + rows_of_lanes.T] + _ELEMENT_BYTES * columns_of_lanes.T)
         for matrix_index in range(matrix_count)
     ]
 

@@ -81,7 +81,7 @@ def find_base_pointer(
         return None
     writers = writers or find_writers(function)
     parameters = {param.name: param for param in function.params} if function.is_entry else {}
-    pointers: set[int] = set()
+    candidate_pointers: set[int] = set()
     pending_names = [target_address.base.name]
     visited_names = {target_address.base.name}
     for name in pending_names:
@@ -101,12 +101,14 @@ def find_base_pointer(
                     param = parameters.get(operand_base.name)
                     if param is not None and param.size_bytes == _POINTER_BYTES and writer.root == "ld":
                         offset = param.offset
-                        pointers.add(int.from_bytes(params[offset : offset + _POINTER_BYTES], "little"))
+                        candidate_pointers.add(
+                            int.from_bytes(params[offset : offset + _POINTER_BYTES], "little")
+                        )
                     elif operand_base.name in variables:
-                        pointers.add(variables[operand_base.name])
+                        candidate_pointers.add(variables[operand_base.name])
                 elif isinstance(operand_base, ir.Register) and writer.root not in ("ld", "atom", "call"):
                     register_type = function.registers.get(operand_base.name, "")
                     if register_type.endswith("64") and operand_base.name not in visited_names:
                         visited_names.add(operand_base.name)
                         pending_names.append(operand_base.name)
-    return pointers.pop() if len(pointers) == 1 else None
+    return candidate_pointers.pop() if len(candidate_pointers) == 1 else None

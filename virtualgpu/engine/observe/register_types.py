@@ -29,7 +29,7 @@ def infer_register_types(function: ir.Function) -> dict[str, str]:
             name = parents[name]
         return name
 
-    evidence: dict[str, set[str]] = {name: set() for name in parents}
+    used_types_by_register: dict[str, set[str]] = {name: set() for name in parents}
     for instruction in function.instructions:
         if instruction.root in _MOVE_OPCODES and "pred" not in instruction.parts:
             moved_names = [o.name for o in _registers_of(instruction.operands[:3]) if o.name in parents]
@@ -43,9 +43,9 @@ def infer_register_types(function: ir.Function) -> dict[str, str]:
             if used_type[1:].isdigit() and int(used_type[1:]) == _type_bits(
                 function.registers.get(register, "")
             ):
-                evidence[register].add(used_type[0])
+                used_types_by_register[register].add(used_type[0])
     kinds_of_root: dict[str, set[str]] = {}
-    for name, evidence_kinds in evidence.items():
+    for name, evidence_kinds in used_types_by_register.items():
         kinds_of_root.setdefault(find_root(name), set()).update(evidence_kinds)
     return {
         name: _infer_type(declared_type, kinds_of_root[find_root(name)])
@@ -64,17 +64,17 @@ def _infer_type(declared_type: str, kinds: set[str]) -> str:
 
 def _find_typed_registers(instruction: ir.Instruction) -> Iterator[tuple[str, str]]:
     """Yield each register of an instruction with the type in which the instruction uses it."""
-    types = [
+    named_types = [
         modifier
         for modifier in instruction.parts[1:]
         if modifier in ir.TYPE_BYTES and modifier[0] in _TYPE_LETTERS
     ]
-    if not types:
+    if not named_types:
         return
     destination, *sources = instruction.operands or (None,)
-    result_type = source_type = types[0]
-    if instruction.root in ("cvt", "set", "slct") and len(types) > 1:
-        source_type = types[1]
+    result_type = source_type = named_types[0]
+    if instruction.root in ("cvt", "set", "slct") and len(named_types) > 1:
+        source_type = named_types[1]
     is_wide = instruction.root in ("mul", "mad") and "wide" in instruction.parts
     if is_wide:
         result_type = f"{source_type[0]}{2 * int(source_type[1:])}"

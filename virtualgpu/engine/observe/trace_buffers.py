@@ -44,10 +44,10 @@ class TraceBuffers:
     """
 
     def __init__(self, max_steps: int, others: bool) -> None:
-        capacity = max_steps * (1 + _OTHER_WARPS_FACTOR * others)
+        step_capacity = max_steps * (1 + _OTHER_WARPS_FACTOR * others)
         self.max_steps = max_steps
-        self.all_steps = np.zeros(max(capacity, 1), layout.TRACE_STEP)
-        self.all_rows = np.zeros(_ROWS_PER_STEP * capacity + _SPARE_ROWS, layout.TRACE_ROW)
+        self.all_steps = np.zeros(max(step_capacity, 1), layout.TRACE_STEP)
+        self.all_rows = np.zeros(_ROWS_PER_STEP * step_capacity + _SPARE_ROWS, layout.TRACE_ROW)
         self.steps = self.all_steps[:0]
         self.rows = self.all_rows[:0]
         self.truncated = False
@@ -95,12 +95,12 @@ class TraceBuffers:
         """Store the result of a barrier reduction in the trace steps at which lanes arrived."""
         step_records = self.all_steps[: self._filled_rows(context_record, "trace_cursor", self.all_steps)]
         pending_mask = int(np.bitwise_or.reduce(np.flatnonzero(lanes) * 0 + (1 << np.flatnonzero(lanes))))
-        arrivals = (
+        is_barrier_step = (
             (step_records["warp"] == warp)
             & (step_records["function"] == function)
             & (step_records["pc"] == pc)
         )
-        for step_index in np.flatnonzero(arrivals)[::-1].tolist():
+        for step_index in np.flatnonzero(is_barrier_step)[::-1].tolist():
             row_index = self._filled_rows(context_record, "trace_rows", self.all_rows)
             mask = int(step_records["executed"][step_index]) & pending_mask
             if not pending_mask or row_index >= len(self.all_rows):

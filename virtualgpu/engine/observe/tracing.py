@@ -53,7 +53,7 @@ class KernelListing:
 def make_listing(kernel: GeneratedKernel) -> KernelListing:
     """Return the instructions of a kernel and of the functions that it calls, with their properties."""
     functions = [plan.function for plan in kernel.plans]
-    bases = np.cumsum([0, *(len(f.instructions) for f in functions)])
+    function_starts = np.cumsum([0, *(len(f.instructions) for f in functions)])
     instructions = tuple(instruction for f in functions for instruction in f.instructions)
     registers: list[tuple[str, ...]] = []
     type_names: list[tuple[str, ...]] = []
@@ -70,10 +70,10 @@ def make_listing(kernel: GeneratedKernel) -> KernelListing:
         results.SPACES.index(memory_ops.space_of(instruction)) if a else -1
         for instruction, a in zip(instructions, is_access, strict=True)
     ]
-    order, loops = _find_scheduling_order(kernel, bases)
+    order, loops = _find_scheduling_order(kernel, function_starts)
     return KernelListing(
         instructions,
-        bases,
+        function_starts,
         tuple(registers),
         tuple(type_names),
         tuple(stored_types),
@@ -154,17 +154,30 @@ def make_block_trace(launch: RunningLaunch, provenance: Provenance, request: Tra
 
     The result omits warps for which only stores to shared memory were recorded.
     """
-    raw = launch.trace
-    assert raw is not None
+    raw_trace = launch.trace
+    assert raw_trace is not None
     kernel_listing = make_listing(launch.kernel)
-    rows = raw.rows[np.argsort(raw.rows["step"], kind="stable")] if _is_unsorted(raw.rows) else raw.rows
-    instruction_index = kernel_listing.first_positions[raw.steps["function"]] + raw.steps["pc"]
-    shared = _make_shared_writes(raw, rows, instruction_index, kernel_listing)
-    stop_note = _STOPPED_NOTE if raw.stopped else ""
+    sorted_trace_rows = (
+        raw_trace.rows[np.argsort(raw_trace.rows["step"], kind="stable")]
+        if _is_unsorted(raw_trace.rows)
+        else raw_trace.rows
+    )
+    instruction_index = kernel_listing.first_positions[raw_trace.steps["function"]] + raw_trace.steps["pc"]
+    shared_writes = _make_shared_writes(raw_trace, sorted_trace_rows, instruction_index, kernel_listing)
+    stop_note = _STOPPED_NOTE if raw_trace.stopped else ""
     traced_warps = range(launch.warps) if request.whole_block else (request.warp_index,)
     warps = tuple(
         _make_warp_trace(
-            launch, kernel_listing, raw, rows, instruction_index, warp, provenance, request, shared, stop_note
+            launch,
+            kernel_listing,
+            raw_trace,
+            sorted_trace_rows,
+            instruction_index,
+            warp,
+            provenance,
+            request,
+            shared_writes,
+            stop_note,
         )
         for warp in traced_warps
     )
@@ -175,10 +188,10 @@ def make_block_trace(launch: RunningLaunch, provenance: Provenance, request: Tra
         block=launch.packed.block,
         block_index=request.block_index,
         warps=warps,
-        shared=shared,
-        steps=len(raw.steps),
+        shared=shared_writes,
+        steps=len(raw_trace.steps),
         accesses=find_shared_accesses(launch) if request.whole_block else None,
-        truncated=raw.truncated,
+        truncated=raw_trace.truncated,
         note=stop_note,
     )
 
@@ -192,9 +205,9 @@ def _find_written_rows(rows: npt.NDArray[Any]) -> tuple[Ints, Ints]:
 
     The row before each of them contains the address.
     """
-    kinds = rows["kind"]
-    indices = np.flatnonzero((kinds > layout.ROW_WRITTEN) & (kinds < layout.ROW_REGISTER))
-    return indices, (kinds[indices] - layout.ROW_WRITTEN).astype(np.int64)
+    row_kinds = rows["kind"]
+    written_rows = np.flatnonzero((row_kinds > layout.ROW_WRITTEN) & (row_kinds < layout.ROW_REGISTER))
+    return written_rows, (row_kinds[written_rows] - layout.ROW_WRITTEN).astype(np.int64)
 
 
 def _lanes_of_masks(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
@@ -212,8 +225,10 @@ def _make_shared_writes(
     offset = offset[has_writes]
     lanes = lanes[has_writes]
     step_index = rows["step"][value_rows]
-    names = sorted(set(kernel_listing.stored_types))
-    type_codes = np.array([names.index(stored_type) for stored_type in kernel_listing.stored_types], np.int16)
+    type_names = sorted(set(kernel_listing.stored_types))
+    type_codes = np.array(
+        [type_names.index(stored_type) for stored_type in kernel_listing.stored_types], np.int16
+    )
     return SharedWrites(
         size_bytes=raw.shared_bytes,
         sequence=step_index.astype(np.int64),
@@ -223,7 +238,7 @@ def _make_shared_writes(
         width_bytes=width_bytes[has_writes].astype(np.int8),
         value=np.where(lanes, rows["lanes"][value_rows], 0),
         type_index=type_codes[instruction_index[step_index]],
-        types=tuple(names),
+        types=tuple(type_names),
         final=raw.shared,
     )
 
@@ -247,10 +262,10 @@ def _make_warp_trace(
     step_of = np.full(len(raw.steps), -1, np.int64)
     step_of[step_indices] = np.arange(step_count)
     step_of_row = step_of[all_rows["step"]]
-    kinds = all_rows["kind"]
+    row_kinds = all_rows["kind"]
     space = kernel_listing.space_codes[instruction_index].astype(np.int8)
     address = np.full((step_count, layout.LANES), -1, np.int64)
-    address_rows = np.flatnonzero((kinds == layout.ROW_ADDRESS) & (step_of_row >= 0))
+    address_rows = np.flatnonzero((row_kinds == layout.ROW_ADDRESS) & (step_of_row >= 0))
     address_rows = address_rows[space[step_of_row[address_rows]] >= 0]
     address[step_of_row[address_rows]] = np.where(
         _lanes_of_masks(all_rows["mask"][address_rows]), all_rows["lanes"][address_rows].view(np.int64), -1
@@ -259,16 +274,16 @@ def _make_warp_trace(
     sectors, wavefronts = _compute_access_costs(
         kernel_listing, instruction_index, space, address, step_records["executed"]
     )
-    value = np.zeros((step_count, layout.LANES), np.uint64)
-    value_rows = np.flatnonzero((kinds == layout.ROW_REGISTER) & (step_of_row >= 0))
-    value[step_of_row[value_rows]] = np.where(
+    lane_values = np.zeros((step_count, layout.LANES), np.uint64)
+    value_rows = np.flatnonzero((row_kinds == layout.ROW_REGISTER) & (step_of_row >= 0))
+    lane_values[step_of_row[value_rows]] = np.where(
         _lanes_of_masks(all_rows["mask"][value_rows]), all_rows["lanes"][value_rows], 0
     )
     detail = _make_step_detail(
         kernel_listing, step_records, step_indices, instruction_index, all_rows, step_of_row, shared
     )
-    lines = np.array([instruction.line for instruction in kernel_listing.code], np.int32)
-    columns = np.array([instruction.column for instruction in kernel_listing.code], np.int32)
+    line_numbers = np.array([instruction.line for instruction in kernel_listing.code], np.int32)
+    column_numbers = np.array([instruction.column for instruction in kernel_listing.code], np.int32)
     return WarpTrace(
         provenance=provenance,
         kernel_name=launch.packed.title,
@@ -280,8 +295,8 @@ def _make_warp_trace(
         granularity="instruction",
         instruction=tuple(instruction.text for instruction in kernel_listing.code),
         pc=instruction_index.astype(np.int32),
-        line=lines[instruction_index],
-        column=columns[instruction_index],
+        line=line_numbers[instruction_index],
+        column=column_numbers[instruction_index],
         active_mask=step_records["active"].copy(),
         executed_mask=step_records["executed"].copy(),
         text_index=instruction_index.astype(np.int32),
@@ -292,7 +307,7 @@ def _make_warp_trace(
         address=address,
         sectors=sectors,
         wavefronts=wavefronts,
-        value=value,
+        value=lane_values,
         value_type=tuple(t[0] if t else "" for t in kernel_listing.register_types),
         value_register=tuple(
             register_names[0] if register_names else "" for register_names in kernel_listing.registers
@@ -312,16 +327,25 @@ def _make_step_detail(
     step_of_row: Ints,
     shared: SharedWrites,
 ) -> StepDetail:
-    extra_rows = np.flatnonzero((rows["kind"] > layout.ROW_REGISTER) & (step_of_row >= 0))
-    names: dict[tuple[str, str], int] = {}
-    position = rows["kind"][extra_rows] - layout.ROW_REGISTER
-    name = np.zeros(len(extra_rows), np.int32)
+    extra_register_rows = np.flatnonzero((rows["kind"] > layout.ROW_REGISTER) & (step_of_row >= 0))
+    name_indices: dict[tuple[str, str], int] = {}
+    register_position = rows["kind"][extra_register_rows] - layout.ROW_REGISTER
+    name_index = np.zeros(len(extra_register_rows), np.int32)
     for instruction, n in {
-        *zip(instruction_index[step_of_row[extra_rows]].tolist(), position.tolist(), strict=True)
+        *zip(
+            instruction_index[step_of_row[extra_register_rows]].tolist(),
+            register_position.tolist(),
+            strict=True,
+        )
     }:
-        key = kernel_listing.registers[instruction][n], kernel_listing.register_types[instruction][n]
-        matches = (instruction_index[step_of_row[extra_rows]] == instruction) & (position == n)
-        name[matches] = names.setdefault(key, len(names))
+        register_and_type = (
+            kernel_listing.registers[instruction][n],
+            kernel_listing.register_types[instruction][n],
+        )
+        matches = (instruction_index[step_of_row[extra_register_rows]] == instruction) & (
+            register_position == n
+        )
+        name_index[matches] = name_indices.setdefault(register_and_type, len(name_indices))
     written_rows, width = _find_written_rows(rows)
     is_of_warp = step_of_row[written_rows] >= 0
     written_rows = written_rows[is_of_warp]
@@ -332,11 +356,11 @@ def _make_step_detail(
     return StepDetail(
         sequence=sequence.astype(np.int64),
         depth=steps["depth"].astype(np.int16),
-        extra_step=step_of_row[extra_rows].astype(np.int32),
-        extra_name=name,
-        extra_value=rows["lanes"][extra_rows],
-        extra_register=tuple(register for register, _ in names),
-        extra_type=tuple(type_name for _, type_name in names),
+        extra_step=step_of_row[extra_register_rows].astype(np.int32),
+        extra_name=name_index,
+        extra_value=rows["lanes"][extra_register_rows],
+        extra_register=tuple(register for register, _ in name_indices),
+        extra_type=tuple(type_name for _, type_name in name_indices),
         stored_step=step_index.astype(np.int32),
         stored_part=chunk_index.astype(np.int16),
         stored_width_bytes=width.astype(np.int8),

@@ -46,9 +46,9 @@ def find_unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[i
         One number per row of `StepDetail.loops`; 0 if it is not known, or if the loop is not unrolled.
     """
     loops = list(_find_traced_loops(optimised))
-    factors = [0] * len(loops)
+    unroll_factors = [0] * len(loops)
     if not (optimised.is_complete and debug_build.is_complete):
-        return tuple(factors)
+        return tuple(unroll_factors)
     loops_by_source: dict[int, list[int]] = {}
     source_loops = sorted(_find_traced_loops(debug_build), key=lambda loop: -len(loop.lines))
     for loop_index, loop in enumerate(loops):
@@ -64,10 +64,12 @@ def find_unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[i
             loops[other_loop].iterations for other_loop in other_loops
         )
         iterations = loops[main_loop].iterations
-        factor = int(remaining_count.max(initial=0) // max(1, iterations.max(initial=0)))
-        if 2 <= factor <= loops[main_loop].repeats and np.array_equal(remaining_count, factor * iterations):
-            factors[main_loop] = factor
-    return tuple(factors)
+        unroll_factor = int(remaining_count.max(initial=0) // max(1, iterations.max(initial=0)))
+        if 2 <= unroll_factor <= loops[main_loop].repeats and np.array_equal(
+            remaining_count, unroll_factor * iterations
+        ):
+            unroll_factors[main_loop] = unroll_factor
+    return tuple(unroll_factors)
 
 
 def _find_traced_loops(run: TracedRun) -> Iterator[TracedLoop]:
@@ -87,7 +89,7 @@ def _find_traced_loops(run: TracedRun) -> Iterator[TracedLoop]:
                 for index in range(block.first, block.end)
             ]
             instructions = [run.code[position][1] for position in positions]
-            operations = Counter(
+            operation_counts = Counter(
                 (i.line, i.column, i.opcode) for i in instructions if i.line and i.root != "bra"
             )
             yield TracedLoop(
@@ -96,6 +98,6 @@ def _find_traced_loops(run: TracedRun) -> Iterator[TracedLoop]:
                     [first_position + blocks[block_index].end - 1 for block_index in last_blocks]
                 ),
                 len(instructions),
-                max(operations.values(), default=0),
+                max(operation_counts.values(), default=0),
             )
         first_position += len(plan.function.instructions)

@@ -244,7 +244,7 @@ def _find_writers(
         definition.position for definition in fitting_definitions if _sets_constant(definition.instruction)
     }
     writers: set[int] = set()
-    missing: list[int] = []
+    unexplained_positions: list[int] = []
 
     def explain(positions: list[int], guesses_: Iterable[list[int]]) -> bool:
         expected_values = debug_build.find_written_values(positions)
@@ -289,18 +289,24 @@ def _find_writers(
             for definition in writes
             if (definition.instruction.line, definition.instruction.column) == statement
         ]
-        missing += [] if explain(positions, _guess_writers(fitting_definitions, statement[0])) else positions
+        unexplained_positions += (
+            [] if explain(positions, _guess_writers(fitting_definitions, statement[0])) else positions
+        )
     # The compiler may have merged two arms of a branch into one instruction, which has the line of the
     # branch.
-    if missing and explain(missing, ([], *([definition.position] for definition in fitting_definitions))):
-        missing = []
-    if not writers or (missing and not is_complete):
+    if unexplained_positions and explain(
+        unexplained_positions, ([], *([definition.position] for definition in fitting_definitions))
+    ):
+        unexplained_positions = []
+    if not writers or (unexplained_positions and not is_complete):
         return ()
     all_values = debug_build.find_written_values([definition.position for definition in writes])
     explained_values = optimised.find_written_values(writers)
     # If the compiler folded the first value into later instructions, the variable is unknown until then.
-    skipped_sizes = [values.size for values in debug_build.find_written_values(missing)]
-    later_values = [values[skip:] for values, skip in zip(all_values, skipped_sizes, strict=True)]
+    skipped_sizes = [values.size for values in debug_build.find_written_values(unexplained_positions)]
+    later_values = [
+        values[skipped_size:] for values, skipped_size in zip(all_values, skipped_sizes, strict=True)
+    ]
     if max(skipped_sizes, default=0) > 1 or not _values_agree(
         explained_values, later_values, variable.kind, is_complete
     ):

@@ -168,8 +168,14 @@ def _describe_waiting(
     pcs: npt.NDArray[np.int32],
 ) -> str:
     if code == layout.DIVERGENT_BARRIER:
-        lines = sorted({_find_barrier(worker, int(wait_code)).line for wait_code in np.unique(pcs[lanes])})
-        location = f"lines {', '.join(map(str, lines))}" if len(lines) > 1 else f"of line {lines[0]}"
+        line_numbers = sorted(
+            {_find_barrier(worker, int(wait_code)).line for wait_code in np.unique(pcs[lanes])}
+        )
+        location = (
+            f"lines {', '.join(map(str, line_numbers))}"
+            if len(line_numbers) > 1
+            else f"of line {line_numbers[0]}"
+        )
         return f"threads of one warp wait at different barriers ({location})"
     waiting_count = int(lanes.sum())
     other_count = int(other_lanes.sum())

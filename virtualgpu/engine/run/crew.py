@@ -125,29 +125,29 @@ class BlockRunner:
 
     def _run_blocks(self, order: npt.NDArray[np.int64]) -> bool:
         worker = self.workers[0]
-        position = 0
+        next_position = 0
         suspended_workers: deque[Worker] = deque()
-        capacity = len(order) if self.launch.packed.cooperative else self._capacity
+        max_suspended = len(order) if self.launch.packed.cooperative else self._capacity
         turns_seed = self.launch.options.turns_seed
-        generator = None if turns_seed is None else np.random.default_rng(turns_seed)
+        turn_generator = None if turns_seed is None else np.random.default_rng(turns_seed)
         turns_without_progress = 0  # turns since a block made progress
-        while position < len(order) or suspended_workers:
+        while next_position < len(order) or suspended_workers:
             current_worker = worker
-            can_start_block = position < len(order) and len(suspended_workers) < capacity
-            if generator is not None and can_start_block and suspended_workers:
+            can_start_block = next_position < len(order) and len(suspended_workers) < max_suspended
+            if turn_generator is not None and can_start_block and suspended_workers:
                 can_start_block = turns_without_progress > len(suspended_workers) or (
-                    len(suspended_workers) < _MAX_BLOCKS_IN_FLIGHT and generator.random() < 0.5
+                    len(suspended_workers) < _MAX_BLOCKS_IN_FLIGHT and turn_generator.random() < 0.5
                 )
-            if generator is not None and not turns_without_progress:
-                suspended_workers.rotate(int(generator.integers(len(suspended_workers) + 1)))
+            if turn_generator is not None and not turns_without_progress:
+                suspended_workers.rotate(int(turn_generator.integers(len(suspended_workers) + 1)))
             if can_start_block:
-                self._first_position = position
+                self._first_position = next_position
                 self._running = worker
                 self.latest = worker
-                status = worker.start(order, position)
-                position = worker.next_position
+                status = worker.start(order, next_position)
+                next_position = worker.next_position
                 self._running = None
-                self._completed += position - self._first_position - (status != layout.STATUS_DONE)
+                self._completed += next_position - self._first_position - (status != layout.STATUS_DONE)
                 if status in _SUSPENDED_STATUSES:
                     suspended_workers.append(worker)
                     worker = Worker(self.launch, self.live)
@@ -162,9 +162,9 @@ class BlockRunner:
                     worker = resumed_worker
             turns_without_progress = turns_without_progress + 1 if status == layout.STATUS_YIELDED else 0
             if status == layout.STATUS_FAULT:
-                if len(suspended_workers) + 1 >= capacity and position < len(order):
+                if len(suspended_workers) + 1 >= max_suspended and next_position < len(order):
                     current_worker.report = _ALL_WAIT_MESSAGE.format(
-                        len(suspended_workers) + 1, len(order) - position
+                        len(suspended_workers) + 1, len(order) - next_position
                     )
                 self.launch.abort[0] = 1
                 return False

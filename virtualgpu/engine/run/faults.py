@@ -38,7 +38,7 @@ FAULT_KINDS = {
 }
 # Kind of a launch that was stopped while it still made progress.
 TOO_LONG_KIND = "too long"
-_SPACES = {
+_SPACE_OF_FAULT = {
     layout.ILLEGAL_GLOBAL: "global",
     layout.ILLEGAL_SHARED: "shared",
     layout.ILLEGAL_LOCAL: "local",
@@ -124,10 +124,10 @@ def _explain(memory: DeviceMemory, fault: Fault) -> str:
     is_inside = fault.base is not None and nearest is not None and nearest.address <= fault.base < nearest.end
     freed_allocation = None if is_inside else memory.find_ended(pointer)
     if freed_allocation is not None:
-        past_end = _make_past_end_advice(nearest, address)
+        past_end_advice = _make_past_end_advice(nearest, address)
         return (
-            f"It was in the {freed_allocation.label} that has been freed{past_end}. Keep a reference to the "
-            "array."
+            f"It was in the {freed_allocation.label} that has been freed{past_end_advice}. Keep a reference "
+            "to the array."
         )
     if nearest is None:
         return "The device has no live allocation. Pass a device array, such as cp.asarray(x)."
@@ -137,13 +137,15 @@ def _explain(memory: DeviceMemory, fault: Fault) -> str:
             f"No allocation is near; the {nearest.label} starts at {nearest.address:#x}. Check the pointer."
         )
     if address >= nearest.end:
-        position = "right after" if address == nearest.end else f"{count(address - nearest.end, 'byte')} past"
-        return f"That is {position} the end of the {nearest.label}: check the index against its size."
+        position_text = (
+            "right after" if address == nearest.end else f"{count(address - nearest.end, 'byte')} past"
+        )
+        return f"That is {position_text} the end of the {nearest.label}: check the index against its size."
     if address < nearest.address:
-        distance = count(nearest.address - address, "byte")
-        return f"That is {distance} before the {nearest.label}: check the index for a negative value."
-    excess = count(address + fault.size_bytes - nearest.end, "byte")
-    return f"It reaches {excess} past the end of the {nearest.label}: check the index against its size."
+        distance_text = count(nearest.address - address, "byte")
+        return f"That is {distance_text} before the {nearest.label}: check the index for a negative value."
+    excess_text = count(address + fault.size_bytes - nearest.end, "byte")
+    return f"It reaches {excess_text} past the end of the {nearest.label}: check the index against its size."
 
 
 def _describe_callee(memory: DeviceMemory, address: int) -> str:
@@ -182,7 +184,7 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
         error.kind = FAULT_KINDS.get(fault.code, "")
         if isinstance(error, errors.LaunchTimeoutError) and error.progress and not error.progress.endless:
             error.kind = TOO_LONG_KIND
-        error.space = _SPACES.get(fault.code, "")
+        error.space = _SPACE_OF_FAULT.get(fault.code, "")
         if fault.code == layout.ILLEGAL_GLOBAL:
             nearest_array = memory.find_nearest(fault.address if fault.base is None else fault.base)
             error.array = nearest_array.label if nearest_array is not None else ""
@@ -197,29 +199,30 @@ def _make_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) 
     verb = "accessed"
     if fault.instruction is not None and memory_ops.is_access(fault.instruction):
         verb = {"load": "read", "store": "wrote", "atomic": "updated"}[memory_ops.kind_of(fault.instruction)]
-    size = count(fault.size_bytes, "byte")
+    size_text = count(fault.size_bytes, "byte")
     if fault.code == layout.ILLEGAL_GLOBAL:
         return errors.IllegalAddressError(
-            f"kernel '{kernel}' {verb} {size} at address {fault.address:#x}, outside every live allocation "
-            f"({location}). {_explain(memory, fault)}",
+            f"kernel '{kernel}' {verb} {size_text} at address {fault.address:#x}, outside every live "
+            f"allocation ({location}). {_explain(memory, fault)}",
             fault_site,
         )
     if fault.code == layout.ILLEGAL_SHARED:
         return errors.IllegalAddressError(
-            f"kernel '{kernel}' {verb} {size} at shared-memory offset {fault.signed_address:,}, but the "
+            f"kernel '{kernel}' {verb} {size_text} at shared-memory offset {fault.signed_address:,}, but the "
             f"block has {count(fault.shared_bytes, 'byte')} of shared memory ({location}). "
             "Check the index, or pass a larger shared_mem.",
             fault_site,
         )
     if fault.code == layout.ILLEGAL_LOCAL:
         return errors.IllegalAddressError(
-            f"kernel '{kernel}' {verb} {size} at offset {fault.signed_address:,} of the thread's own stack "
-            f"of {count(fault.local_bytes, 'byte')} ({location}). Check the index into the local array.",
+            f"kernel '{kernel}' {verb} {size_text} at offset {fault.signed_address:,} of the thread's own "
+            f"stack of {count(fault.local_bytes, 'byte')} ({location}). Check the index into the "
+            "local array.",
             fault_site,
         )
     if fault.code == layout.MISALIGNED:
         return errors.MisalignedAddressError(
-            f"kernel '{kernel}' {verb} {size} at address {fault.address:#x}, which is not a multiple of "
+            f"kernel '{kernel}' {verb} {size_text} at address {fault.address:#x}, which is not a multiple of "
             f"{fault.size_bytes} ({location}). Start wide accesses at multiples of their size.",
             fault_site,
         )

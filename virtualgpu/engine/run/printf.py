@@ -122,11 +122,11 @@ def _make_python_format(template: str) -> _PythonFormat | None:
     format_parts: list[str] = []
     struct_format = "<"
     offset = 0
-    text_end = 0
+    previous_end = 0
     for match in _SPECIFIER_PATTERN.finditer(template):
         flags, width, precision, length, conversion = match.groups()
-        format_parts.append(template[text_end : match.start()].replace("%", "%%"))
-        text_end = match.end()
+        format_parts.append(template[previous_end : match.start()].replace("%", "%%"))
+        previous_end = match.end()
         if conversion == "%":
             format_parts.append("%%")
             continue
@@ -148,10 +148,10 @@ def _make_python_format(template: str) -> _PythonFormat | None:
         offset += -offset % size + size
         width = _limit_width(width)
         precision = _limit_width(precision)
-        columns = (width or "") + (f".{precision}" if precision is not None else "")
-        format_parts.append(f"%{flags}{columns}{'d' if conversion == 'u' else conversion}")
+        width_and_precision = (width or "") + (f".{precision}" if precision is not None else "")
+        format_parts.append(f"%{flags}{width_and_precision}{'d' if conversion == 'u' else conversion}")
     return _PythonFormat(
-        "".join([*format_parts, template[text_end:].replace("%", "%%")]), struct.Struct(struct_format)
+        "".join([*format_parts, template[previous_end:].replace("%", "%%")]), struct.Struct(struct_format)
     )
 
 

@@ -189,15 +189,15 @@ class Program:
             address = memory.malloc(max(variable.size_bytes, 1))
             self._variables[name] = address
             memory.track(address, max(variable.size_bytes, 1), f"module variable {name}")
-            data = bytearray(variable.initial.ljust(variable.size_bytes, b"\0"))
+            initial_bytes = bytearray(variable.initial.ljust(variable.size_bytes, b"\0"))
             for offset, pointer in variable.pointers:
                 if pointer.name in self.module.functions:
                     target_address = calls.function_address(self.module, pointer.name)
                 else:
                     target_address, _ = self.global_address(pointer.name, memory)
-                data[offset : offset + 8] = (target_address + pointer.offset).to_bytes(8, "little")
-            if data:
-                memory.view(address, len(data))[:] = np.frombuffer(bytes(data), np.uint8)
+                initial_bytes[offset : offset + 8] = (target_address + pointer.offset).to_bytes(8, "little")
+            if initial_bytes:
+                memory.view(address, len(initial_bytes))[:] = np.frombuffer(bytes(initial_bytes), np.uint8)
         return self._variables[name]
 
     def launch(
@@ -256,7 +256,7 @@ class Program:
                 self.ptx, packed.name, with_counters, True, is_observed
             )
             traced_block = results.to_linear_index(trace.block_index, packed.grid)
-            position = int(np.nonzero(block_order == traced_block)[0][0])
+            traced_position = int(np.nonzero(block_order == traced_block)[0][0])
             traced_launch = launch.with_trace(
                 traced_kernel,
                 traced_code,
@@ -265,9 +265,9 @@ class Program:
                 trace,
             )
             launch_parts = [
-                (launch, block_order[:position]),
-                (traced_launch, block_order[position : position + 1]),
-                (launch, block_order[position + 1 :]),
+                (launch, block_order[:traced_position]),
+                (traced_launch, block_order[traced_position : traced_position + 1]),
+                (launch, block_order[traced_position + 1 :]),
             ]
             if packed.cooperative:  # the blocks wait for each other
                 launch_parts = [(traced_launch, block_order)]

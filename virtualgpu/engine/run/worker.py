@@ -92,8 +92,8 @@ class Worker:
         self._templates: dict[int, str] = {}
         self.excused: dict[int, tuple[int, ...]] = {}  # by the pc of a barrier
         tids = make_thread_indices(launch.packed.block)
-        params = np.frombuffer(launch.packed.params, np.uint8).copy()
-        range_starts, range_ends = _insert_range(live_allocations, params.ctypes.data, params.size)
+        param_bytes = np.frombuffer(launch.packed.params, np.uint8).copy()
+        range_starts, range_ends = _insert_range(live_allocations, param_bytes.ctypes.data, param_bytes.size)
         self.printf = _PRINTF_CALLBACK(self.on_printf)
         self.barrier = _BARRIER_CALLBACK(self.on_barrier)
         self.service = _SERVICE_CALLBACK(self.on_service)
@@ -116,12 +116,12 @@ class Worker:
             copy_queues,
             shared_memory,
             tids,
-            params,
+            param_bytes,
             range_starts,
             range_ends,
         ]
         buffers: dict[str, npt.NDArray[Any]] = {
-            "params": params,
+            "params": param_bytes,
             "access_counters": self.accesses,
             "branch_counters": self.branches,
             "block_counters": self.blocks,
@@ -228,8 +228,8 @@ class Worker:
                 observer.barrier(block, barriers.read_lane_pcs(self) != layout.EXITED, True)
             elif site == layout.SHUFFLE:
                 assert stored_address is not None
-                function, pc = divmod(int(self.lanes_at(stored_address)[0]), 1 << 32)
-                shuffle_instruction = self.launch.kernel.plans[function].function.instructions[pc]
+                function_index, pc = divmod(int(self.lanes_at(stored_address)[0]), 1 << 32)
+                shuffle_instruction = self.launch.kernel.plans[function_index].function.instructions[pc]
                 observer.shuffle(block, warp, shuffle_instruction, self.lanes_at(lanes), mask)
             else:
                 addresses = self.lanes_at(lanes) if lanes else None
@@ -291,8 +291,8 @@ class Worker:
     def _read_trace(self) -> None:
         if self.launch.trace is not None:
             context_record = self.context[0]
-            shared = self.bytes_at(int(context_record["shared"]), self.launch.shared_bytes)
-            self.launch.trace.read(context_record, shared)
+            shared_memory = self.bytes_at(int(context_record["shared"]), self.launch.shared_bytes)
+            self.launch.trace.read(context_record, shared_memory)
 
     # -- printf ------------------------------------------------------------------------------------
 
@@ -300,20 +300,21 @@ class Worker:
         """Return bytes of device memory for ``printf``. The result is empty if the address is not
         allocated.
         """
-        starts, ends = self.readable
-        range_index = int(np.searchsorted(starts, address, side="right")) - 1
-        if range_index < 0 or address + size > int(ends[range_index]):
+        range_starts, range_ends = self.readable
+        range_index = int(np.searchsorted(range_starts, address, side="right")) - 1
+        if range_index < 0 or address + size > int(range_ends[range_index]):
             return b""
         return ctypes.string_at(address, size)
 
     def on_printf(self, _context: int, formats: int, values: int, mask: int) -> int:
         try:
-            templates = (ctypes.c_uint64 * layout.LANES).from_address(formats)[:]
-            pointers = (ctypes.c_uint64 * layout.LANES).from_address(values)
+            template_addresses = (ctypes.c_uint64 * layout.LANES).from_address(formats)[:]
+            argument_pointers = (ctypes.c_uint64 * layout.LANES).from_address(values)
             buffer = self.launch.printed
             lanes = _lanes_of(mask)
             formats_by_address = {
-                address: self._read_template(address) for address in {templates[lane] for lane in lanes}
+                address: self._read_template(address)
+                for address in {template_addresses[lane] for lane in lanes}
             }
             argument_counts = {
                 address: printf.count_arguments(template) for address, template in formats_by_address.items()
@@ -322,16 +323,16 @@ class Worker:
                 stack_bytes = int(self.context[0]["local_bytes"])
                 local_base = int(self.context[0]["local_base"])
                 for lane in lanes:
-                    template = formats_by_address[templates[lane]]
-                    size = 8 * argument_counts[templates[lane]]
+                    template = formats_by_address[template_addresses[lane]]
+                    size = 8 * argument_counts[template_addresses[lane]]
                     argument_bytes = self.argument_bytes(
-                        pointers[lane], local_base + lane * stack_bytes, stack_bytes, size
+                        argument_pointers[lane], local_base + lane * stack_bytes, stack_bytes, size
                     )
                     buffer.add(printf.format_text(template, argument_bytes, self.read))
             else:
                 buffer.dropped += len(lanes)
             for lane in lanes:
-                pointers[lane] = argument_counts[templates[lane]]
+                argument_pointers[lane] = argument_counts[template_addresses[lane]]
         except BaseException as error:
             self.error = error
             return 1
@@ -392,20 +393,20 @@ class Worker:
 
     def _any_pc(self, context_record: Any) -> int:
         """Return the program counter of any running thread in a stopped block, else -1."""
-        position = barriers.find_running_thread(self)
-        if position is None:
+        thread_position = barriers.find_running_thread(self)
+        if thread_position is None:
             return -1
-        context_record["warp"], context_record["fault_lane"], block = position
+        context_record["warp"], context_record["fault_lane"], block = thread_position
         return self.launch.kernel.plans[0].flow.blocks[block].first
 
     @property
     def line(self) -> int:
         """Source line that a running thread of the current block executes, or 0 if it is unknown."""
-        position = barriers.find_running_thread(self)
+        thread_position = barriers.find_running_thread(self)
         plan = self.launch.kernel.plans[0]
-        if position is None:
+        if thread_position is None:
             return 0
-        instructions = plan.function.instructions[plan.flow.blocks[position[2]].first :]
+        instructions = plan.function.instructions[plan.flow.blocks[thread_position[2]].first :]
         return next((instruction.line for instruction in instructions if instruction.line), 0)
 
     def base_pointer(self, function: ir.Function, instruction: ir.Instruction) -> int | None:

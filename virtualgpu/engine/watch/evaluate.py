@@ -309,15 +309,15 @@ def evaluate_watch(scene: WatchScope, expression: reading.Expression) -> Watched
         result = evaluator.loaded_lanes
     except UnknownValueError as error:
         no_values = np.zeros((0, WARP_SIZE), np.uint64)
-        masks = np.zeros(0, np.uint32)
+        lane_masks = np.zeros(0, np.uint32)
         return Watched(
             text=expression.text,
             type="",
             kind="",
             step=np.zeros(0, np.int32),
             value=no_values,
-            known=masks,
-            outside=masks,
+            known=lane_masks,
+            outside=lane_masks,
             note=str(error),
         )
     shape = len(scene.trace), WARP_SIZE
@@ -360,22 +360,22 @@ def evaluate_stop(scene: WatchScope, stop: reading.StopCondition) -> Stop:
     """
     stop_steps = np.zeros(0, np.int64)
     stop_note = ""
-    masks = np.zeros(len(scene.trace), np.uint32)
+    lane_masks = np.zeros(len(scene.trace), np.uint32)
     try:
         if stop.kind == "line":
-            stop_steps, masks, stop_note = _find_steps_at_line(scene, stop)
+            stop_steps, lane_masks, stop_note = _find_steps_at_line(scene, stop)
         elif stop.kind == "write":
             assert stop.expression is not None
-            masks = _pack_lane_masks(_find_writing_lanes(scene, stop.expression))
-            stop_steps = np.flatnonzero(masks)
+            lane_masks = _pack_lane_masks(_find_writing_lanes(scene, stop.expression))
+            stop_steps = np.flatnonzero(lane_masks)
         else:
             assert stop.expression is not None
             truth_lanes, is_true = _evaluate_condition(scene, stop)
             stop_steps = np.flatnonzero(is_true & ~np.append(False, is_true[:-1]))
-            masks = _pack_lane_masks(truth_lanes)
+            lane_masks = _pack_lane_masks(truth_lanes)
     except UnknownValueError as error:
         stop_note = str(error)
-    return Stop(stop.text, stop.kind, stop_steps.astype(np.int32), masks[stop_steps], stop_note)
+    return Stop(stop.text, stop.kind, stop_steps.astype(np.int32), lane_masks[stop_steps], stop_note)
 
 
 def _find_steps_at_line(

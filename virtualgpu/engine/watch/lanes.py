@@ -84,8 +84,8 @@ def from_bits(bits: npt.NDArray[np.uint64], kind: str) -> Array:
     """
     if kind == "pred":
         return (bits & np.uint64(1)).astype(np.bool_)
-    width = int(kind.lstrip("bfsu")) // 8
-    low_bits = bits.astype(f"u{width}")
+    width_bytes = int(kind.lstrip("bfsu")) // 8
+    low_bits = bits.astype(f"u{width_bytes}")
     if kind == "bf16":
         return (low_bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
     return low_bits.view(np.float16).astype(np.float32) if kind == "f16" else low_bits.view(dtype_of(kind))
@@ -132,8 +132,8 @@ def _find_common_kind(left: Lanes, right: Lanes) -> str:
     kinds = _promote_kind(left), _promote_kind(right)
     if "f" in (kinds[0][0], kinds[1][0]):
         return max(number_kind for number_kind in kinds if number_kind[0] == "f")
-    width = max(int(number_kind[1:]) for number_kind in kinds)
-    return f"{'u' if any(number_kind == f'u{width}' for number_kind in kinds) else 's'}{width}"
+    width_bits = max(int(number_kind[1:]) for number_kind in kinds)
+    return f"{'u' if any(number_kind == f'u{width_bits}' for number_kind in kinds) else 's'}{width_bits}"
 
 
 def _combine_lanes(type_: CType, value: Array, *operands: Lanes) -> Lanes:

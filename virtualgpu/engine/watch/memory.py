@@ -84,11 +84,11 @@ class _ByteEvents:
 def _make_byte_events(
     address: Ints, bits: Bits, width: Ints, time: Ints, event_kind: Ints
 ) -> Iterable[_ByteEvents]:
-    for byte in range(int(width.max(initial=0))):
-        has_byte = width > byte
-        byte_values = (bits[has_byte] >> np.uint64(8 * byte)).astype(np.uint8)
+    for byte_index in range(int(width.max(initial=0))):
+        has_byte = width > byte_index
+        byte_values = (bits[has_byte] >> np.uint64(8 * byte_index)).astype(np.uint8)
         yield _ByteEvents(
-            address[has_byte] + byte, byte_values, time[has_byte], event_kind[has_byte].astype(np.int8)
+            address[has_byte] + byte_index, byte_values, time[has_byte], event_kind[has_byte].astype(np.int8)
         )
 
 
@@ -108,17 +108,18 @@ def _find_global_events(trace: WarpTrace) -> Iterable[_ByteEvents]:
     is_stored = (is_store & is_not_shared & (trace.access_space >= 0))[detail.stored_step]
     store_steps = detail.stored_step[is_stored]
     width_bytes = detail.stored_width_bytes[is_stored].astype(np.int64)
-    is_first = detail.stored_part[is_stored] == 0
+    is_first_part = detail.stored_part[is_stored] == 0
     store_ends = np.cumsum(width_bytes)
-    start = np.repeat(
-        (store_ends - width_bytes)[is_first], np.diff(np.append(np.flatnonzero(is_first), width_bytes.size))
+    access_start = np.repeat(
+        (store_ends - width_bytes)[is_first_part],
+        np.diff(np.append(np.flatnonzero(is_first_part), width_bytes.size)),
     )
     addresses = addresses_of(trace, store_steps)
     store_rows, store_lanes = np.nonzero(
         expand_lane_masks(trace.executed_mask[store_steps]) & (addresses >= 0)
     )
     yield from _make_byte_events(
-        addresses[store_rows, store_lanes] + (store_ends - width_bytes - start)[store_rows],
+        addresses[store_rows, store_lanes] + (store_ends - width_bytes - access_start)[store_rows],
         detail.stored_value[is_stored][store_rows, store_lanes],
         width_bytes[store_rows],
         detail.sequence[store_steps][store_rows],
@@ -213,10 +214,10 @@ class WatchedMemory:
         self._valid_after[last_event] = (
             ~is_recorded | (bytes_after == self._event_bytes[last_event]) | self._truncated
         )
-        matches_start = bytes_before == self._event_bytes[first_event]
+        matches_initial_byte = bytes_before == self._event_bytes[first_event]
         self._valid_before_first = is_recorded & np.where(
             event_kind[first_event] == _LOAD_EVENT,
-            matches_start,
+            matches_initial_byte,
             (event_kind[first_event] == _STORE_EVENT) | is_whole_grid,
         )
 
@@ -254,8 +255,8 @@ class WatchedMemory:
         )
         byte_values, bytes_after, is_recorded = self._recorded_bytes(address)
         is_known = is_recorded & ((byte_values == bytes_after) | self._truncated)
-        is_before_first = has_events & ~has_earlier_event
-        is_known[is_before_first] = self._valid_before_first[address_index[is_before_first]]
+        is_before_first_event = has_events & ~has_earlier_event
+        is_known[is_before_first_event] = self._valid_before_first[address_index[is_before_first_event]]
         byte_values[has_earlier_event] = self._event_bytes[event_index[has_earlier_event]]
         is_known[has_earlier_event] = self._valid_after[event_index[has_earlier_event]] | (
             self._times[event_index[has_earlier_event]] == time[has_earlier_event]
@@ -277,26 +278,27 @@ class WatchedMemory:
         address = np.broadcast_to(address, (step_count, WARP_SIZE))
         # Most steps change neither an address nor memory: each such run of steps is evaluated once, at its
         # first step. An access is a separate run, and a new run starts after it.
-        time = np.searchsorted(self.times, sequence, side="right")
+        event_count = np.searchsorted(self.times, sequence, side="right")
         is_at_event = np.isin(sequence, self.times) & (not self._valid_after.all())
         is_changed = np.ones(step_count, np.bool_)
         is_changed[1:] = (
-            (time[1:] != time[:-1])
+            (event_count[1:] != event_count[:-1])
             | is_at_event[1:]
             | is_at_event[:-1]
             | (address[1:] != address[:-1]).any(axis=1)
             | (requested[1:] != requested[:-1]).any(axis=1)
         )
-        rows = np.flatnonzero(is_changed)
+        run_starts = np.flatnonzero(is_changed)
         row_of_step = np.cumsum(is_changed) - 1
-        request_rows, request_lanes = np.nonzero(requested[rows])
-        bits = np.zeros((rows.size, WARP_SIZE), np.uint64)
-        known_lanes = np.zeros((rows.size, WARP_SIZE), np.bool_)
+        request_rows, request_lanes = np.nonzero(requested[run_starts])
+        bits = np.zeros((run_starts.size, WARP_SIZE), np.uint64)
+        known_lanes = np.zeros((run_starts.size, WARP_SIZE), np.bool_)
         known_lanes[request_rows, request_lanes] = True
-        for byte in range(size_bytes):
+        for byte_index in range(size_bytes):
             byte_values, is_known = self._bytes_at(
-                address[rows[request_rows], request_lanes] + byte, sequence[rows[request_rows]]
+                address[run_starts[request_rows], request_lanes] + byte_index,
+                sequence[run_starts[request_rows]],
             )
-            bits[request_rows, request_lanes] |= byte_values.astype(np.uint64) << np.uint64(8 * byte)
+            bits[request_rows, request_lanes] |= byte_values.astype(np.uint64) << np.uint64(8 * byte_index)
             known_lanes[request_rows, request_lanes] &= is_known
         return bits[row_of_step], known_lanes[row_of_step]

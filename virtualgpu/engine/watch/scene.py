@@ -426,12 +426,12 @@ class WatchScope:
         """Return a variable's bits after every step, and the lanes that have written it by then."""
         trace = self.trace
         assert trace.value is not None
-        writes = self.writes(variable)[:, None] & expand_lane_masks(trace.executed_mask)
-        last_write = np.maximum.accumulate(np.where(writes, np.arange(len(trace))[:, None], -1), axis=0)
-        value = (
+        is_written = self.writes(variable)[:, None] & expand_lane_masks(trace.executed_mask)
+        last_write = np.maximum.accumulate(np.where(is_written, np.arange(len(trace))[:, None], -1), axis=0)
+        lane_values = (
             np.take_along_axis(trace.value, np.maximum(last_write, 0), axis=0) if len(trace) else trace.value
         )
-        return value, last_write >= 0
+        return lane_values, last_write >= 0
 
     def writes(self, variable: Variable) -> npt.NDArray[np.bool_]:
         """Return an array that states for each step whether the step writes a variable."""

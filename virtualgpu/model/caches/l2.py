@@ -33,15 +33,15 @@ class L2Contents:
         An array that is larger than the cache counts with its full size if it was used last.
         """
         cached_bytes = {address: size for address, size in self._cached_bytes.items() if address in arrays}
-        complete = {
+        never_evicted = {
             address: size for address, size in arrays.items() if address not in self._evicted_addresses
         }
-        partial = {
+        partly_cached = {
             address: size
             for address, size in cached_bytes.items()
             if size < min(arrays[address], self._usable_bytes) // 2
         }
-        return complete | partial
+        return never_evicted | partly_cached
 
     def touch(self, arrays: Mapping[int, int]) -> int:
         """Mark the arrays as most recently used, and return how many of their bytes were not in L2. The keys

@@ -96,8 +96,8 @@ class PricedLaunch:
             / self.merged_blocks
         )
         if self.all_slots_busy:
-            slots = min(self.info.sm_count * self.blocks_per_sm_limit, max(self.work.blocks, 1))
-            work_ns = float(self.durations_ns.sum()) / slots
+            block_slots = min(self.info.sm_count * self.blocks_per_sm_limit, max(self.work.blocks, 1))
+            work_ns = float(self.durations_ns.sum()) / block_slots
             return start_ns + max(work_ns, dispatch_ns * self.work.blocks)
         _, _, ends_ns = place_blocks(
             self.durations_ns, self.info.sm_count, self.blocks_per_sm_limit, dispatch_ns
@@ -141,8 +141,8 @@ def _compute_stage_times(launch: PricedLaunch) -> dict[str, float]:
     total_clocks = clock_ghz(info) * info.sm_count
     clocks = kernels.sm_clk(info, launch_work)
     busy_ns = {name: clk / total_clocks for name, clk in clocks.items() if clk or name != "tensor"}
-    slots = min(launch.info.sm_count * launch.blocks_per_sm_limit, max(launch_work.blocks, 1))
-    latency_ns = float(launch.own_ns.sum()) / slots
+    block_slots = min(launch.info.sm_count * launch.blocks_per_sm_limit, max(launch_work.blocks, 1))
+    latency_ns = float(launch.own_ns.sum()) / block_slots
     return {
         "start": kernels.kernel_start_ns(launch_work),
         "latency": latency_ns,
@@ -313,7 +313,7 @@ class _CauseSearch:
         tiled_share = _sum_counter(sites, "requests") / max(_sum_counter(loads, "requests"), 1)
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            tiled = _change_accesses(
+            tiled_launch = _change_accesses(
                 launch,
                 lambda access: (
                     replace(
@@ -343,16 +343,18 @@ class _CauseSearch:
                     else TILE_READ_SHARE * access.size_bytes / WORD_BYTES
                 ]
             ]
-            counters = tiled.work.counters
+            counters = tiled_launch.work.counters
             tiled_work = replace(
-                tiled.work, counters=replace(counters, accesses=(*counters.accesses, *shared_accesses))
+                tiled_launch.work, counters=replace(counters, accesses=(*counters.accesses, *shared_accesses))
             )
             memory_clk = kernels.chain_clk(launch.info, launch.work)
             shared_clk = _interpolate_chain_clk(launch.work, SHARED_CLK)
             latency_share = min(1.0, (shared_clk + (memory_clk - shared_clk) / reads_saved) / memory_clk)
             wait_share = launch.wait_share * (1.0 - tiled_share * (1.0 - latency_share))
             return replace(
-                tiled, work=tiled_work, wait_share=wait_share * _compute_wait_correction(launch, tiled)
+                tiled_launch,
+                work=tiled_work,
+                wait_share=wait_share * _compute_wait_correction(launch, tiled_launch),
             )
 
         worst_line = _find_costliest_line(sites, lambda access: access.requests)
@@ -424,14 +426,14 @@ class _CauseSearch:
 
         worst_line = _find_costliest_line(sites, lambda access: access.bytes_requested)
         lanes = sum(access.bytes_requested / access.size_bytes for access in worst_line)
-        words = launch_work.arrays.target_bytes(worst_line[0]) // worst_line[0].size_bytes
+        array_words = launch_work.arrays.target_bytes(worst_line[0]) // worst_line[0].size_bytes
         return [
             self._make_cause(
                 "atomics",
                 change,
                 worst_line,
                 lanes=lanes,
-                words=max(min(words, lanes), 1),
+                words=max(min(array_words, lanes), 1),
                 after=sum(
                     with_fewer_lanes(access).bytes_requested / access.size_bytes for access in worst_line
                 ),
@@ -456,14 +458,14 @@ class _CauseSearch:
         def change(launch: PricedLaunch) -> PricedLaunch:
             """Return the launch as if no registers were spilled to local memory."""
             pace = launch.work.pace
-            rows = np.array([not pcs.isdisjoint(loads) for loads in pace.loads])
+            has_spill_load = np.array([not pcs.isdisjoint(loads) for loads in pace.loads])
             pipes = pace.pipes.copy()
-            chain = pace.chain_clk.copy()
+            chain_clk = pace.chain_clk.copy()
             for name in ("issue", "alu"):
                 pipes[:, PIPES.index(name)] *= issue_share
-            chain[rows] /= REGISTER_OVERLAP
+            chain_clk[has_spill_load] /= REGISTER_OVERLAP
             in_registers = replace(
-                launch, work=replace(launch.work, pace=replace(pace, pipes=pipes, chain_clk=chain))
+                launch, work=replace(launch.work, pace=replace(pace, pipes=pipes, chain_clk=chain_clk))
             )
             without_traffic = _change_accesses(
                 in_registers,
@@ -504,9 +506,9 @@ class _CauseSearch:
             changed_work = launch.work
             executions = np.minimum(full_executions, changed_work.executions)
             issued_clk = changed_work.pace.pipes[:, PIPES.index("issue")]
-            issued_before = float(changed_work.executions[: len(issued_clk)] @ issued_clk)
-            issued_after = float(executions[: len(issued_clk)] @ issued_clk)
-            instructions = changed_work.warp_instructions * (issued_after / max(issued_before, 1.0))
+            issued_before_clk = float(changed_work.executions[: len(issued_clk)] @ issued_clk)
+            issued_after_clk = float(executions[: len(issued_clk)] @ issued_clk)
+            instructions = changed_work.warp_instructions * (issued_after_clk / max(issued_before_clk, 1.0))
             # The saved instructions are taken from the busiest warp first.
             longest_warp = changed_work.longest_warp - (changed_work.warp_instructions - instructions)
             return replace(
@@ -523,8 +525,8 @@ class _CauseSearch:
 
         counters = launch_work.counters
         idle_lanes = {
-            line: WARP_SIZE * warps - counters.line_thread_instructions.get(line, 0)
-            for line, warps in counters.line_warp_instructions.items()
+            line: WARP_SIZE * warp_instructions - counters.line_thread_instructions.get(line, 0)
+            for line, warp_instructions in counters.line_warp_instructions.items()
         }
         worst_branch = max(
             (b for b in counters.branches if b.divergent), key=lambda b: b.divergent, default=None
@@ -812,13 +814,13 @@ def _change_pipes(
     for name, work_share in pipe_shares.items():
         pipes[:, PIPES.index(name)] *= work_share
     clk_by_pipe = np.array([4.0 * pipe_clk_by_name[name] for name in PIPES])
-    slowest_before = (pace.pipes * clk_by_pipe).max(axis=1)
-    slowest_after = (pipes * clk_by_pipe).max(axis=1)
+    pipe_before_clk = (pace.pipes * clk_by_pipe).max(axis=1)
+    pipe_after_clk = (pipes * clk_by_pipe).max(axis=1)
     remaining_share = np.where(
-        slowest_before > 0, np.maximum(slowest_after / np.maximum(slowest_before, 1e-9), 0.1), 1.0
+        pipe_before_clk > 0, np.maximum(pipe_after_clk / np.maximum(pipe_before_clk, 1e-9), 0.1), 1.0
     )
-    chain = pace.chain_clk * remaining_share[:, None]
-    return replace(launch, work=replace(launch.work, pace=replace(pace, pipes=pipes, chain_clk=chain)))
+    chain_clk = pace.chain_clk * remaining_share[:, None]
+    return replace(launch, work=replace(launch.work, pace=replace(pace, pipes=pipes, chain_clk=chain_clk)))
 
 
 def _interpolate_chain_clk(work: KernelWork, load_clk: float) -> float:

@@ -45,8 +45,10 @@ def collective_ns(hops: Iterable[tuple[DeviceInfo, DeviceInfo, int, bool]], step
         Number of consecutive steps.
     """
     hops = list(hops)
-    step_ns = HOST_STEP_NS if any(not direct for *_, direct in hops) else NVLINK_STEP_NS
-    slowest_ns = max((size / ring_gbps(info, peer, direct) for info, peer, size, direct in hops), default=0.0)
+    step_ns = HOST_STEP_NS if any(not is_direct for *_, is_direct in hops) else NVLINK_STEP_NS
+    slowest_ns = max(
+        (size / ring_gbps(info, peer, is_direct) for info, peer, size, is_direct in hops), default=0.0
+    )
     return RING_START_NS + steps * step_ns + slowest_ns
 
 
@@ -111,19 +113,21 @@ def step_ns(
         Device and number of bytes that are added to an array, one sum after another.
     """
     prices = [step_prices(info) for info in infos]
-    ports: dict[tuple[int, bool, bool], list[float]] = {}
+    transfers_by_port: dict[tuple[int, bool, bool], list[float]] = {}
     for source_rank, target_rank, size, over_link in messages:
         rate_gbps = min(prices[source_rank].link_gbps, prices[target_rank].link_gbps)
-        direct = over_link and rate_gbps > 0
-        if direct:
+        is_direct = over_link and rate_gbps > 0
+        if is_direct:
             transfer_ns = size / rate_gbps
         else:
             transfer_ns = (
                 peer_copy_ns(infos[source_rank], infos[target_rank], size, False) - DIRECT_LATENCY_NS
             )
-        for port in ((source_rank, direct, True), (target_rank, direct, False)):
-            ports.setdefault(port, []).append(transfer_ns)
-    copies_ns = max((STEP_NS + (len(port) - 1) * TURN_NS + sum(port) for port in ports.values()), default=0.0)
+        for port in ((source_rank, is_direct, True), (target_rank, is_direct, False)):
+            transfers_by_port.setdefault(port, []).append(transfer_ns)
+    copies_ns = max(
+        (STEP_NS + (len(port) - 1) * TURN_NS + sum(port) for port in transfers_by_port.values()), default=0.0
+    )
     sums_ns: dict[int, list[float]] = {}
     for device, size in sums:
         sums_ns.setdefault(device, []).append(size / prices[device].sum_gbps)

@@ -272,16 +272,18 @@ def pipe_clk(info: DeviceInfo) -> dict[str, float]:
             default=min(_RESULTS_PER_CLK),
         )
     ]
-    fma, imad, alu, half, fp64, xu, lsu = (WARP_LANES / rate for rate in results_per_clk)
+    fma_clk, imad_clk, alu_clk, half_clk, fp64_clk, xu_clk, lsu_clk = (
+        WARP_LANES / rate for rate in results_per_clk
+    )
     return {
         "issue": 1.0 / ISSUE_PER_CLK,
-        "fma": fma,
-        "imad": imad,
-        "alu": alu,
-        "half": half,
-        "fp64": fp64,
-        "xu": xu,
-        "lsu": lsu,
+        "fma": fma_clk,
+        "imad": imad_clk,
+        "alu": alu_clk,
+        "half": half_clk,
+        "fp64": fp64_clk,
+        "xu": xu_clk,
+        "lsu": lsu_clk,
         "uniform": 1.0 / ISSUE_PER_CLK,
         "tensor": PRODUCT_ADDS / (tensor_rate(info) * MMA_SYNC_SHARES.get(capability[0], 1.0)),
     }

@@ -169,8 +169,8 @@ class KernelWork:
             for access in self.counters.accesses
             if self.pace.phases[self.pace.piece_by_pc.get(access.pc, 0)] == phase
         )
-        rows = np.array(self.pace.phases) == phase
-        executions = np.where(rows, self.executions[: len(rows)], 0)
+        is_in_phase = np.array(self.pace.phases) == phase
+        executions = np.where(is_in_phase, self.executions[: len(is_in_phase)], 0)
         return replace(self, counters=replace(self.counters, accesses=accesses), executions=executions)
 
     @cached_property
