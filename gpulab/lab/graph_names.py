@@ -63,8 +63,10 @@ def find_named_arrays(
     names.look(caller)
     for array, parameter in zip(arrays, _find_parameter_names(fn, len(arrays)), strict=True):
         name = names.array(id(array))
-        lookup = partial(look_up, name, caller.f_globals)
-        named_array = NamedArray(name or parameter, array, lookup if lookup() is array else None, parameter)
+        look_up_array = partial(look_up, name, caller.f_globals)
+        named_array = NamedArray(
+            name or parameter, array, look_up_array if look_up_array() is array else None, parameter
+        )
         arrays_by_name.setdefault(named_array.name, named_array)
     for name, value, look_up_value in _find_outer_variables(fn):
         if isinstance(value, ndarray) and not any(

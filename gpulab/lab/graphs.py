@@ -228,13 +228,15 @@ class CapturedGraph(PicturedResult):
     @property
     def record(self) -> GraphRecord:
         """The nodes, edges and named arrays of the graph, with the parameters for the next launch."""
-        captured = self._require_capture
+        captured_graph = self._require_capture
         arrays = [name.record() for name in self._names.values()]
         addresses = {array.address for array in arrays}
         arrays += [
-            a for a in _name_outputs(captured.result, session.cp().ndarray) if a.address not in addresses
+            a
+            for a in _name_outputs(captured_graph.result, session.cp().ndarray)
+            if a.address not in addresses
         ]
-        record = replace(captured.record, arrays=tuple(arrays))
+        record = replace(captured_graph.record, arrays=tuple(arrays))
         return replace(record, dangling=self._find_dangling(record, {}))
 
     def check(self, **now: Any) -> tuple[DanglingArray, ...]:
@@ -345,10 +347,10 @@ class CapturedGraph(PicturedResult):
         return arrays_by_name
 
     def _rebind(self, name: NamedArray, array: Any) -> None:
-        captured = self._require_capture
+        captured_graph = self._require_capture
         old_array = name.record()
         new_address = int(array.data.ptr)
-        for node in captured.record.nodes:
+        for node in captured_graph.record.nodes:
             moved_addresses = {
                 a: a - old_array.address + new_address for a in node.addresses if a in old_array
             }

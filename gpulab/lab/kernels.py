@@ -90,19 +90,19 @@ def warps(
     >>> gl.warps(kernel, 4, 256, (x, y, n), watch=["i", "x[i] * 2"], stop="any(i >= n)")
     """
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
-    position = launch.warp_position(block_index, warp)
-    observation: Warp | Block = Block(*position) if whole_block else Warp(*position)
-    watches = (watch,) if isinstance(watch, str) else tuple(watch or ())
-    stops = (stop,) if isinstance(stop, str) else tuple(stop or ())
-    observation = replace(observation, watch=watches, stop=stops)
+    block_and_warp = launch.warp_position(block_index, warp)
+    observation: Warp | Block = Block(*block_and_warp) if whole_block else Warp(*block_and_warp)
+    watched_expressions = (watch,) if isinstance(watch, str) else tuple(watch or ())
+    stop_conditions = (stop,) if isinstance(stop, str) else tuple(stop or ())
+    observation = replace(observation, watch=watched_expressions, stop=stop_conditions)
     if max_steps is not None:
         observation = replace(observation, max_steps=max_steps)
     observed: session.ObservedRecord[BlockTrace | WarpTrace] = session.observe(launch, observation)
     measured_trace = observed.counterpart() if observed.counterpart is not None else None
     record = observed.record
-    if (watches or stops) and isinstance(record, WarpTrace) and record.detail is None:
+    if (watched_expressions or stop_conditions) and isinstance(record, WarpTrace) and record.detail is None:
         record = replace(record, note=_NOT_REPLAYED_NOTE)
-    return views.WarpStepper(record, measured=measured_trace, warp=position[1])
+    return views.WarpStepper(record, measured=measured_trace, warp=block_and_warp[1])
 
 
 @accept_old_parameters
@@ -141,7 +141,7 @@ def occupancy(
             f"{max_threads:,} threads per block."
         )
     block_sizes = sorted({*range(WARP_SIZE, max_threads + 1, WARP_SIZE), threads})
-    occupancies = [backend.occupancy(kernel, size, launch.shared_bytes) for size in block_sizes]
+    occupancies = [backend.occupancy(kernel, block_size, launch.shared_bytes) for block_size in block_sizes]
     device_names = [beside] if isinstance(beside, str) else beside
     other_occupancies = [
         [session.compute_occupancy_on(name, occupancy_point) for occupancy_point in occupancies]
@@ -296,7 +296,7 @@ def sanitize(
     >>> gl.sanitize(kernel, 4, 256, (x, y, n)).clean
     True
     """
-    names = (tools,) if isinstance(tools, str) else tuple(tools)
+    tool_names = (tools,) if isinstance(tools, str) else tuple(tools)
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
     if tool:
         if tool != "compute-sanitizer":
@@ -306,8 +306,8 @@ def sanitize(
             )
         from gpulab.lab.faults.nvidia import run_sanitizer
 
-        return SanitizerTable.of(run_sanitizer(launch, names), code=launch.source.code)
-    observed = session.observe(launch, Hazards(names, block_order, seed, nan))
+        return SanitizerTable.of(run_sanitizer(launch, tool_names), code=launch.source.code)
+    observed = session.observe(launch, Hazards(tool_names, block_order, seed, nan))
     return SanitizerTable.of(observed.record, note=observed.note, code=launch.source.code)
 
 

@@ -89,9 +89,9 @@ class GpuMagics(Magics):
     def _run_watched(self, code: str, recording: Any) -> Any:
         """Run code as a nested cell. Its error is shown once, by the cell that contains the magic."""
         shell = self.shell
-        replacements = dict.fromkeys(("showtraceback", "showsyntaxerror"), lambda *args, **kwargs: None)
+        silenced_methods = dict.fromkeys(("showtraceback", "showsyntaxerror"), lambda *args, **kwargs: None)
         with recording:
-            shell.__dict__.update(replacements)
+            shell.__dict__.update(silenced_methods)
             # IPython 9 increments the count before a cell runs, older versions afterwards; the code that runs
             # now is the last input.
             next_count = shell.execution_count
@@ -100,7 +100,7 @@ class GpuMagics(Magics):
                 return shell.run_cell(code)
             finally:
                 shell.execution_count = next_count
-                for method_name in replacements:
+                for method_name in silenced_methods:
                     del shell.__dict__[method_name]
 
 

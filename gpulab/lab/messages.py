@@ -123,7 +123,7 @@ def _show_error(
             for line in f"{error_type.__name__}: {error}\n{advice}".split("\n")
             if len(line) > MAX_LINE_LENGTH
         }
-        error._render_traceback_ = lambda: [_wrap_messages(part, long_lines) for part in traceback_lines]  # type: ignore[attr-defined]
+        error._render_traceback_ = lambda: [_wrap_messages(line, long_lines) for line in traceback_lines]  # type: ignore[attr-defined]
         try:
             shell.showtraceback((error_type, error, own_traceback), tb_offset=tb_offset)
         finally:

@@ -81,10 +81,10 @@ def launch(
     >>> run.count()
     >>> run.warps(block_index=3, warp=7)
     """
-    description = Launch.of(kernel, grid, block, args, shared_mem, stream)
-    recording = recorded.find_same_launch(beside, description) if beside is not None else None
-    kept_launch = session.KeptLaunch(description)
-    observed = session.observe(description, Blocks())
+    launch_description = Launch.of(kernel, grid, block, args, shared_mem, stream)
+    recording = recorded.find_same_launch(beside, launch_description) if beside is not None else None
+    kept_launch = session.KeptLaunch(launch_description)
+    observed = session.observe(launch_description, Blocks())
     run = Run(observed.record, kept_launch, recording)
     predicted_trace = observed.counterpart
     if (

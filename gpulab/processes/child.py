@@ -27,8 +27,8 @@ _MAX_CPU_S = 60  # limit on the processor time of each process, in case the pare
 
 def main() -> None:
     """Read requests from the parent process, execute them, and send back the results."""
-    requests = os.fdopen(_move_to_high_fd(0), "rb")
-    replies = _move_to_high_fd(1)
+    request_file = os.fdopen(_move_to_high_fd(0), "rb")
+    reply_fd = _move_to_high_fd(1)
     # From here on the answer's output and input are its own.
     os.dup2(2, 1)
     null_fd = os.open(os.devnull, os.O_RDONLY)
@@ -37,20 +37,20 @@ def main() -> None:
     warnings.filterwarnings("ignore", "coroutine .* was never awaited")  # the verdict says so
     # NumPy warns about infinity minus infinity, which a GPU computes without a warning.
     warnings.filterwarnings("ignore", ".*(encountered|All-NaN)", RuntimeWarning)
-    nonce = requests.read(NONCE_BYTES)
-    _send(replies, nonce, values.encode("ready"))
-    answer: Any = None
-    while request := _read(requests):
-        callback = _ParentCalls(requests, replies, nonce)
+    nonce = request_file.read(NONCE_BYTES)
+    _send(reply_fd, nonce, values.encode("ready"))
+    last_answer: Any = None
+    while request := _read(request_file):
+        callback = _ParentCalls(request_file, reply_fd, nonce)
         try:
             function, has_callback, *arguments = pickle.loads(request)
-            answer, reply = _execute(
-                function, answer, [callback.ask, *arguments] if has_callback else arguments
+            last_answer, reply = _execute(
+                function, last_answer, [callback.ask, *arguments] if has_callback else arguments
             )
         except BaseException as error:
             reply = _make_error_reply(error)
         callback.close()
-        _send(replies, nonce, reply)
+        _send(reply_fd, nonce, reply)
     os._exit(0)  # threads that the answer left behind do not matter
 
 

@@ -211,20 +211,20 @@ def _fork_process(
             _find_server.cache_clear()
             server = _find_server(os.getpid())
         pipes = [os.pipe() for _ in range(_MAX_FDS)]
-        (stdin, parent_stdin), *output_pipes = pipes
-        child_ends = [stdin, *(write_fd for _, write_fd in output_pipes)]
-        parent_ends = [parent_stdin, *(read_fd for read_fd, _ in output_pipes)]
+        (child_stdin_fd, parent_stdin_fd), *output_pipes = pipes
+        child_ends = [child_stdin_fd, *(write_fd for _, write_fd in output_pipes)]
+        parent_ends = [parent_stdin_fd, *(read_fd for read_fd, _ in output_pipes)]
         with contextlib.suppress(OSError, ValueError):
             socket.send_fds(server.line, [start_request], child_ends)
         for fd in child_ends:
             os.close(fd)
-        stdin_, stdout, stderr, keeper_pipe = (
+        stdin, stdout, stderr, keeper_pipe = (
             os.fdopen(fd, mode, 0) for fd, mode in zip(parent_ends, ("wb", "rb", "rb", "rb"), strict=True)
         )
-        message = _read_first_line(keeper_pipe, server)
-        if message:
-            return stdin_, stdout, stderr, keeper_pipe, message
-        for pipe_option in (stdin_, stdout, stderr, keeper_pipe):
+        first_message = _read_first_line(keeper_pipe, server)
+        if first_message:
+            return stdin, stdout, stderr, keeper_pipe, first_message
+        for pipe_option in (stdin, stdout, stderr, keeper_pipe):
             pipe_option.close()
         server.end()
         _find_server.cache_clear()
@@ -260,10 +260,10 @@ def serve(server_socket: socket.socket) -> None:
     while True:
         while not select.select([server_socket], [], [], _CHECK_INTERVAL_S if keeper_pids else None)[0]:
             _reap_keepers(keeper_pids)
-        message, received_fds, _, _ = socket.recv_fds(server_socket, _MESSAGE_BYTES, _MAX_FDS)
-        if not message:
+        request_json, received_fds, _, _ = socket.recv_fds(server_socket, _MESSAGE_BYTES, _MAX_FDS)
+        if not request_json:
             break
-        start_request = json.loads(message)
+        start_request = json.loads(request_json)
         _import_modules(start_request["modules"], loaded_modules)
         server_pid = os.getpid()
         keeper_pid = os.fork()

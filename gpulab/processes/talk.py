@@ -128,9 +128,9 @@ class RequestProcess:
 
         request: Any = (function, back is not None, *arguments)
         while True:
-            pickled = cloudpickle.dumps(request)
-            header = len(pickled).to_bytes(child.LENGTH_BYTES, "big")
-            match values.decode(self._exchange(shown, header + pickled)):
+            pickled_request = cloudpickle.dumps(request)
+            length_header = len(pickled_request).to_bytes(child.LENGTH_BYTES, "big")
+            match values.decode(self._exchange(shown, length_header + pickled_request)):
                 case ("asks", tuple(question)) if back is not None:
                     request = _call_back(back, question)
                 case ("value", value):

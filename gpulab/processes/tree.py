@@ -109,20 +109,20 @@ class ResourceMeter:
         }
         total_cpu_s = 0.0
         memory_bytes = 0
-        waits = True
+        is_waiting = True
         for process in self._processes.values():
             with contextlib.suppress(psutil.Error), process.oneshot():
                 total_cpu_s += sum(
                     process.cpu_times()[:4]
                 )  # its own time, and that of children for which it has waited
                 memory_bytes += process.memory_info().rss
-                waits = waits and not _is_working(process)
+                is_waiting = is_waiting and not _is_working(process)
         # The sum decreases when a process ends for which its parent has not waited; its time is kept here.
         self._cpu_s += max(0.0, total_cpu_s - self._last_sum_s)
         self._last_sum_s = total_cpu_s
         if memory_bytes > memory_limit_bytes and len(self._processes) > 1:
             memory_bytes = sum(map(_read_proportional_bytes, self._processes.values()))
-        return ResourceUse(len(pids), self._cpu_s, memory_bytes, waits)
+        return ResourceUse(len(pids), self._cpu_s, memory_bytes, is_waiting)
 
     def _find_process(self, pid: int) -> psutil.Process | None:
         with contextlib.suppress(psutil.Error):

@@ -230,13 +230,13 @@ class CudaBackend:
         if measured_blocks == predicted_occupancy.blocks_per_sm:
             return predicted_occupancy
         # The driver knows this kernel better than the rules do, such as a launch bound.
-        limits = {**predicted_occupancy.blocks_by_limit, "driver": measured_blocks}
+        blocks_by_limit = {**predicted_occupancy.blocks_by_limit, "driver": measured_blocks}
         return replace(
             predicted_occupancy,
             blocks_per_sm=measured_blocks,
             warps_per_sm=measured_blocks * -(-block_threads // 32),
-            blocks_by_limit=limits,
-            limiters=tuple(name for name, value in limits.items() if value == measured_blocks),
+            blocks_by_limit=blocks_by_limit,
+            limiters=tuple(name for name, value in blocks_by_limit.items() if value == measured_blocks),
         )
 
     def _describe_probe_cost(self, kernel: Any, occupancy: Occupancy, launch: Launch) -> str:

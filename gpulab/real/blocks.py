@@ -43,15 +43,15 @@ def trace_blocks(
     sampling_step = 1
     while -(-block_count // sampling_step) > MAX_RECORDED_BLOCKS:
         sampling_step *= 2
-    buffer = cupy.asarray(make_block_buffer(block_count, sampling_step))
-    probe.launch(kernel, launch, buffer)
-    block_index, start_times, ends_ns, sm_id = read_blocks(buffer.get())
-    first_start = start_times.min()
+    probe_buffer = cupy.asarray(make_block_buffer(block_count, sampling_step))
+    probe.launch(kernel, launch, probe_buffer)
+    block_index, start_times, ends_ns, sm_id = read_blocks(probe_buffer.get())
+    first_start_time = start_times.min()
     has_ended = ends_ns != 0
     if not has_ended.all():
         note = "; ".join([*([note] if note else []), "the ends of some blocks could not be observed"])
-    start_ns = (start_times - first_start).astype(np.int64)
-    end_ns = np.where(has_ended, (ends_ns - first_start).astype(np.int64), start_ns)
+    start_ns = (start_times - first_start_time).astype(np.int64)
+    end_ns = np.where(has_ended, (ends_ns - first_start_time).astype(np.int64), start_ns)
     return LaunchTrace(
         provenance=info.provenance,
         kernel_name=kernel.name,

@@ -72,18 +72,18 @@ class EventRecorder:
         self._base_event.synchronize()
         self._start_ns = time.time_ns()
         self._original_functions = {name: getattr(nvtx, name) for name in _PATCHED_FUNCTIONS}
-        push, push_c, pop = self._original_functions.values()
+        original_push, original_push_c, original_pop = self._original_functions.values()
 
         def range_push(message: str, id_color: int = -1) -> None:
-            push(message, id_color)
+            original_push(message, id_color)
             self._push(message)
 
         def range_push_c(message: str, color: int = 0) -> None:
-            push_c(message, color)
+            original_push_c(message, color)
             self._push(message)
 
         def range_pop() -> None:
-            pop()
+            original_pop()
             self._pop()
 
         nvtx.RangePush = range_push

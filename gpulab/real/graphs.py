@@ -71,9 +71,13 @@ def set_graph_node(graph: Any, node: GraphNode, template: Any) -> None:
         node_params.gridDimX, node_params.gridDimY, node_params.gridDimZ = node.grid
         node_params.blockDimX, node_params.blockDimY, node_params.blockDimZ = node.block
         node_params.sharedMemBytes = node.shared_bytes
-        values = [ctypes.create_string_buffer(value.data, len(value.data)) for value in node.parameters]
-        pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(value) for value in values))
-        node_params.kernelParams = ctypes.addressof(pointers)
+        value_buffers = [
+            ctypes.create_string_buffer(value.data, len(value.data)) for value in node.parameters
+        ]
+        value_pointers = (ctypes.c_void_p * max(1, len(value_buffers)))(
+            *(ctypes.addressof(value) for value in value_buffers)
+        )
+        node_params.kernelParams = ctypes.addressof(value_pointers)
         check_result(driver.cuGraphExecKernelNodeSetParams(executable, handle, node_params))
         return
     first_parameter, *other_parameters = node.parameters
@@ -230,8 +234,8 @@ def _is_on_device(address: int) -> bool:
     driver = _import_driver()
     memory_type = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
     with suppress(OverflowError):
-        status, value = driver.cuPointerGetAttribute(memory_type, driver.CUdeviceptr(address))
-        return int(status) == 0 and int(value) == _DEVICE_MEMORY
+        status, memory_type_code = driver.cuPointerGetAttribute(memory_type, driver.CUdeviceptr(address))
+        return int(status) == 0 and int(memory_type_code) == _DEVICE_MEMORY
     return False
 
 

@@ -32,7 +32,7 @@ _GPM_METRICS = {
     "nvlink_rx": 60,
     "nvlink_tx": 61,
 }
-_SUCCESS = 0
+_NVML_SUCCESS = 0
 _MIN_SAMPLE_INTERVAL_S = 0.19  # between two samples, which cost the most of a row; NVIDIA asks for 0.1 s
 _SLOW_INTERVAL_S = 0.5
 _SLOW_READINGS = ("temperature", "memory_clock", "memory_used", "processes")
@@ -105,13 +105,13 @@ class LoadReader:
                 readings[name] = self._try_reading(
                     name, partial(read_value, self._device.nvml, self._device.handle)
                 )
-        utilization = self._try_reading(
+        utilization_rates = self._try_reading(
             "utilization", partial(self._device.call, "nvmlDeviceGetUtilizationRates")
         )
-        if utilization is not None:
+        if utilization_rates is not None:
             readings["utilization"], readings["memory_utilization"] = (
-                float(utilization.gpu),
-                float(utilization.memory),
+                float(utilization_rates.gpu),
+                float(utilization_rates.memory),
             )
         if is_slow_due:
             readings["processes"] = self._count_processes()
@@ -182,9 +182,9 @@ class _GpmReader:
         previous_sample, older_sample = self._samples
         nvml.nvmlGpmSampleGet(self._device.handle, previous_sample)  # the one before is behind it from now on
         self._samples = [older_sample, previous_sample]
-        is_first = self._last_sample_s < 0
+        is_first_sample = self._last_sample_s < 0
         self._last_sample_s = now_s
-        if not is_first:
+        if not is_first_sample:
             self._values = self._compute_metrics(older_sample, previous_sample)
         return self._values
 
@@ -195,7 +195,7 @@ class _GpmReader:
         self._device.nvml.nvmlGpmMetricsGet(metrics_request)
         return {
             name: float(metrics_request.metrics[metric_index].value)
-            if metrics_request.metrics[metric_index].nvmlReturn == _SUCCESS
+            if metrics_request.metrics[metric_index].nvmlReturn == _NVML_SUCCESS
             else None
             for metric_index, name in enumerate(_GPM_METRICS)
         }

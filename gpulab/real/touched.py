@@ -102,10 +102,12 @@ class KernelRegions:
         parameter_bytes = len(param)
         if parameter_bytes < 2 * _WORD_BYTES or parameter_bytes % (2 * _WORD_BYTES):
             return None
-        address, elements, *layout = struct.unpack(f"<{parameter_bytes // _WORD_BYTES}q", param)
-        shape = layout[: len(layout) // 2]
-        strides = layout[len(layout) // 2 :]
-        if math.prod(shape) != elements or not elements or self._find_block(address) is None:
+        address, element_count, *shape_and_strides = struct.unpack(
+            f"<{parameter_bytes // _WORD_BYTES}q", param
+        )
+        shape = shape_and_strides[: len(shape_and_strides) // 2]
+        strides = shape_and_strides[len(shape_and_strides) // 2 :]
+        if math.prod(shape) != element_count or not element_count or self._find_block(address) is None:
             return None
         known_array = _find_array_at(address)
         item_bytes = (
@@ -145,8 +147,14 @@ class KernelRegions:
 
     def _find_regions(self, params: Sequence[bytes]) -> list[Region | None]:
         """Return the memory region of each parameter that is an address."""
-        values = [struct.unpack("<Q", param)[0] if len(param) == _WORD_BYTES else 0 for param in params]
-        return list(map(self._find_region, values, _find_passed_arguments(values) or values))
+        parameter_words = [
+            struct.unpack("<Q", param)[0] if len(param) == _WORD_BYTES else 0 for param in params
+        ]
+        return list(
+            map(
+                self._find_region, parameter_words, _find_passed_arguments(parameter_words) or parameter_words
+            )
+        )
 
     def _find_region(self, value: int, argument: Any) -> Region | None:
         """Return the memory region at an address: the passed array, or the rest of its memory block."""

@@ -36,9 +36,11 @@ def trace_warp(
         hardware. Recording an event takes some hundred cycles, so there are no times, and the two sides
         of a branch can stay separate for longer than in the original kernel.
     """
-    buffer = cupy.asarray(make_warp_buffer(observation.block_index, observation.warp, observation.max_steps))
-    probe.launch(kernel, launch, buffer)
-    _, mask, block_number, is_truncated = read_warp(buffer.get())
+    probe_buffer = cupy.asarray(
+        make_warp_buffer(observation.block_index, observation.warp, observation.max_steps)
+    )
+    probe.launch(kernel, launch, probe_buffer)
+    _, mask, block_number, is_truncated = read_warp(probe_buffer.get())
     blocks = probe.instrumented
     return WarpTrace(
         provenance=provenance,

@@ -367,18 +367,18 @@ class RealWatcher:
             self._watch.note_host_wait("device", self._make_stream_ref(_LEGACY_STREAM))
 
     def _record_async_malloc(self, address: Any, size: int, stream: int | None) -> None:
-        start = address.contents.value
-        self._kernels.blocks[start] = size
-        self._unwritten_blocks[start] = self._watch.here()
+        block_address = address.contents.value
+        self._kernels.blocks[block_address] = size
+        self._unwritten_blocks[block_address] = self._watch.here()
         self._watch.note_allocation(
-            self._device_id, start, size, self._make_stream_ref(stream or 0).stream_id
+            self._device_id, block_address, size, self._make_stream_ref(stream or 0).stream_id
         )
 
     def _record_async_free(self, address: int | None, stream: int | None) -> None:
-        size = self._kernels.blocks.pop(address or 0, 0)
-        if size:
+        block_bytes = self._kernels.blocks.pop(address or 0, 0)
+        if block_bytes:
             self._watch.note_release(
-                self._device_id, address or 0, size, self._make_stream_ref(stream or 0).stream_id
+                self._device_id, address or 0, block_bytes, self._make_stream_ref(stream or 0).stream_id
             )
 
     def _record_host_free(self, address: int) -> None:

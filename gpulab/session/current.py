@@ -311,8 +311,12 @@ def report_late_faults(blocking: bool = False) -> Iterator[orders.LateFaults | N
         The information that a virtual device has about the first fault; None for a real device.
     """
     with _lock:
-        virtual = _find_session().virtual
-    with nullcontext() if virtual is None else orders.delay_faults(virtual.machine, blocking) as late_orders:
+        virtual_backend = _find_session().virtual
+    with (
+        nullcontext()
+        if virtual_backend is None
+        else orders.delay_faults(virtual_backend.machine, blocking) as late_orders
+    ):
         yield late_orders
 
 
@@ -404,8 +408,8 @@ def list_kept_contents() -> list[weakref.ref[Any]]:
 def find_virtual_machine() -> slot.Machine | None:
     """Return the simulated machine of the virtual device in use, or None if a real device is in use."""
     with _lock:
-        virtual = _find_session().virtual
-        return None if virtual is None else virtual.machine
+        virtual_backend = _find_session().virtual
+        return None if virtual_backend is None else virtual_backend.machine
 
 
 def bind_current_device() -> Callable[[], AbstractContextManager[None]]:
@@ -466,13 +470,18 @@ def _open_session(device_kind: Kind, name: str, count: int, links: str | None) -
             if count != 1 or links is not None:
                 raise ValueError(_VIRTUAL_ONLY_MESSAGE)
             return _Session(choice, request)
-    info = find_table_info(name or DEFAULT_DEVICE)
-    virtual = _new_virtual(info, count, links)
-    link_kind = virtual.machine.links.kind if count > 1 else ""
+    device_info = find_table_info(name or DEFAULT_DEVICE)
+    virtual_backend = _new_virtual(device_info, count, links)
+    link_kind = virtual_backend.machine.links.kind if count > 1 else ""
     choice = DeviceChoice(
-        "virtual", info.name, info.compute_capability, count=count, links=link_kind, reason=choice_reason
+        "virtual",
+        device_info.name,
+        device_info.compute_capability,
+        count=count,
+        links=link_kind,
+        reason=choice_reason,
     )
-    session = _Session(choice, request, virtual)
+    session = _Session(choice, request, virtual_backend)
     _make_current(session)
     return session
 

@@ -150,11 +150,13 @@ def _observe_with_twin(
         replay.replay_records = replay.replay_counted()
     else:
         replay.begin()
-    measurements: dict[Observation[Any], Any] = {}
+    record_of_kind: dict[Observation[Any], Any] = {}
     if measurable_by_kind:
-        kinds = tuple(measurable_by_kind)
+        measured_kinds = tuple(measurable_by_kind)
         records = current.backend().observe(launch, *measurable_by_kind.values())
-        measurements = dict(zip(kinds, records if len(kinds) > 1 else (records,), strict=True))
+        record_of_kind = dict(
+            zip(measured_kinds, records if len(measured_kinds) > 1 else (records,), strict=True)
+        )
     elif counted_kinds:
         launch.run()
 
@@ -163,16 +165,16 @@ def _observe_with_twin(
             return ObservedRecord(
                 replay.find_record(observation), note="Executed on the virtual GPU with copies of the arrays."
             )
-        if observation not in measurements:
+        if observation not in record_of_kind:
             return ObservedRecord(
                 replay.find_record(observation), note="Counted in a replay on the virtual GPU"
             )
         if isinstance(observation, Blocks):
-            return ObservedRecord(measurements[observation], lambda: replay.find_record(observation))
+            return ObservedRecord(record_of_kind[observation], lambda: replay.find_record(observation))
         replay_result = replay.find_record(observation)
         if replay_result is None:
-            return ObservedRecord(measurements[observation])  # its basic blocks stand alone
-        return ObservedRecord(replay_result, lambda: measurements[observation])
+            return ObservedRecord(record_of_kind[observation])  # its basic blocks stand alone
+        return ObservedRecord(replay_result, lambda: record_of_kind[observation])
 
     return tuple(map(observed_record, observations))
 

@@ -133,10 +133,10 @@ class View(anywidget.AnyWidget, HasTables, Savable):
 
     def redraw(self, **traits: Any) -> None:
         """Draw the view again, and send the new picture and the values of ``traits`` to the browser."""
-        scene, data = pack(self.draw())
+        scene, packed_data = pack(self.draw())
         with self.hold_sync():
             self.scene = scene
-            self.data = data
+            self.data = packed_data
             for name, value in traits.items():
                 setattr(self, name, value)
 
@@ -220,8 +220,8 @@ class View(anywidget.AnyWidget, HasTables, Savable):
 def make_picture_bundle(image: bytes, text: str) -> Bundle:
     """Return the data and the metadata of a notebook output with a PNG image and its text."""
     width_px, height_px = picture.read_nominal_size(image)
-    data = {"text/plain": text, "image/png": base64.b64encode(image).decode("ascii")}
-    return data, {
+    mime_data = {"text/plain": text, "image/png": base64.b64encode(image).decode("ascii")}
+    return mime_data, {
         "image/png": {"width": width_px, "height": height_px, "alt": text},
         **palette.LIGHT_METADATA,
     }

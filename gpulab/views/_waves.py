@@ -118,8 +118,12 @@ def make_limit_bars(fit: Occupancy, colours: Mapping[str, str] | None = None) ->
     full_bar_blocks = max(1, min(highest_blocks, fit.blocks_by_limit.get("blocks", highest_blocks)))
     bar_rows = []
     for resource, blocks in fit.blocks_by_limit.items():
-        bar: dict[str, Any] = {"label": resource, "share": blocks / full_bar_blocks, "value": number(blocks)}
+        bar_row: dict[str, Any] = {
+            "label": resource,
+            "share": blocks / full_bar_blocks,
+            "value": number(blocks),
+        }
         if resource in fit.limiters:
-            bar |= {"mark": "◀ limits", "strong": True, "colour": (colours or {}).get(resource, "accent")}
-        bar_rows.append(bar)
+            bar_row |= {"mark": "◀ limits", "strong": True, "colour": (colours or {}).get(resource, "accent")}
+        bar_rows.append(bar_row)
     return bar_rows

@@ -230,10 +230,10 @@ class _Tracks:
             yield _make_metadata(pid, 0, "process_name", name=process_name)
             yield _make_metadata(pid, 0, "process_labels", labels=self._timeline.provenance.label)
             yield _make_metadata(pid, 0, "process_sort_index", sort_index=0 if pid == HOST_PID else pid)
-        for (pid, process_name, thread, lane), tid in self._track_ids.items():
+        for (pid, track_name, thread, lane), tid in self._track_ids.items():
             thread_text = f" of thread {threads.index(thread) + 1}" if thread and len(threads) > 1 else ""
             lane_text = f" ({lane + 1})" if lane else ""
-            yield _make_metadata(pid, tid, "thread_name", name=f"{process_name}{thread_text}{lane_text}")
+            yield _make_metadata(pid, tid, "thread_name", name=f"{track_name}{thread_text}{lane_text}")
             yield _make_metadata(pid, tid, "thread_sort_index", sort_index=tid)
 
 

@@ -94,9 +94,9 @@ def _pickle_with_files(job: Call | Cell) -> bytes:
     default_table = cloudpickle.Pickler.dispatch_table
 
     def reduce_code(code: CodeType) -> tuple[Any, ...]:
-        make, args = default_table[CodeType](code)
-        return make, tuple(
-            code.co_filename if argument == "<dynamic-code>" else argument for argument in args
+        rebuild_code, rebuild_args = default_table[CodeType](code)
+        return rebuild_code, tuple(
+            code.co_filename if argument == "<dynamic-code>" else argument for argument in rebuild_args
         )
 
     dispatch_table = ChainMap({CodeType: reduce_code}, default_table)

@@ -47,12 +47,12 @@ def run_sanitizer(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S
         )
 
     def run_tool(tool: str) -> ToolRun:
-        data, raised_error, why_not = run_under_tool(
+        findings_xml, raised_error, why_not = run_under_tool(
             CHECKER, TOOL_OPTIONS[tool], make_job, find_refusal, limit_s
         )
         return ToolRun(
             tool,
-            () if why_not else read_hazards(data, tool, kernel_source.code, kernel_source.name),
+            () if why_not else read_hazards(findings_xml, tool, kernel_source.code, kernel_source.name),
             raised_error,
             why_not,
         )
@@ -69,7 +69,10 @@ def launch_copy(
     If two arrays share memory, their copies share memory too.
     """
     cp = session.cp()
-    arrays_by_key = {key: cp.asarray(data) for key, data, _ in (a for a in args if isinstance(a, tuple))}
+    arrays_by_key = {
+        array_key: cp.asarray(array_data)
+        for array_key, array_data, _ in (a for a in args if isinstance(a, tuple))
+    }
     kernel_args = tuple(arrays_by_key[a[0]][a[2] :] if isinstance(a, tuple) else a for a in args)
     options = tuple(dict.fromkeys((*source.options, "-lineinfo")))
     name_expressions = source.name_expressions or None

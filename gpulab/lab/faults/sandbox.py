@@ -282,8 +282,8 @@ def _warm_up(process: RequestProcess, device_key: tuple[Any, ...]) -> None:
 
 
 def _start_process(device_key: tuple[Any, ...]) -> RequestProcess:
-    device, device_count, blocking, _ = device_key
-    environment = {"MPLBACKEND": "Agg"} | ({"CUDA_LAUNCH_BLOCKING": "1"} if blocking else {})
+    device, device_count, blocks_launches, _ = device_key
+    environment = {"MPLBACKEND": "Agg"} | ({"CUDA_LAUNCH_BLOCKING": "1"} if blocks_launches else {})
     process = RequestProcess(device, MAX_LIMIT_S, _START_LIMIT_S, MEMORY_BYTES, _KEPT_BYTES, environment)
     process.__enter__()
     if device_count > 1:
@@ -296,12 +296,12 @@ def _make_device_key(blocking: bool) -> tuple[Any, ...]:
 
     They are the device, the number of devices, launch blocking, and whether memory for a context is free.
     """
-    choice = session.which_device()
-    if choice.kind == "virtual":
-        return f"virtual:{choice.device}", choice.count, False, True
-    index = int(session.cp().cuda.Device().id)
+    device_choice = session.which_device()
+    if device_choice.kind == "virtual":
+        return f"virtual:{device_choice.device}", device_choice.count, False, True
+    device_index = int(session.cp().cuda.Device().id)
     free_bytes, _ = session.cp().cuda.runtime.memGetInfo()
-    return f"cuda:{index}", 1, blocking, free_bytes > _CONTEXT_BYTES
+    return f"cuda:{device_index}", 1, blocking, free_bytes > _CONTEXT_BYTES
 
 
 @functools.cache

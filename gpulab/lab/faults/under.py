@@ -57,12 +57,12 @@ def run_under_tool(
             job_file.write_bytes(pack_job(job()))
             environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             environment["GPULAB_DEVICE"] = f"cuda:{int(session.cp().cuda.Device().id)}"
-            with log_file.open("wb") as output:
+            with log_file.open("wb") as log_output:
                 process = subprocess.Popen(
                     [*command, str(job_file), str(error_file)],
                     stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
+                    stdout=log_output,
+                    stderr=log_output,
                     env=os.environ | environment,
                 )
                 try:

@@ -72,9 +72,9 @@ def library_calls(fn: Callable[..., Any] | str | None = None, *args: Any, **filt
             f"gl.library_calls needs a function or a recorded operation's name, not {type(fn).__name__}."
         )
     known_calls = read_recorded_calls()
-    title = fn or "all that was recorded"
+    function_name = fn or "all that was recorded"
     endings = known_calls.named(fn or "", **filters)
-    return CallsReport(Calls(provenance=known_calls.provenance, function=title, endings=endings))
+    return CallsReport(Calls(provenance=known_calls.provenance, function=function_name, endings=endings))
 
 
 class CallsReport(PicturedResult):
@@ -112,7 +112,7 @@ def _observe_calls(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
     try:
         with timeline() as recorded_timeline:  # which waits at its end
             fn(*args)
-        operations = machine.library_calls
+        virtual_operations = machine.library_calls
     finally:
         machine.library_calls = previous_calls
     kernel_names = [
@@ -131,7 +131,7 @@ def _observe_calls(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
     library_note = (
         f"The table shows the operations of the {origin.device}, which does not use any of these libraries."
     )
-    endings = tuple(known_calls.find_virtual_kernels(kernel_names, operations))
+    endings = tuple(known_calls.find_virtual_kernels(kernel_names, virtual_operations))
     return Calls(provenance=known_calls.provenance, function=name, endings=endings, note=library_note)
 
 

@@ -65,12 +65,12 @@ def call_layers(fn: Callable[..., Any] | str, *args: Any) -> FollowReport:
     known_calls = read_recorded_layers()
     if isinstance(fn, str):
         return FollowReport(find_recorded_call(known_calls, fn))
-    libraries = library_calls(fn, *args).record
+    library_record = library_calls(fn, *args).record
     with timeline() as recorded_timeline:  # which waits at its end
         fn(*args)
     provenance = session.backend().provenance
     driver_calls = session.count_driver_calls(fn, args) if provenance.source == "measured" else None
-    layers = make_call_layers(provenance, fn, recorded_timeline.record, libraries, driver_calls)
+    layers = make_call_layers(provenance, fn, recorded_timeline.record, library_record, driver_calls)
     similar_calls = [
         record for record in known_calls if record.call == find_similar_call(recorded_timeline.record)
     ]

@@ -135,10 +135,10 @@ class Tuner(PicturedResult):
         """Return the selected candidate for these arguments. If no candidate has been selected, measure and
         select one first.
         """
-        key = make_key(args)
-        if key not in self._chosen:
-            self._chosen[key] = self._choose_candidate(key, args)
-        return self._chosen[key]
+        arguments_key = make_key(args)
+        if arguments_key not in self._chosen:
+            self._chosen[arguments_key] = self._choose_candidate(arguments_key, args)
+        return self._chosen[arguments_key]
 
     def _choose_candidate(self, key: tuple[str, ...], args: tuple[Any, ...]) -> Choice:
         expected_arrays = _compute_results(self._reference, args)
@@ -204,7 +204,7 @@ class Tuner(PicturedResult):
         """Return the number of elements whose error is larger than the tolerance."""
         if expected.dtype.kind not in "fc":
             return int(np.count_nonzero(result != expected))
-        error = (
+        max_relative_error = (
             _MAX_RELATIVE_ERROR.get(expected.dtype.name, 1e-10)
             if self._tolerance is None
             else self._tolerance
@@ -212,26 +212,30 @@ class Tuner(PicturedResult):
         largest_value = float(np.abs(expected[np.isfinite(expected)]).max(initial=0))
         with np.errstate(all="ignore"):
             return int(
-                np.count_nonzero(~np.isclose(result, expected, 0, error * largest_value, equal_nan=True))
+                np.count_nonzero(
+                    ~np.isclose(result, expected, 0, max_relative_error * largest_value, equal_nan=True)
+                )
             )
 
     def _measure_ns(self, function: CandidateFunction, args: list[Any]) -> tuple[int, ...]:
         """Return the times of single calls in ns; `repeats` and `max_ms` limit the number of calls."""
         cp = session.cp()
         stream = cp.cuda.get_current_stream()
-        times = list[int]()
+        times_ns = list[int]()
         for _ in range(self.warmup):
             function(*args)
         stream.synchronize()
-        while len(times) < self.repeats and (not times or sum(times) + times[-1] <= self.max_ms * 1e6):
+        while len(times_ns) < self.repeats and (
+            not times_ns or sum(times_ns) + times_ns[-1] <= self.max_ms * 1e6
+        ):
             begin_event = cp.cuda.Event()
             end_event = cp.cuda.Event()
             begin_event.record(stream)
             function(*args)
             end_event.record(stream)
             end_event.synchronize()
-            times.append(round(cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6))
-        return tuple(times)
+            times_ns.append(round(cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6))
+        return tuple(times_ns)
 
     @property
     def record(self) -> Tuning:
@@ -240,22 +244,22 @@ class Tuner(PicturedResult):
 
     def write(self, path: str | Path) -> Path:
         """Save the choices to a file, which the method `read` can load in another process."""
-        data = {
+        choices_document = {
             "format": FORMAT,
             "version": 1,
             "choices": [asdict(choice) for choice in self._chosen.values()],
         }
-        Path(path).write_text(json.dumps(data), encoding="utf-8")
+        Path(path).write_text(json.dumps(choices_document), encoding="utf-8")
         return Path(path)
 
     def read(self, path: str | Path) -> None:
         """Read choices from a file. A choice is ignored if this tuner does not contain its fastest candidate.
         The times of the choices are marked as *recorded*.
         """
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-        if not isinstance(data, dict) or data.get("format") != FORMAT:
+        choices_document = json.loads(Path(path).read_text(encoding="utf-8"))
+        if not isinstance(choices_document, dict) or choices_document.get("format") != FORMAT:
             raise GpulabError(f"{Path(path).name} has no choices saved by gl.tune.")
-        for choice_data in data["choices"]:
+        for choice_data in choices_document["choices"]:
             choice_data["provenance"] = Provenance(**{**choice_data["provenance"], "source": "recorded"})
             choice_data["candidates"] = tuple(
                 Candidate(**{**candidate, "times_ns": tuple(candidate["times_ns"])})
@@ -284,10 +288,10 @@ def make_key(args: Iterable[Any]) -> tuple[str, ...]:
     """
     cp = session.cp()
     properties = cp.cuda.runtime.getDeviceProperties(cp.cuda.Device().id)
-    name = session.backend().provenance.device
+    device_name = session.backend().provenance.device
     capability = f"sm_{properties['major']}{properties['minor']}, {properties['multiProcessorCount']} SMs"
     versions = f"CuPy {cp.__version__}, CUDA {cp.cuda.runtime.runtimeGetVersion()}"
-    return f"{name} ({capability})", versions, *map(_make_argument_key, args)
+    return f"{device_name} ({capability})", versions, *map(_make_argument_key, args)
 
 
 def _make_argument_key(value: Any) -> str:

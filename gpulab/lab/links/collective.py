@@ -94,19 +94,19 @@ def collective(
     if type(gpus) is not int or not 2 <= gpus <= MAX_VIRTUAL_DEVICES:
         raise ValueError(f"`gpus` must be an integer from 2 to {MAX_VIRTUAL_DEVICES}, not {gpus!r}.")
     is_library = algorithm == nccl.ALGORITHM_NAME
-    name, steps = make_schedule(checked_operation, "ring" if is_library else algorithm, gpus)
+    algorithm_name, steps = make_schedule(checked_operation, "ring" if is_library else algorithm, gpus)
     min_chunks = gpus if checked_operation in ("all-gather", "reduce-scatter") else 1
     try:
-        elements = int(size_bytes) // 4
+        element_count = int(size_bytes) // 4
     except (TypeError, ValueError, OverflowError):
         raise ValueError(
             f"`size_bytes` must be a number of bytes, such as 8 << 20 (8 MiB), not {size_bytes!r}."
         ) from None
-    chunks = len(find_bounds(0, steps, min_chunks)) - 1
-    if elements < chunks or 4 * elements * gpus > MAX_TOTAL_BYTES:
+    chunk_count = len(find_bounds(0, steps, min_chunks)) - 1
+    if element_count < chunk_count or 4 * element_count * gpus > MAX_TOTAL_BYTES:
         raise ValueError(
             f"`size_bytes` is {size_bytes!r}. It must be at least 4 bytes for each of "
-            f"{chunks} chunks, and all GPUs together can hold at most {size(MAX_TOTAL_BYTES)}."
+            f"{chunk_count} chunks, and all GPUs together can hold at most {size(MAX_TOTAL_BYTES)}."
         )
     if is_library and 0 < real_gpus < gpus:
         raise GpulabError(
@@ -115,14 +115,16 @@ def collective(
             f'Use fewer GPUs, or call gl.use_device("virtual:H200", count={gpus}) for '
             "modelled times."
         )
-    elements -= elements % gpus if is_library and checked_operation in ("all-gather", "reduce-scatter") else 0
-    bounds = find_bounds(elements, steps, min_chunks)
+    element_count -= (
+        element_count % gpus if is_library and checked_operation in ("all-gather", "reduce-scatter") else 0
+    )
+    chunk_bounds = find_bounds(element_count, steps, min_chunks)
     virtual_side: Any
     with _use_gpus(gpus, real_gpus, links) as virtual_side:
         if is_library:
-            record = _run_library(virtual_side, checked_operation, gpus, bounds, steps)
+            record = _run_library(virtual_side, checked_operation, gpus, chunk_bounds, steps)
         else:
-            record = run_schedule(virtual_side, checked_operation, name, gpus, bounds, steps)
+            record = run_schedule(virtual_side, checked_operation, algorithm_name, gpus, chunk_bounds, steps)
     if virtual_side is not None and real_gpus:
         virtual_origin = replace(record.provenance, detail=f"this computer has {real_gpus} of {gpus} GPUs")
         record = replace(record, provenance=virtual_origin)
@@ -221,17 +223,17 @@ def _run_modelled(
     schedule_run.wait()
     crossings: Sequence[Crossing] = port_recorder.stop().crossings
     sent_chunks = {(move.source, move.chunk) for move in step}
-    sum_rows = [
+    sum_bytes_of_gpus = [
         (move.target, 4 * (schedule_run.bounds[end_chunk] - schedule_run.bounds[move.chunk]))
         for move, end_chunk in merge_adjacent_moves(step)
         if move.add
         or not sent_chunks.isdisjoint((move.target, chunk) for chunk in range(move.chunk, end_chunk))
     ]
-    crossing_rows = [
+    transfers = [
         (crossing.source, crossing.target, crossing.size_bytes, crossing.over == "NVLink")
         for crossing in crossings
     ]
-    copies_ns, step_ns = map(round, virtual_side.step_ns(crossing_rows, sum_rows))
+    copies_ns, step_ns = map(round, virtual_side.step_ns(transfers, sum_bytes_of_gpus))
     return CollectiveStep(tuple(step), step_ns, copies_ns), crossings
 
 

@@ -83,8 +83,8 @@ def make_schedule(operation: Operation, algorithm: Any, gpus: int) -> tuple[str,
 
 def find_bounds(elements: int, steps: Steps, min_chunks: int = 1) -> list[int]:
     """Return the bounds of the chunks into which a schedule divides arrays of `elements` elements."""
-    chunks = max(min_chunks, 1 + max((move.chunk for step in steps for move in step), default=0))
-    return [chunk * elements // chunks for chunk in range(chunks + 1)]
+    chunk_count = max(min_chunks, 1 + max((move.chunk for step in steps for move in step), default=0))
+    return [chunk * elements // chunk_count for chunk in range(chunk_count + 1)]
 
 
 def model_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> float:
@@ -99,9 +99,9 @@ def model_ns(device: str, gpus: int, bounds: Sequence[int], steps: Steps) -> flo
             (move, 4 * (bounds[end_chunk] - bounds[move.chunk]))
             for move, end_chunk in merge_adjacent_moves(step)
         ]
-        copy_rows = [(move.source, move.target, size, True) for move, size in message_bytes]
-        sum_rows = [(move.target, size) for move, size in message_bytes if move.add]
-        total_ns += session.compute_step_ns(device, gpus, copy_rows, sum_rows)
+        transfers = [(move.source, move.target, size_bytes, True) for move, size_bytes in message_bytes]
+        sum_bytes_of_gpus = [(move.target, size_bytes) for move, size_bytes in message_bytes if move.add]
+        total_ns += session.compute_step_ns(device, gpus, transfers, sum_bytes_of_gpus)
     return total_ns
 
 

@@ -113,8 +113,8 @@ class AllocatorReport(
             self._record = PoolRecorder().stop()
 
     def _make_recorder(self) -> PoolRecorder:
-        for attribute in ("history", "requests", "_maps"):
-            self.__dict__.pop(attribute, None)
+        for cached_attribute in ("history", "requests", "_maps"):
+            self.__dict__.pop(cached_attribute, None)
         return PoolRecorder()
 
     @cached_property
@@ -199,33 +199,33 @@ class AllocatorReport(
         request_times = np.arange(len(requests) + 1)
         other_events = np.searchsorted(other_record.events.time_ns, request_times, side="right")
         events_at_request = _count_events_at_requests(record, requests)
-        name = f"{'PyTorch' if other.lower() == 'pytorch' else 'CuPy'}'s allocator"
+        other_name = f"{'PyTorch' if other.lower() == 'pytorch' else 'CuPy'}'s allocator"
         if settings:
-            name += f" ({', '.join(f'{key}={value}' for key, value in settings.items())})"
-        panels = [
+            other_name += f" ({', '.join(f'{key}={value}' for key, value in settings.items())})"
+        pool_panels = [
             _make_panel(self.history, record.allocator, events_at_request),
-            _make_panel(steps.make_history(other_record), name, other_events),
+            _make_panel(steps.make_history(other_record), other_name, other_events),
         ]
-        return views.AllocatorView(PoolMaps(panels, requests))
+        return views.AllocatorView(PoolMaps(pool_panels, requests))
 
     def _compare_maps(self, other_report: AllocatorReport) -> views.AllocatorView:
         reports = []
-        for report, name in ((self, "this"), (other_report, "the other")):
+        for report, panel_name in ((self, "this"), (other_report, "the other")):
             record = report.record
             trace = steps.keep_last_events(record, MAX_EVENTS) if len(record.events) > MAX_EVENTS else record
             history = report.history if trace is record else steps.make_history(trace)
-            reports.append((history, f"{record.allocator} ({name})"))
+            reports.append((history, f"{record.allocator} ({panel_name})"))
         position_count = reports[0][0].last_step + 1
-        panels = []
-        for history, name in reports:
+        pool_panels = []
+        for history, panel_name in reports:
             last_step = history.last_step
             event_numbers = (
                 np.rint(np.linspace(0, last_step, position_count)).astype(np.int64)
                 if position_count > 1
                 else np.array([last_step])
             )
-            panels.append(_make_panel(history, name, event_numbers))
-        return views.AllocatorView(PoolMaps(panels))
+            pool_panels.append(_make_panel(history, panel_name, event_numbers))
+        return views.AllocatorView(PoolMaps(pool_panels))
 
     def statistics(self) -> memory.AllocatorStatistics:
         """Return current, peak and accumulated statistics under the names that ``torch.cuda.memory_stats``
@@ -271,12 +271,12 @@ class AllocatorReport(
             raise GpulabError(
                 f"{len(requests):,} requests are too many to compare two allocators step by step."
             )
-        model = _make_model(
+        allocator_model = _make_model(
             allocator_name, record, settings, record.capacity_bytes or self._find_capacity_bytes()
         )
         # Each request is a moment of its own, so that events tell which request made them.
         timed_requests = [replace(request, time_ns=time_ns) for time_ns, request in enumerate(requests, 1)]
-        replayed_trace = replay(timed_requests, model, record.stacks)
+        replayed_trace = replay(timed_requests, allocator_model, record.stacks)
         limited_map = replace(replayed_trace.first, limit_bytes=record.first.limit_bytes)
         # Of a device that is not known, the model's is not told, either.
         return replace(

@@ -149,8 +149,8 @@ def parse_size(text: str) -> int:
     ValueError
         For anything else.
     """
-    normalized = text.replace(",", "").replace("_", "").strip().lower()
-    size_match = re.fullmatch(r"(\d+(?:\.\d+)?) *([kmgt]?)(?:i?b)?", normalized)
+    normalized_text = text.replace(",", "").replace("_", "").strip().lower()
+    size_match = re.fullmatch(r"(\d+(?:\.\d+)?) *([kmgt]?)(?:i?b)?", normalized_text)
     if not size_match:
         raise ValueError(
             f'{shorten_text(text)} is not a size. Write for example "64 MiB", or a number of bytes.'

@@ -113,9 +113,9 @@ class _Bench:
             )
         self.max_bytes = min(effort.max_bytes, room_bytes)
         self.stream_bytes = min(effort.stream_bytes, room_bytes)
-        octaves = np.arange(10, np.log2(self.max_bytes) + 0.01, 1 / effort.steps_per_octave)
+        log2_sizes = np.arange(10, np.log2(self.max_bytes) + 0.01, 1 / effort.steps_per_octave)
         # Working sets of the chains, in bytes.
-        self.sizes = np.unique((2**octaves).astype(np.int64) // LINE_BYTES * LINE_BYTES)
+        self.sizes = np.unique((2**log2_sizes).astype(np.int64) // LINE_BYTES * LINE_BYTES)
 
     def measure_ns(self, run: Callable[[], Any], before: Callable[[], Any] | None = None) -> float:
         """Return the median time of the function `run` in ns, measured with CUDA events. The time of the
@@ -146,7 +146,8 @@ class _Bench:
         The difference does not contain the launch overhead.
         """
         longer_ns, shorter_ns = (
-            self.measure_ns(partial(run, iterations), before) for iterations in (long_size, short_size)
+            self.measure_ns(partial(run, iteration_count), before)
+            for iteration_count in (long_size, short_size)
         )
         return longer_ns - shorter_ns
 
@@ -165,8 +166,10 @@ class _Bench:
         cp = self.cp
         chase = self.kernels["chase"]
         start_address = int(chain_array.data.ptr)
-        windows = np.arange(lines, dtype=np.uint64).reshape(-1, min(lines, self.effort.window_lines or lines))
-        line_offsets = rng.permuted(windows, axis=1).ravel() * np.uint64(LINE_BYTES)
+        shuffle_windows = np.arange(lines, dtype=np.uint64).reshape(
+            -1, min(lines, self.effort.window_lines or lines)
+        )
+        line_offsets = rng.permuted(shuffle_windows, axis=1).ravel() * np.uint64(LINE_BYTES)
         next_lines = np.empty(lines, np.uint64)
         next_lines[line_offsets // LINE_BYTES] = np.roll(line_offsets, -1) + np.uint64(start_address)
         chain_array[: lines * 16 : 16] = cp.asarray(next_lines)
@@ -198,7 +201,7 @@ class _Bench:
         published_rates = _find_published(info)
         register_gbps = 16 * (info.fp32_lanes_per_sm * sm_count * clock_ghz)
         warp_gbps = 128 * sm_count * clock_ghz
-        guide_text = "CUDA C++ Programming Guide and boost clock"
+        guide_name = "CUDA C++ Programming Guide and boost clock"
 
         def measure_loop(kernel: str, *args: Any, loads: int) -> float:
             grid = self.effort.blocks_per_sm * sm_count
@@ -221,7 +224,7 @@ class _Bench:
             gbps,
             "All SMs multiply and add: each lane reads three registers and writes one.",
             register_gbps or None,
-            f"four operands per lane and clock: {guide_text}",
+            f"four operands per lane and clock: {guide_name}",
         )
         gbps = measure_loop("shared_memory", self.out, loads=4)
         yield LevelBandwidth(
@@ -229,7 +232,7 @@ class _Bench:
             gbps,
             "Every warp reads 16 bytes per lane without bank conflicts.",
             warp_gbps or None,
-            f"32 banks of 4 bytes per clock: {guide_text}",
+            f"32 banks of 4 bytes per clock: {guide_name}",
         )
         gbps = measure_loop("l1", self.out, loads=4)
         yield LevelBandwidth(
@@ -237,7 +240,7 @@ class _Bench:
             gbps,
             "Each block reads its own 32 KiB repeatedly.",
             warp_gbps or None,
-            f"128 bytes per clock: {guide_text}",
+            f"128 bytes per clock: {guide_name}",
         )
         yield self._measure_l2()
         yield from self._measure_memory(published_rates)
@@ -259,8 +262,8 @@ class _Bench:
     def _measure_memory(self, published: dict[str, tuple[float | None, str]]) -> Iterator[LevelBandwidth]:
         element_count = self.stream_bytes // 4
         array = self.cp.zeros(element_count, self.cp.float32)
-        vectors = array.nbytes // VECTOR_BYTES
-        ns = self.measure_difference_ns(partial(self._launch_reads, array, vectors), 2, 1)
+        vector_count = array.nbytes // VECTOR_BYTES
+        ns = self.measure_difference_ns(partial(self._launch_reads, array, vector_count), 2, 1)
         description = (
             f"All SMs read {size(array.nbytes)}. The time is the difference between reading "
             "twice and reading once."
@@ -281,13 +284,13 @@ class _Bench:
 
     def _measure_host(self, published: dict[str, tuple[float | None, str]]) -> Iterator[LevelBandwidth]:
         size_bytes = self.stream_bytes // 4
-        pinned = np.frombuffer(self.cp.cuda.alloc_pinned_memory(size_bytes), np.uint8, size_bytes)
+        pinned_array = np.frombuffer(self.cp.cuda.alloc_pinned_memory(size_bytes), np.uint8, size_bytes)
         array = self.cp.zeros(size_bytes, self.cp.uint8)
         stream = self.cp.cuda.get_current_stream()
         description = f"Copies of {size(size_bytes)} from pinned memory by a copy engine."
-        ns = self._measure_copies_ns(lambda: array.set(pinned, stream=stream))
+        ns = self._measure_copies_ns(lambda: array.set(pinned_array, stream=stream))
         yield LevelBandwidth("host to device", size_bytes / ns, description, *published["host"])
-        ns = self._measure_copies_ns(lambda: array.get(stream=stream, out=pinned, blocking=False))
+        ns = self._measure_copies_ns(lambda: array.get(stream=stream, out=pinned_array, blocking=False))
         yield LevelBandwidth(
             "device to host", size_bytes / ns, description.replace(" from", " to"), *published["host"]
         )
@@ -330,6 +333,6 @@ def _find_published(info: DeviceInfo) -> dict[str, tuple[float | None, str]]:
 
 
 def _find_capacities(info: DeviceInfo) -> Iterator[CacheCapacity]:
-    guide = "CUDA C++ Programming Guide: L1 and shared memory together"
-    yield CacheCapacity("L1", session.compute_l1_bytes(info), guide)
+    guide_name = "CUDA C++ Programming Guide: L1 and shared memory together"
+    yield CacheCapacity("L1", session.compute_l1_bytes(info), guide_name)
     yield CacheCapacity("L2", info.l2_bytes, info.provenance.detail or "the driver")

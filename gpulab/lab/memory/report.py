@@ -185,7 +185,7 @@ class _RecordedCall:
         self, events: AllocatorEvents, event_count: int, stay: Stay | None
     ) -> tuple[AliveBlocks, ...]:
         """Return the blocks in use after `event_count` events, grouped by line, array and later use."""
-        times: list[int] = events.time_ns.tolist()
+        times_ns: list[int] = events.time_ns.tolist()
         live_blocks: dict[int, tuple[int, int, int, int]] = {}
         freed_addresses: set[int] = set()  # blocks from before the call that the call has freed
         event_rows = list(
@@ -198,9 +198,11 @@ class _RecordedCall:
                 strict=True,
             )
         )
-        for event_index, (action, address, size, requested, stack) in enumerate(event_rows[:event_count]):
+        for event_index, (action, address, size_bytes, requested_bytes, stack_index) in enumerate(
+            event_rows[:event_count]
+        ):
             if action == ALLOC:
-                live_blocks[address] = event_index, size, requested, stack
+                live_blocks[address] = event_index, size_bytes, requested_bytes, stack_index
             elif action == FREE_COMPLETED and live_blocks.pop(address, None) is None:
                 freed_addresses.add(address)
         next_events: dict[int, int] = {}
@@ -209,42 +211,44 @@ class _RecordedCall:
                 next_events.setdefault(address, event_index)
         # Arrays, bytes and requested bytes of each block; a list is one group.
         blocks_by_group: defaultdict[tuple[int, str, Stay], list[tuple[str, int, int]]] = defaultdict(list)
-        for address, (event_index, size, requested, stack) in live_blocks.items():
+        for address, (event_index, size_bytes, requested_bytes, stack_index) in live_blocks.items():
             block_stay: Stay = stay or ("temporary" if address in next_events else "kept")
-            freed_ns = times[next_events[address]] if address in next_events else np.inf
-            arrays = self._arrays.describe_array_at(address, times[event_index], freed_ns)
-            blocks_by_group[stack, _INDEX_PATTERN.sub("[…]", arrays), block_stay].append(
-                (arrays, size, requested)
+            freed_ns = times_ns[next_events[address]] if address in next_events else np.inf
+            arrays = self._arrays.describe_array_at(address, times_ns[event_index], freed_ns)
+            blocks_by_group[stack_index, _INDEX_PATTERN.sub("[…]", arrays), block_stay].append(
+                (arrays, size_bytes, requested_bytes)
             )
         groups_of_blocks = []
-        for (stack, array_names, block_stay), blocks in blocks_by_group.items():
-            source_line, call_stack = self._find_source_and_stack(stack)
-            array_texts, sizes, requested_sizes = zip(*blocks, strict=True)
+        for (stack_index, array_names, block_stay), blocks in blocks_by_group.items():
+            source_line, call_stack = self._find_source_and_stack(stack_index)
+            array_texts, block_sizes, requested_sizes = zip(*blocks, strict=True)
             groups_of_blocks.append(
                 AliveBlocks(
                     source=source_line,
                     stack=call_stack,
                     arrays=array_names if array_texts[1:] else array_texts[0],
                     blocks=len(blocks),
-                    size_bytes=sum(sizes),
+                    size_bytes=sum(block_sizes),
                     requested_bytes=sum(requested_sizes),
                     stay=block_stay,
                 )
             )
         unnamed_bytes = (self._memory_before.used_bytes or 0) - sum(
-            row[2]
-            for row in event_rows[:event_count]
-            if row[0] == FREE_COMPLETED and row[1] in freed_addresses
+            event_row[2]
+            for event_row in event_rows[:event_count]
+            if event_row[0] == FREE_COMPLETED and event_row[1] in freed_addresses
         )
         initial_blocks = partial(AliveBlocks, source=None, stack=(), stay="before the call")
-        for arrays, size, requested in self._arrays.find_arrays_outside(
-            {row[1] for row in event_rows if row[0] == ALLOC} | freed_addresses
+        for arrays, size_bytes, requested_bytes in self._arrays.find_arrays_outside(
+            {event_row[1] for event_row in event_rows if event_row[0] == ALLOC} | freed_addresses
         ):
-            if size <= unnamed_bytes:
+            if size_bytes <= unnamed_bytes:
                 groups_of_blocks.append(
-                    initial_blocks(arrays=arrays, blocks=1, size_bytes=size, requested_bytes=requested)
+                    initial_blocks(
+                        arrays=arrays, blocks=1, size_bytes=size_bytes, requested_bytes=requested_bytes
+                    )
                 )
-                unnamed_bytes -= size
+                unnamed_bytes -= size_bytes
         if unnamed_bytes > 0:
             groups_of_blocks.append(
                 initial_blocks(arrays="", blocks=0, size_bytes=unnamed_bytes, requested_bytes=0)
@@ -265,9 +269,9 @@ class _RecordedCall:
             if initial_reading.limit_bytes
             else free_bytes
         )
-        rooms = [(self._backend.provenance, device_info.memory_bytes, room_bytes)]
+        device_rooms = [(self._backend.provenance, device_info.memory_bytes, room_bytes)]
         for other_device in session.list_table_devices():
-            rooms.append(
+            device_rooms.append(
                 (
                     other_device.provenance,
                     other_device.memory_bytes,
@@ -275,7 +279,8 @@ class _RecordedCall:
                 )
             )
         return tuple(
-            Room(*room_bytes, room_bytes[-1] / needed_bytes if needed_bytes else None) for room_bytes in rooms
+            Room(*room_bytes, room_bytes[-1] / needed_bytes if needed_bytes else None)
+            for room_bytes in device_rooms
         )
 
 

@@ -148,11 +148,11 @@ class ProfileReport(RecordedResult[Profile], what="profile", write="with gl.prof
 
     def _sentence(self) -> str:
         record = self.record
-        launches = sum(kernel.count for kernel in record.kernels)
+        launch_count = sum(kernel.count for kernel in record.kernels)
         return (
             f"Profile of {record.name}: {duration(record.wall_ns)}, of which the device "
             f"was busy {duration(record.busy_ns)} with "
-            f"{count(launches, 'launch', 'launches')} of "
+            f"{count(launch_count, 'launch', 'launches')} of "
             f"{count(len(record.kernels), 'kernel')} and other operations; "
             f"{record.provenance.of_results_and_times}."
         )

@@ -23,7 +23,7 @@ from gpulab.analysis.cupti.kinds import DRIVER, DRIVER_API, GRAPH_HOST_NODE, RUN
 from gpulab.real.driver import read_data_rows
 from virtualgpu.errors import GpulabError
 
-_SUCCESS = 0
+_CUPTI_SUCCESS = 0
 ERROR_SUBSCRIBER_EXISTS = 39  # CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
 _SYSTEM_THREAD_IDS = 1  # CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM
 _FLUSH_FORCED = 1
@@ -76,7 +76,7 @@ class Cupti:
             If CUPTI returns an error.
         """
         status = int(getattr(self._library, function)(*arguments))
-        if status != _SUCCESS:
+        if status != _CUPTI_SUCCESS:
             message = c_char_p()
             self._library.cuptiGetResultString(status, byref(message))
             raise CuptiError(function, status, (message.value or b"").decode() or f"error {status}")
@@ -176,7 +176,7 @@ class Cupti:
             record_address = c_void_p()
             next_record = self._library.cuptiActivityGetNextRecord
             record_pointer = byref(record_address)
-            while next_record(c_void_p(address), c_size_t(valid_bytes), record_pointer) == _SUCCESS:
+            while next_record(c_void_p(address), c_size_t(valid_bytes), record_pointer) == _CUPTI_SUCCESS:
                 offsets.append((record_address.value or address) - address)
             yield memoryview(buffer).cast("B")[:valid_bytes], offsets
 
@@ -202,7 +202,7 @@ class Cupti:
             names: dict[int, str] = {}
             name = c_char_p()
             for cbid in range(1, 2000):
-                if self._library.cuptiGetCallbackName(domain, c_uint32(cbid), byref(name)) != _SUCCESS:
+                if self._library.cuptiGetCallbackName(domain, c_uint32(cbid), byref(name)) != _CUPTI_SUCCESS:
                     if cbid > 600:
                         break
                     continue

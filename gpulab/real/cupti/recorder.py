@@ -157,13 +157,19 @@ def _record_stream_marks() -> list[StreamInfo]:
     """
     device_id = int(cupy.cuda.Device().id)
     # Not isinstance: what imitates another class would be asked for it, and some warn.
-    streams: list[Any] = [entry for entry in gc.get_objects() if issubclass(type(entry), cupy.cuda.Stream)]
+    streams: list[Any] = [
+        stream_object
+        for stream_object in gc.get_objects()
+        if issubclass(type(stream_object), cupy.cuda.Stream)
+    ]
     # One that could not be made has no handle.
     streams_by_handle = {
-        (int(entry.device_id), int(entry.ptr)): entry for entry in streams if hasattr(entry, "ptr")
+        (int(stream_object.device_id), int(stream_object.ptr)): stream_object
+        for stream_object in streams
+        if hasattr(stream_object, "ptr")
     }
     streams_by_handle = {
-        key: entry for key, entry in streams_by_handle.items() if key[1] not in _DEFAULT_NAMES
+        key: stream_object for key, stream_object in streams_by_handle.items() if key[1] not in _DEFAULT_NAMES
     }
     stream_infos: list[StreamInfo] = []
     for default_stream in (cupy.cuda.Stream.null, cupy.cuda.Stream.ptds):

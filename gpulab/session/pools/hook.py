@@ -154,12 +154,12 @@ class AllocationRecorder:
     def on_allocation(self, device: int, requested: int, size: int, address: int, succeeded: bool) -> None:
         if not size:
             return  # a block of no bytes is none
-        stack = self._find_stack_index()
+        stack_index = self._find_stack_index()
         now_ns = time.perf_counter_ns()
         stream = self._stream().ptr
         if not succeeded:
             free_bytes = self._cp.cuda.runtime.memGetInfo()[0]
-            self._add_events((OOM, free_bytes, size, requested, stream, now_ns, stack, device))
+            self._add_events((OOM, free_bytes, size, requested, stream, now_ns, stack_index, device))
             return
         block_key = device, address
         if block_key in self._live_blocks:
@@ -169,16 +169,16 @@ class AllocationRecorder:
         if device == self._device:
             self.held += size
             self.most_held = max(self.held, self.most_held)
-        self._add_events((ALLOC, address, size, requested, stream, now_ns, stack, device))
+        self._add_events((ALLOC, address, size, requested, stream, now_ns, stack_index, device))
 
     def on_free(self, device: int, size: int, address: int) -> None:
         self._record_free(device, address, size, time.perf_counter_ns(), self._find_stack_index())
 
     def on_segment_allocation(self, device: int, size: int, address: int) -> None:
-        stack = self._find_stack_index()
+        stack_index = self._find_stack_index()
         now_ns = time.perf_counter_ns()
         stream = self._stream().ptr
-        self._add_events((SEGMENT_ALLOC, address, size, 0, stream, now_ns, stack, device))
+        self._add_events((SEGMENT_ALLOC, address, size, 0, stream, now_ns, stack_index, device))
 
     def _record_free(self, device: int, address: int, size: int, time_ns: int, stack: int) -> None:
         requested_bytes, stream = self._live_blocks.pop((device, address), (0, 0))
@@ -190,9 +190,9 @@ class AllocationRecorder:
         )
 
     def _add_events(self, *rows: Row) -> None:
-        for row in rows:
+        for event_row in rows:
             # One call, in which no other thread runs, nor the garbage collector, which may come in here.
-            self._rows.frombytes(_ROW_STRUCT.pack(*row))
+            self._rows.frombytes(_ROW_STRUCT.pack(*event_row))
         if self._max_events is not None and len(self._rows) > 2 * _COLUMN_COUNT * self._max_events:
             with self._lock:
                 excess_events = max(0, len(self._rows) // _COLUMN_COUNT - self._max_events)
@@ -247,15 +247,15 @@ class AllocationRecorder:
         return frame_kind
 
     def _add_stack(self, key: tuple[int, ...], frames: list[FrameType]) -> int:
-        sources = [self._lines.line(frame) for frame in frames]
+        source_lines = [self._lines.line(frame) for frame in frames]
         stack = tuple(
             Frame(source_line.file, source_line.line, frame.f_code.co_name)
-            for source_line, frame in zip(sources, frames, strict=True)
+            for source_line, frame in zip(source_lines, frames, strict=True)
         )
         with self._lock:
             stack_number = self._stack_numbers.setdefault(stack, len(self.stacks))
             if stack_number == len(self.stacks):
-                self.sources.append(sources[0])
+                self.sources.append(source_lines[0])
                 self.stacks.append(stack)
             self._numbers[key] = stack_number
         return stack_number
@@ -280,15 +280,15 @@ class AllocationRecorder:
         next_number = first_number + len(event_table)
         if device is not None:
             event_table = event_table[event_table[:, 7] == device]
-        action, address, size_bytes, requested_bytes, stream, time_ns, stack = event_table.T[:7].copy()
+        actions, address, size_bytes, requested_bytes, stream, time_ns, stacks = event_table.T[:7].copy()
         events = AllocatorEvents(
-            actions=action.astype(np.uint8),
+            actions=actions.astype(np.uint8),
             addresses=address,
             size_bytes=size_bytes,
             requested_bytes=requested_bytes,
             streams=stream,
             time_ns=time_ns,
-            stacks=stack.astype(np.int32),
+            stacks=stacks.astype(np.int32),
         )
         return events, next_number
 

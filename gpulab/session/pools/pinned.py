@@ -60,21 +60,21 @@ class PinnedRecorder:
     def _allocate_locked(self, size: int) -> Any:
         """Allocate a pinned buffer from the driver, for the pool."""
         cuda = self._cp.cuda
-        emit = self._emit
+        emit_event = self._emit
         pinned_memory = cuda.PinnedMemory(size, _PORTABLE_FLAG)
-        emit("segment_alloc", pinned_memory.ptr, size, 0)
-        weakref.finalize(pinned_memory, emit, "segment_free", pinned_memory.ptr, size, 0).atexit = False
+        emit_event("segment_alloc", pinned_memory.ptr, size, 0)
+        weakref.finalize(pinned_memory, emit_event, "segment_free", pinned_memory.ptr, size, 0).atexit = False
         return cuda.PinnedMemoryPointer(pinned_memory, 0)
 
     def _malloc(self, size: int) -> Any:
         pointer = self.pool.malloc(size)
-        emit = self._emit
+        emit_event = self._emit
         address = pointer.ptr
         block_bytes = pointer.mem.size
         if block_bytes:
-            emit("alloc", address, block_bytes, int(size))
+            emit_event("alloc", address, block_bytes, int(size))
             weakref.finalize(
-                pointer.mem, emit, "free_completed", address, block_bytes, int(size)
+                pointer.mem, emit_event, "free_completed", address, block_bytes, int(size)
             ).atexit = False
         return pointer
 

@@ -145,31 +145,37 @@ def summarize_events(
         return []
     # A segment that is returned is noticed at the next event, so that event's line is not its cause.
     event_stacks = np.where(events.actions == SEGMENT_FREE, -1, events.stacks)[is_shown]
-    stacks, row_index = np.unique(event_stacks, return_inverse=True)
+    row_stacks, row_of_event = np.unique(event_stacks, return_inverse=True)
     if is_detailed:
-        stacks = event_stacks
-        row_index = np.arange(len(stacks))
+        row_stacks = event_stacks
+        row_of_event = np.arange(len(row_stacks))
     shown_bytes = events.size_bytes[is_shown]
     # A segment is taken for the event that follows.
-    signs = np.select([events.actions == SEGMENT_ALLOC, events.actions == SEGMENT_FREE], [1, -1], 0)
-    reserved_bytes = np.diff((signs * events.size_bytes).cumsum()[is_shown], prepend=0)
+    reserved_signs = np.select([events.actions == SEGMENT_ALLOC, events.actions == SEGMENT_FREE], [1, -1], 0)
+    reserved_bytes = np.diff((reserved_signs * events.size_bytes).cumsum()[is_shown], prepend=0)
     time_ns = events.time_ns[is_shown] - since_ns
     sums_by_action = []
     for has_action in action_masks:
         is_of_action = has_action[is_shown].astype(np.float64)
         sums_by_action += [
-            np.bincount(row_index, is_of_action),
-            np.bincount(row_index, is_of_action * shown_bytes),
+            np.bincount(row_of_event, is_of_action),
+            np.bincount(row_of_event, is_of_action * shown_bytes),
         ]
-    first_ns = np.full(len(stacks), np.inf)
-    np.minimum.at(first_ns, row_index, time_ns)
+    first_ns = np.full(len(row_stacks), np.inf)
+    np.minimum.at(first_ns, row_of_event, time_ns)
     mark_table = np.column_stack(
-        (first_ns, *sums_by_action[:4], sums_by_action[4], stacks, np.bincount(row_index, reserved_bytes))
+        (
+            first_ns,
+            *sums_by_action[:4],
+            sums_by_action[4],
+            row_stacks,
+            np.bincount(row_of_event, reserved_bytes),
+        )
     )
     if not is_detailed and len(mark_table) > MAX_MARKS_PER_READING:
         row_weight = np.where(mark_table[:, 5] > 0, np.inf, mark_table[:, 2] + mark_table[:, 4])
         weight_order = np.argsort(-row_weight, kind="stable")
-        later_rows = mark_table[weight_order[MAX_MARKS_PER_READING - 1 :]]
-        merged_row = [later_rows[:, 0].min(), *later_rows[:, 1:6].sum(axis=0), -1, later_rows[:, 7].sum()]
+        merged_rows = mark_table[weight_order[MAX_MARKS_PER_READING - 1 :]]
+        merged_row = [merged_rows[:, 0].min(), *merged_rows[:, 1:6].sum(axis=0), -1, merged_rows[:, 7].sum()]
         mark_table = np.vstack((mark_table[weight_order[: MAX_MARKS_PER_READING - 1]], merged_row))
     return [tuple(row) for row in mark_table[np.argsort(mark_table[:, 0], kind="stable")].tolist()]

@@ -144,7 +144,7 @@ def make_lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
     for lane in access.lanes:
         address = access.addresses[lane]
         lane_piece = piece_of_lane[lane]
-        offset = address - first_address
+        offset_bytes = address - first_address
         sharing_lanes = [
             other_lane
             for other_lane in access.lanes
@@ -158,10 +158,10 @@ def make_lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
             {
                 "lane": lane,
                 "size": access.size_bytes,
-                "first": offset,
-                "last": offset + access.size_bytes - 1,
-                "sector": offset % LINE_BYTES // SECTOR_BYTES,
-                "line": offset // LINE_BYTES * LINE_BYTES,
+                "first": offset_bytes,
+                "last": offset_bytes + access.size_bytes - 1,
+                "sector": offset_bytes % LINE_BYTES // SECTOR_BYTES,
+                "line": offset_bytes // LINE_BYTES * LINE_BYTES,
                 "banks": lane_piece.banks,
                 "bank": lane_piece.bank,
                 "last_bank": lane_piece.bank + lane_piece.banks - 1,
@@ -188,10 +188,13 @@ def explain_rules(access: Access, memory: bool, banks: bool) -> str:
 
 def make_expression(pattern: AccessPattern) -> str:
     """Return CUDA C++ code that loads the elements of an access pattern."""
-    stride_text = [fill_template(STRIDE_TEXT, {"stride": pattern.stride})] if pattern.stride else []
-    offset = [str(pattern.offset)] if pattern.offset or not pattern.stride else []
+    stride_terms = [fill_template(STRIDE_TEXT, {"stride": pattern.stride})] if pattern.stride else []
+    offset_terms = [str(pattern.offset)] if pattern.offset or not pattern.stride else []
     sentence_template = EXPRESSIONS[bool(pattern.padding) + 2 * pattern.swizzle]
-    template_values = {"type": TYPE_NAMES[pattern.element_bytes], "element": " + ".join(stride_text + offset)}
+    template_values = {
+        "type": TYPE_NAMES[pattern.element_bytes],
+        "element": " + ".join(stride_terms + offset_terms),
+    }
     return fill_template(sentence_template, template_values | {"padding": pattern.padding})
 
 

@@ -36,9 +36,13 @@ def compute_row_px(rows: int) -> int:
 
 def _make_lane_args(lanes: list[int], sentences: list[str], inset_px: float) -> dict[str, Any]:
     """Return the arguments of a plot item in which each rectangle belongs to a lane and has its sentence."""
-    indices = [*range(len(lanes))]
+    sentence_indices = [*range(len(lanes))]
     lane_texts = [sentences[lane] for lane in lanes]
-    return {"inset": inset_px, "columns": {"lane": lanes, "at": indices}, "say": [["at", lane_texts]]}
+    return {
+        "inset": inset_px,
+        "columns": {"lane": lanes, "at": sentence_indices},
+        "say": [["at", lane_texts]],
+    }
 
 
 def draw_lanes(access: Access, sentences: list[str]) -> Box:
@@ -64,11 +68,11 @@ def draw_memory(access: Access, sentences: list[str]) -> Box:
     lanes = access.lanes
     size_bytes = access.size_bytes
     addresses = access.addresses
-    lines = sorted({addresses[lane] // LINE_BYTES for lane in lanes})
+    line_numbers = sorted({addresses[lane] // LINE_BYTES for lane in lanes})
     touched_sectors = {addresses[lane] // SECTOR_BYTES for lane in lanes}
-    row_height = compute_row_px(len(lines))
+    row_height = compute_row_px(len(line_numbers))
     cell_height = row_height - (2 if row_height > 10 else 1)
-    top_of_line = {line: TOP_MARGIN_PX + index * row_height for index, line in enumerate(lines)}
+    top_of_line = {line: TOP_MARGIN_PX + index * row_height for index, line in enumerate(line_numbers)}
     sector_boxes: dict[bool, list[tuple[int, ...]]] = {True: [], False: []}
     for line, line_top in top_of_line.items():
         for sector in range(LINE_BYTES // SECTOR_BYTES):
@@ -84,26 +88,28 @@ def draw_memory(access: Access, sentences: list[str]) -> Box:
     for lane in lanes:
         lanes_at_address[addresses[lane]].append(lane)
     lane_boxes = []
-    labels = []
+    lane_labels = []
     for lane in lanes:
-        line, offset = divmod(addresses[lane], LINE_BYTES)
+        line, line_offset = divmod(addresses[lane], LINE_BYTES)
         sharing_lanes = lanes_at_address[addresses[lane]]
         line_top = top_of_line[line]
         lane_height = cell_height / len(sharing_lanes)
         lane_position = sharing_lanes.index(lane)
         lane_boxes.append(
             (
-                offset,
-                offset + size_bytes,
+                line_offset,
+                line_offset + size_bytes,
                 line_top + lane_position * lane_height,
                 line_top + (lane_position + 1) * lane_height,
                 lane,
             )
         )
         if len(sharing_lanes) == 1 and row_height > 12:
-            labels.append((offset + size_bytes / 2, line_top + cell_height / 2, str(lane), size_bytes * 1.25))
+            lane_labels.append(
+                (line_offset + size_bytes / 2, line_top + cell_height / 2, str(lane), size_bytes * 1.25)
+            )
     line_labels = [
-        (line_top + row_height / 2 - 1, f"+{LINE_BYTES * (line - lines[0]):,}")
+        (line_top + row_height / 2 - 1, f"+{LINE_BYTES * (line - line_numbers[0]):,}")
         for line, line_top in top_of_line.items()
     ]
     line_labels = line_labels[:: -(-13 // row_height)]
@@ -111,7 +117,7 @@ def draw_memory(access: Access, sentences: list[str]) -> Box:
         make_rects(sector_boxes[True], ["muted"], inset=1, hatch=True),
         make_rects(sector_boxes[False], ["grid"], inset=1),
         make_rects(lane_boxes, LANE_COLOURS, **_make_lane_args([*lanes], sentences, 0.5)),
-        make_labels(labels, colour="on-lane", size=10),
+        make_labels(lane_labels, colour="on-lane", size=10),
         make_labels(
             [
                 (sector + 16, 7, f"bytes {sector}–{sector + 31}\n{sector}–{sector + 31}", 32)
@@ -122,7 +128,7 @@ def draw_memory(access: Access, sentences: list[str]) -> Box:
         ),
         make_y_ticks([y for y, _ in line_labels], [text for _, text in line_labels], (0, LINE_BYTES)),
     ]
-    plot_height = TOP_MARGIN_PX + row_height * max(1, len(lines)) + 2
+    plot_height = TOP_MARGIN_PX + row_height * max(1, len(line_numbers)) + 2
     return plot(
         plot_height, (0, LINE_BYTES), *plot_items, label="Lines and sectors", left=LEFT_MARGIN_PX, right=2
     )
@@ -173,7 +179,7 @@ def draw_banks(access: Access, sentences: list[str]) -> Box:
         ]
         for is_conflict in (False, True)
     }
-    labels = [
+    lane_labels = [
         ((x0 + x1) / 2, (y0 + y1) / 2, str(lane), 1.25 * (x1 - x0))
         for x0, x1, y0, y1, lane in lane_boxes
         if y1 - y0 > 10
@@ -186,9 +192,11 @@ def draw_banks(access: Access, sentences: list[str]) -> Box:
         make_rects(sector_boxes[False], ["grid"], inset=0.5),
         make_rects(sector_boxes[True], ["error-bg"], inset=0.5),
         make_rects(
-            lane_boxes, LANE_COLOURS, **_make_lane_args([tile[4] for tile in lane_boxes], sentences, 0.5)
+            lane_boxes,
+            LANE_COLOURS,
+            **_make_lane_args([lane_box[4] for lane_box in lane_boxes], sentences, 0.5),
         ),
-        make_labels(labels, colour="on-lane", size=10),
+        make_labels(lane_labels, colour="on-lane", size=10),
         make_labels(
             [(bank + 0.5, 7, str(bank), 0) for bank in range(0, BANKS, 4)],
             colour="muted",

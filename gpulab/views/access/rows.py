@@ -36,23 +36,23 @@ def make_rows(trace: AccessTrace) -> list[AccessRow]:
     """
     indices_by_key: dict[tuple[int, str, str, int], list[int]] = {}
     trace_accesses = trace.counters.accesses
-    for index, access in enumerate(trace_accesses):
+    for access_index, access in enumerate(trace_accesses):
         if access.requests:
             indices_by_key.setdefault((access.line, access.space, access.kind, access.size_bytes), []).append(
-                index
+                access_index
             )
     sorted_groups = sorted(indices_by_key.items(), key=lambda group: _sort_key(trace, group[1]))
-    return [_make_row(trace, members) for _, members in sorted_groups]
+    return [_make_row(trace, access_indices) for _, access_indices in sorted_groups]
 
 
-def _sort_key(trace: AccessTrace, members: list[int]) -> tuple[int, int, int]:
-    trace_accesses = [trace.counters.accesses[index] for index in members]
+def _sort_key(trace: AccessTrace, access_indices: list[int]) -> tuple[int, int, int]:
+    trace_accesses = [trace.counters.accesses[index] for index in access_indices]
     moved_bytes = sum(access.sectors * SECTOR_BYTES + access.wavefronts * 128 for access in trace_accesses)
-    return -sum(map(excess_bytes, trace_accesses)), -moved_bytes, members[0]
+    return -sum(map(excess_bytes, trace_accesses)), -moved_bytes, access_indices[0]
 
 
-def _make_row(trace: AccessTrace, members: list[int]) -> AccessRow:
-    trace_accesses = [trace.counters.accesses[index] for index in members]
+def _make_row(trace: AccessTrace, access_indices: list[int]) -> AccessRow:
+    trace_accesses = [trace.counters.accesses[index] for index in access_indices]
     first_access = trace_accesses[0]
     counter_names = (
         "requests",
@@ -84,7 +84,7 @@ def _make_row(trace: AccessTrace, members: list[int]) -> AccessRow:
     line, place_text = locate_line(
         trace.code, first_access.line, first_access.text, first_access.column, access=True
     )
-    cells = (
+    cell_texts = (
         str(line or NO_VALUE_MARK),
         place_text.text,
         f"{_name_access(first_access)}, {first_access.size_bytes} B",
@@ -94,7 +94,9 @@ def _make_row(trace: AccessTrace, members: list[int]) -> AccessRow:
         useful_share,
         size(wasted_bytes) if wasted_bytes else NO_VALUE_MARK,
     )
-    return AccessRow(first_access.line, cells, wasted_bytes > 0, np.flatnonzero(np.isin(trace.site, members)))
+    return AccessRow(
+        first_access.line, cell_texts, wasted_bytes > 0, np.flatnonzero(np.isin(trace.site, access_indices))
+    )
 
 
 def _name_access(access: AccessCounters) -> str:

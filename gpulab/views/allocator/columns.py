@@ -59,7 +59,7 @@ def make_contents(maps: PoolMaps, keys: str) -> dict[str, Any]:
             "line": choose_colours(maps.owners.names),
             "stream": choose_colours([*maps.streams.values()]),
         },
-        "ages": [list(age) for age in AGE_CLASSES],
+        "ages": [list(age_class) for age_class in AGE_CLASSES],
         "legend": {
             colour_by: [[colour, text, maps.owners.code.get(text, "")] for colour, text in legend_entries]
             for colour_by, legend_entries in make_legends(maps).items()
@@ -155,14 +155,14 @@ def _make_panel(maps: PoolMaps, index: int, streams: dict[int, int]) -> dict[str
     blocks = history.blocks
     ranges = history.ranges
     limit_bytes = find_limit_bytes(panel)
-    refusals = np.flatnonzero(trace.events.actions == ACTIONS.index("oom"))
+    refused_events = np.flatnonzero(trace.events.actions == ACTIONS.index("oom"))
     requested_bytes = np.where(
         trace.events.requested_bytes > 0, trace.events.requested_bytes, trace.events.size_bytes
     )
     labels: dict[str, int] = {}
     label_indices = np.full(len(blocks), -1, np.int32)
-    for row, label in blocks.labels.items():
-        label_indices[row] = labels.setdefault(label, len(labels))
+    for block_row, label in blocks.labels.items():
+        label_indices[block_row] = labels.setdefault(label, len(labels))
     return {
         "name": panel.name,
         "limit": limit_bytes,
@@ -194,9 +194,9 @@ def _make_panel(maps: PoolMaps, index: int, streams: dict[int, int]) -> dict[str
         ],
         "rows": layout.rows,
         "refused": {
-            "step": refusals + 1,
-            "asked": requested_bytes[refusals],
-            "stream": _find_stream_indices(trace.events.streams[refusals], streams),
+            "step": refused_events + 1,
+            "asked": requested_bytes[refused_events],
+            "stream": _find_stream_indices(trace.events.streams[refused_events], streams),
         },
         "labels": list(labels),
         **_make_stack_columns(history),
@@ -212,7 +212,7 @@ def _make_segment_columns(
     history: AllocatorHistory, layout: MapLayout, streams: dict[int, int]
 ) -> dict[str, Any]:
     segments = history.segments
-    pools = ["", "small", "large"]
+    pool_names = ["", "small", "large"]
     return {
         "start": layout.start,
         "wide": layout.wide,
@@ -220,7 +220,9 @@ def _make_segment_columns(
         "low": layout.low,
         "size": layout.size_bytes,
         "stream": _find_stream_indices(np.array(segments.streams, np.int64), streams),
-        "pool": np.array([pools.index(pool) if pool in pools else 0 for pool in segments.pools], np.uint8),
+        "pool": np.array(
+            [pool_names.index(pool) if pool in pool_names else 0 for pool in segments.pools], np.uint8
+        ),
         "expandable": np.array(segments.is_expandable, np.uint8),
         "seen": np.array(segments.is_seen, np.uint8),
     }
@@ -228,16 +230,16 @@ def _make_segment_columns(
 
 def _make_stack_columns(history: AllocatorHistory) -> dict[str, Any]:
     """Return the distinct frames as strings, and all stacks as one array of frame numbers."""
-    frames: dict[str, int] = {}
+    frame_number_of_text: dict[str, int] = {}
     frame_numbers: list[int] = []
     stack_bounds = [0]
     for stack in history.trace.stacks[:MAX_STACKS]:
         for frame in stack[:MAX_FRAMES]:
-            text = f"{frame.filename}:{frame.line} in {frame.function}"
-            frame_numbers.append(frames.setdefault(text, len(frames)))
+            frame_text = f"{frame.filename}:{frame.line} in {frame.function}"
+            frame_numbers.append(frame_number_of_text.setdefault(frame_text, len(frame_number_of_text)))
         stack_bounds.append(len(frame_numbers))
     return {
-        "frames": list(frames),
+        "frames": list(frame_number_of_text),
         "stack_frames": np.array(frame_numbers, np.int32),
         "stack_bounds": np.array(stack_bounds, np.int32),
     }
@@ -249,20 +251,20 @@ def draw_curve(maps: PoolMaps) -> Plot:
     interval_starts = np.unique(
         np.linspace(0, last_position + 1, MAX_POINTS, endpoint=False).astype(np.int64)
     )
-    event_indices = [
+    event_selections = [
         slice(None) if panel.events_at_request is None else panel.events_at_request for panel in maps.panels
     ]
     used_bytes, *reserved_curves = (
         np.append(interval_maxima := np.maximum.reduceat(byte_counts, interval_starts), interval_maxima[-1])
         for byte_counts in (
-            maps.panels[0].history.used_bytes[event_indices[0]],
+            maps.panels[0].history.used_bytes[event_selections[0]],
             *(
-                pool.history.reserved_bytes[index]
-                for pool, index in zip(maps.panels, event_indices, strict=True)
+                pool_panel.history.reserved_bytes[event_selection]
+                for pool_panel, event_selection in zip(maps.panels, event_selections, strict=True)
             ),
         )
     )
-    max_reserved = max(1, *(int(series.max()) for series in reserved_curves))
+    max_reserved = max(1, *(int(reserved_curve.max()) for reserved_curve in reserved_curves))
     limit_bytes = max(find_limit_bytes(panel) for panel in maps.panels)
     axis_top_bytes = max(limit_bytes, max_reserved) if limit_bytes <= 1.6 * max_reserved else max_reserved
     axes = Axes(
@@ -274,12 +276,15 @@ def draw_curve(maps: PoolMaps) -> Plot:
     x = np.append(interval_starts, last_position)
     refused_positions = np.array(maps.find_refusals(), np.int64)
     _, mark_indices = np.unique(refused_positions * MAX_MARKS // (last_position + 1), return_index=True)
-    lines = zip(reserved_curves, RESERVED_COLOURS, strict=False)
+    curves_and_colours = zip(reserved_curves, RESERVED_COLOURS, strict=False)
     return axes.draw_plot(
         Polyline(
             x, axes.y(used_bytes), CURVE_COLOUR, width=0, fill=CURVE_COLOUR, base=axes.bottom, step=True
         ),
-        *(Polyline(x, axes.y(series), colour, width=1.5, step=True) for series, colour in lines),
+        *(
+            Polyline(x, axes.y(reserved_curve), colour, width=1.5, step=True)
+            for reserved_curve, colour in curves_and_colours
+        ),
         LineSegments([0], [axes.top], [max(1, last_position)], [axes.top], "error", dash=True)
         if axis_top_bytes == limit_bytes
         else None,

@@ -75,14 +75,15 @@ def compute_layouts(histories: Sequence[AllocatorHistory], max_rows: int = MAX_R
     segment_extents = [_compute_extents(history) for history in histories]
     largest_bytes = max((int(extent.size_bytes.max(initial=0)) for extent in segment_extents), default=0) or 1
     is_crowded = max(extent.blocks for extent in segment_extents) > MIN_CROWDED_BLOCKS
-    for doublings in range(64):
+    for row_doublings in range(64):
         for min_share in MIN_ROW_SHARES:
             layouts = [
-                _compute_layout(extent, largest_bytes << doublings, min_share) for extent in segment_extents
+                _compute_layout(extent, largest_bytes << row_doublings, min_share)
+                for extent in segment_extents
             ]
             if sum(extent.rows for extent in layouts) > max_rows:
                 continue
-            while is_crowded and not doublings and sum(extent.rows for extent in layouts) * 2 <= max_rows:
+            while is_crowded and not row_doublings and sum(extent.rows for extent in layouts) * 2 <= max_rows:
                 layouts = [
                     _compute_layout(extent, layouts[0].row_bytes // 2, min_share)
                     for extent in segment_extents
@@ -131,16 +132,18 @@ def _compute_layout(extents: _Extents, row_bytes: int, min_share: float) -> MapL
     for group_key in sorted(
         set(extents.keys), key=lambda group_key: (group_key == OTHER_GROUP_KEY, group_key)
     ):
-        indices = [
-            index
-            for index, other_key in enumerate(extents.keys)
-            if other_key == group_key and extents.size_bytes[index]
+        segment_indices = [
+            segment_index
+            for segment_index, other_key in enumerate(extents.keys)
+            if other_key == group_key and extents.size_bytes[segment_index]
         ]
-        indices.sort(key=lambda index: (extents.begin[index], extents.low[index]))
-        end_bytes = _pack(indices, extents, drawn_bytes, row_bytes, start_bytes, first_row * row_bytes)
-        rows = max(1, int(np.ceil((end_bytes - first_row * row_bytes) / row_bytes - 1e-9)))
-        row_groups.append(RowGroup(*group_key, first_row, rows))
-        first_row += rows
+        segment_indices.sort(key=lambda index: (extents.begin[index], extents.low[index]))
+        end_bytes = _pack(
+            segment_indices, extents, drawn_bytes, row_bytes, start_bytes, first_row * row_bytes
+        )
+        group_row_count = max(1, int(np.ceil((end_bytes - first_row * row_bytes) / row_bytes - 1e-9)))
+        row_groups.append(RowGroup(*group_key, first_row, group_row_count))
+        first_row += group_row_count
     return MapLayout(row_bytes, tuple(row_groups), start_bytes, drawn_bytes, extents.low, extents.size_bytes)
 
 
@@ -150,7 +153,7 @@ def _pack(
     drawn_bytes: npt.NDArray[np.float64],
     row_bytes: int,
     start_bytes: npt.NDArray[np.float64],
-    cursor: float,
+    end_bytes: float,
 ) -> float:
     """Assign positions to segments in `start_bytes`; return the end of the last one.
 
@@ -158,24 +161,24 @@ def _pack(
     """
     row_gaps: list[tuple[float, float]] = []  # bytes and place of what is not taken, in order
     packed_rows: list[tuple[int, float, float]] = []  # the end of each, its bytes and place
-    for index in indices:
-        while packed_rows and packed_rows[0][0] <= extents.begin[index]:
+    for segment_index in indices:
+        while packed_rows and packed_rows[0][0] <= extents.begin[segment_index]:
             _, reserved_bytes, gap_start = heapq.heappop(packed_rows)
             insort(row_gaps, (reserved_bytes, gap_start))
-        needed_bytes = float(drawn_bytes[index])
+        needed_bytes = float(drawn_bytes[segment_index])
         gap_index = bisect_left(row_gaps, (needed_bytes, -1.0))
         if gap_index < len(row_gaps) and row_gaps[gap_index][0] <= 2 * needed_bytes:
             reserved_bytes, gap_start = row_gaps.pop(gap_index)
         else:
-            row_offset = cursor % row_bytes
+            row_offset = end_bytes % row_bytes
             if (
                 row_offset and row_offset + needed_bytes > row_bytes
             ):  # only segments longer than a row are divided
-                insort(row_gaps, (row_bytes - row_offset, cursor))
-                cursor += row_bytes - row_offset
+                insort(row_gaps, (row_bytes - row_offset, end_bytes))
+                end_bytes += row_bytes - row_offset
             reserved_bytes = needed_bytes
-            gap_start = cursor
-            cursor += needed_bytes
-        start_bytes[index] = gap_start
-        heapq.heappush(packed_rows, (int(extents.end[index]), reserved_bytes, gap_start))
-    return cursor
+            gap_start = end_bytes
+            end_bytes += needed_bytes
+        start_bytes[segment_index] = gap_start
+        heapq.heappush(packed_rows, (int(extents.end[segment_index]), reserved_bytes, gap_start))
+    return end_bytes

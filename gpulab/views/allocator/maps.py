@@ -91,36 +91,38 @@ class BlockOwners:
             stack_names = [pool_text.find_owner(stack) for stack in history.trace.stacks]
             self.stack_owner.append(stack_names)
             blocks = history.blocks
-            names = [stack_names[stack] if stack >= 0 else "" for stack in blocks.stacks.tolist()]
+            owner_names = [stack_names[stack] if stack >= 0 else "" for stack in blocks.stacks.tolist()]
             positions = panel.find_positions(blocks.begins).tolist()
-            for index, begin_step in enumerate(blocks.begins.tolist()):
-                block_label = blocks.labels.get(index, "") or ("" if begin_step else pool_text.BEFORE_TEXT)
+            for block_index, begin_step in enumerate(blocks.begins.tolist()):
+                block_label = blocks.labels.get(block_index, "") or (
+                    "" if begin_step else pool_text.BEFORE_TEXT
+                )
                 if begin_step and requests:
-                    request_number = requests[positions[index] - 1].number
+                    request_number = requests[positions[block_index] - 1].number
                     block_label = block_label or (
                         earlier_labels[request_number] if 0 <= request_number < len(earlier_labels) else ""
                     )
-                names[index] = names[index] or block_label
+                owner_names[block_index] = owner_names[block_index] or block_label
             bytes_by_name: dict[str, int] = {}
-            for name, size_bytes in zip(names, blocks.size_bytes.tolist(), strict=True):
+            for name, size_bytes in zip(owner_names, blocks.size_bytes.tolist(), strict=True):
                 bytes_by_name[name] = bytes_by_name.get(name, 0) + size_bytes
             bytes_by_history.append(bytes_by_name)
-            names_of_blocks.append(names)
+            names_of_blocks.append(owner_names)
         # The distinct lines of the first history, for the slider's words.
         self.lines = list(dict.fromkeys(self.stack_owner[0]))
-        line_index = {name: index if name else -1 for index, name in enumerate(self.lines)}
+        line_index = {name: line_number if name else -1 for line_number, name in enumerate(self.lines)}
         self.stack_line = np.array([*(line_index[name] for name in self.stack_owner[0]), -1], np.int32)
         owner_lines = zip(self.stack_owner[0], histories[0].trace.texts, strict=False)
-        self.code = {name: text for name, text in owner_lines if name}
+        self.code = {name: line_text for name, line_text in owner_lines if name}
         ranked_names = dict.fromkeys(
             name
             for name_bytes in bytes_by_history
             for name in sorted(name_bytes, key=lambda name: -name_bytes[name])
         )
         self.names = sorted(ranked_names, key=lambda name: not name)
-        owner_index = {name: index for index, name in enumerate(self.names)}
+        owner_index = {name: owner_number for owner_number, name in enumerate(self.names)}
         self.of_blocks = [
-            np.array([owner_index[name] for name in names], np.int32) for names in names_of_blocks
+            np.array([owner_index[name] for name in owner_names], np.int32) for owner_names in names_of_blocks
         ]
 
     def find_owner(self, panel: int, stack: int) -> str:
@@ -201,11 +203,11 @@ class PoolMaps:
         previous_step = panel.find_step(position - 1) if position else 0
         _, fragmentation = self.find_map(panel, position)
         events = panel.history.trace.events
-        for event in range(previous_step, event_step):
-            if ACTIONS[events.actions[event]] == "oom":
-                refused_bytes = int(events.requested_bytes[event] or events.size_bytes[event])
+        for event_index in range(previous_step, event_step):
+            if ACTIONS[events.actions[event_index]] == "oom":
+                refused_bytes = int(events.requested_bytes[event_index] or events.size_bytes[event_index])
                 return pool_text.describe_free_memory(
-                    fragmentation, refused_bytes, int(events.streams[event])
+                    fragmentation, refused_bytes, int(events.streams[event_index])
                 )
         return pool_text.describe_free_memory(fragmentation)
 
@@ -227,7 +229,7 @@ class PoolMaps:
         data.
         """
         position = self.default_position if position is None else position
-        label = self.panels[0].history.trace.provenance.label
+        provenance_label = self.panels[0].history.trace.provenance.label
         position_text = f"at {self.unit} {number(position)} of {number(self.last)}" if self.last else "now"
         status_texts = [self.describe_status(panel, position) for panel in self.panels]
         if len(status_texts) > 1:
@@ -235,7 +237,7 @@ class PoolMaps:
                 f"{panel.name}: {text}" for panel, text in zip(self.panels, status_texts, strict=True)
             ]
         status_list = "; ".join(text.rstrip(".") for text in status_texts)
-        return f"Memory map of {self.names}, {label}, {position_text}: {status_list}."
+        return f"Memory map of {self.names}, {provenance_label}, {position_text}: {status_list}."
 
     @cached_property
     def default_position(self) -> int:

@@ -142,15 +142,15 @@ def _draw_map(
     plot_items += [LineSegments(x0, y0, x1, y1, "other"), draw_bars(outline_pieces, "muted", outline=True)]
     for left_byte, right_byte, row in notch_pieces:
         notch_px = min(NOTCH_PX, (right_byte - left_byte) * px_per_byte / 2, bar_height / 2)
-        notch_start = right_byte - notch_px / px_per_byte
+        notch_start_byte = right_byte - notch_px / px_per_byte
         y = row * row_height
         # A notch is a triangle cut off the upper right corner.
         plot_items += [
-            Polyline([notch_start, right_byte], [y, y + notch_px], "bg", width=0, fill="bg", base=y),
-            LineSegments([notch_start], [y], [right_byte], [y + notch_px], "muted"),
+            Polyline([notch_start_byte, right_byte], [y, y + notch_px], "bg", width=0, fill="bg", base=y),
+            LineSegments([notch_start_byte], [y], [right_byte], [y + notch_px], "muted"),
         ]
-    for ink in sorted({name_label[4] for name_label in name_labels}):
-        labels = [
+    for label_colour in sorted({name_label[4] for name_label in name_labels}):
+        block_labels = [
             (
                 left_byte,
                 row * row_height + bar_height / 2,
@@ -158,9 +158,9 @@ def _draw_map(
                 right_byte - left_byte - 4 / px_per_byte,
             )
             for left_byte, right_byte, row, block_label, own_ink in name_labels
-            if own_ink == ink
+            if own_ink == label_colour
         ]
-        plot_items.append(make_labels(labels, anchor="start", colour=ink, dx=4, size=10.5))
+        plot_items.append(make_labels(block_labels, anchor="start", colour=label_colour, dx=4, size=10.5))
     group_names = [
         columns.format_group_name(maps, row_group.stream, row_group.pool) for row_group in layout.groups
     ]
@@ -249,17 +249,17 @@ def _make_hatch_lines(
     """Yield hatch lines for a part of a row: rising if free, falling if waiting, dotted if unmapped."""
     width_px = (right - left) * px
     if state == "unmapped":
-        for offset in range(4, int(width_px), 8):
-            x = left + offset / px
+        for offset_px in range(4, int(width_px), 8):
+            x = left + offset_px / px
             yield x, top + height / 2, x + 1 / px, top + height / 2
         return
-    for offset in range(int(-height), int(width_px), HATCH_PX):
-        start_px = max(0.0, offset)
-        end_px = min(width_px, offset + height)
+    for offset_px in range(int(-height), int(width_px), HATCH_PX):
+        start_px = max(0.0, offset_px)
+        end_px = min(width_px, offset_px + height)
         if end_px - start_px < 1:
             continue
-        y0 = top + height - (start_px - offset)
-        y1 = top + height - (end_px - offset)
+        y0 = top + height - (start_px - offset_px)
+        y1 = top + height - (end_px - offset_px)
         if state == "waiting":
             y0 = 2 * top + height - y0
             y1 = 2 * top + height - y1

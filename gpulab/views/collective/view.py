@@ -90,11 +90,11 @@ class CollectiveView(View):
         record = self._collective
         wrong_ranks = [rank for rank, is_right in enumerate(record.right) if not is_right]
         result_text = f"GPU {wrong_ranks[0]} has a wrong result" if wrong_ranks else "every result is correct"
-        count_text = "one call" if record.opaque else count(len(record.steps), "step")
+        steps_text = "one call" if record.opaque else count(len(record.steps), "step")
         mode_text = " in one go" if record.in_one_go_ns or record.from_host_ns else ""
         return (
             f"{record.operation} of {size(record.size_bytes)} on {record.gpus} GPUs by {record.algorithm}: "
-            f"{count_text}, {duration(record.time_ns)}{mode_text}, {number(record.volume)} times the "
+            f"{steps_text}, {duration(record.time_ns)}{mode_text}, {number(record.volume)} times the "
             f"data through the busiest port over {listing(self._links) or 'none'}, {record.bytes_are}; "
             f"{result_text}; {record.provenance.label}."
         )
@@ -243,8 +243,8 @@ class CollectiveView(View):
 
     def _draw_chunks(self, step_count: int) -> Box:
         record = self._collective
-        chunks = len(record.chunk_bytes)
-        gap = 0.002 * chunks
+        chunk_count = len(record.chunk_bytes)
+        cell_margin = 0.002 * chunk_count
         moves = record.steps[step_count - 1].moves if step_count else ()
         received_chunks = {(move.target, move.chunk) for move in moves}
         chunk_cells = []
@@ -254,17 +254,28 @@ class CollectiveView(View):
         texts_by_colour: dict[str, list[tuple[float, float, str, float]]] = {}
         for rank in range(record.gpus):
             row_top = ROW_PX * rank
-            for chunk in range(chunks):
+            for chunk in range(chunk_count):
                 contributions = self._states[step_count][rank][chunk]
                 has_final_sum = contributions == self._find_finished_parts(chunk)
-                colour = chunk % len(COLOURS) + (0 if has_final_sum else len(COLOURS))
-                chunk_box = (chunk + 2 * gap, chunk + 1 - 2 * gap, row_top + 4, row_top + ROW_PX - 4)
+                colour_index = chunk % len(COLOURS) + (0 if has_final_sum else len(COLOURS))
+                chunk_box = (
+                    chunk + 2 * cell_margin,
+                    chunk + 1 - 2 * cell_margin,
+                    row_top + 4,
+                    row_top + ROW_PX - 4,
+                )
                 if (rank, chunk) in received_chunks:
                     frame_cells.append(
-                        (chunk + 0.5 * gap, chunk + 1 - 0.5 * gap, chunk_box[2] - 3, chunk_box[3] + 3, 0)
+                        (
+                            chunk + 0.5 * cell_margin,
+                            chunk + 1 - 0.5 * cell_margin,
+                            chunk_box[2] - 3,
+                            chunk_box[3] + 3,
+                            0,
+                        )
                     )
-                chunk_cells.append((*chunk_box, colour))
-                texts_by_colour.setdefault(choose_ink(chunk_colours[colour]), []).append(
+                chunk_cells.append((*chunk_box, colour_index))
+                texts_by_colour.setdefault(choose_ink(chunk_colours[colour_index]), []).append(
                     (
                         chunk + 0.5,
                         row_top + ROW_PX / 2,
@@ -281,7 +292,10 @@ class CollectiveView(View):
         plot_items += (
             [_make_rects(_find_framed_cells(chunk_cells, frame_cells), chunk_colours)] if frame_cells else []
         )
-        plot_items += [make_labels(rows, colour=colour, size=10) for colour, rows in texts_by_colour.items()]
+        plot_items += [
+            make_labels(chunk_labels, colour=text_colour, size=10)
+            for text_colour, chunk_labels in texts_by_colour.items()
+        ]
         gpu_ranks = range(record.gpus)
         row_centres = [ROW_PX * (rank + 0.5) for rank in gpu_ranks]
         plot_items += [
@@ -296,7 +310,7 @@ class CollectiveView(View):
         ]
         return plot(
             ROW_PX * record.gpus,
-            (0, chunks),
+            (0, chunk_count),
             *plot_items,
             left=LEFT_PX,
             label=f"Chunks of each GPU after {count(step_count, 'step')}",
@@ -315,11 +329,11 @@ class CollectiveView(View):
         sent_bytes, received_bytes = self._sum_port_bytes(step_count)
         busiest_bytes = record.traffic.busiest_bytes or 1
         mean_bytes = (sum(sent_bytes) + sum(received_bytes)) / (2 * record.gpus)
-        rows = []
+        bar_rows = []
         for rank in range(record.gpus):
             for direction, moved_bytes in (("out", sent_bytes[rank]), ("in", received_bytes[rank])):
                 is_busy = moved_bytes > max(BUSY_PORT_FACTOR * mean_bytes, record.size_bytes)
-                rows.append(
+                bar_rows.append(
                     {
                         "label": f"{rank} {direction}",
                         "share": moved_bytes / busiest_bytes,
@@ -330,15 +344,17 @@ class CollectiveView(View):
                 )
         volume_text = f"{number(max(*sent_bytes, *received_bytes) / record.size_bytes)} times the data"
         heading = f"Ports by GPU and direction; busiest so far: {volume_text}"
-        return column(words(heading, "note"), bars(rows, label=0.35))
+        return column(words(heading, "note"), bars(bar_rows, label=0.35))
 
 
 def _make_rects(
     cells: Sequence[tuple[float, ...]], colours: Sequence[str], sentences: Sequence[str] = ()
 ) -> Item:
-    x0, x1, y0, y1, colour = (list(rect) for rect in zip(*cells, strict=True))
+    x0, x1, y0, y1, colour_indices = (list(rect) for rect in zip(*cells, strict=True))
     options = make_sentence_args(sentences) if sentences else {}
-    return Rects(x0, x1, y0, y1, [int(index) for index in colour], list(colours), **options)
+    return Rects(
+        x0, x1, y0, y1, [int(colour_index) for colour_index in colour_indices], list(colours), **options
+    )
 
 
 def _find_framed_cells(
@@ -351,11 +367,15 @@ def _find_framed_cells(
 
 def _sum_text(parts: Parts) -> str:
     """Return the GPUs that contributed, as text: ``0+1+2``, ``all 8``, ``2×0``."""
-    if len(parts) > 2 and all(times == 1 for times in parts):
+    if len(parts) > 2 and all(contribution_count == 1 for contribution_count in parts):
         return f"all {len(parts)}"
-    rank_texts = [f"{times}×{rank}" if times > 1 else str(rank) for rank, times in enumerate(parts) if times]
+    rank_texts = [
+        f"{contribution_count}×{rank}" if contribution_count > 1 else str(rank)
+        for rank, contribution_count in enumerate(parts)
+        if contribution_count
+    ]
     if len(rank_texts) > 2 and set(parts) <= {0, 1}:
-        gpu_ranks = [rank for rank, times in enumerate(parts) if times]
+        gpu_ranks = [rank for rank, contribution_count in enumerate(parts) if contribution_count]
         if gpu_ranks[-1] - gpu_ranks[0] == len(gpu_ranks) - 1:
             return f"{gpu_ranks[0]}…{gpu_ranks[-1]}"
     return "+".join(rank_texts)

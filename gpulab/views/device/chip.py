@@ -14,8 +14,8 @@ from gpulab.views.parts.plots import make_sentence_args, plot
 from gpulab.words import count, number, size
 from virtualgpu.records import DeviceInfo
 
-# The colours of these levels in the roofline chart.
-SM, L2, MEMORY = "good", "accent", "tail-pale"
+# As in the roofline chart.
+SM, L2, MEMORY = "good", "accent", "tail-pale"  # palette colours
 CHIP_PX = 84
 MEMORY_PX = 22
 NOMINAL_WIDTH_PX = 520
@@ -67,14 +67,14 @@ def explain_scales(info: DeviceInfo) -> str:
 
 
 def _draw_sms(info: DeviceInfo, hint: str) -> Plot:
-    tiles, l2_width = compute_chip_layout(info, NOMINAL_WIDTH_PX, CHIP_PX)
-    x, y, tile_width, tile_height = tiles.T
+    sm_rectangles, l2_width = compute_chip_layout(info, NOMINAL_WIDTH_PX, CHIP_PX)
+    x, y, tile_width, tile_height = sm_rectangles.T
     l2_x = NOMINAL_WIDTH_PX - l2_width
-    sm_text = (
+    sm_description = (
         f": {count(info.fp32_lanes_per_sm, 'FP32 lane')}, {number(info.max_threads_per_sm)} threads, "
         f"{size(info.shared_per_sm_bytes)} of shared memory."
     )
-    sentences = [f"SM {sm}{sm_text}" for sm in range(info.sm_count)]
+    sentences = [f"SM {sm}{sm_description}" for sm in range(info.sm_count)]
     sentences.append(f"L2: {size(info.l2_bytes)} for all SMs.")
     return plot(
         CHIP_PX,

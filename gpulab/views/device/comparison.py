@@ -117,7 +117,7 @@ class DeviceComparison(FigureView):
         """Draw a row for each device and a column for each quantity, with bars up to the largest value."""
         for column, quantity in enumerate(facts.QUANTITIES):
             values = [quantity.of(device) for device in self.devices]
-            largest_values = (
+            largest_value = (
                 max(
                     (number_value for number_value in values if isinstance(number_value, (int, float))),
                     default=0,
@@ -125,7 +125,7 @@ class DeviceComparison(FigureView):
                 or 1
             )
             for row, (device, value) in enumerate(zip(self.devices, values, strict=True)):
-                share_of_largest = value / largest_values if isinstance(value, (int, float)) else 0
+                share_of_largest = value / largest_value if isinstance(value, (int, float)) else 0
                 ax.barh(row, 0.48 * share_of_largest, 0.6, left=column, color=colour("accent"))
                 ax.text(
                     column + 0.48 * share_of_largest + 0.03, row, quantity.format_number(device), va="center"
@@ -145,20 +145,22 @@ class DeviceComparison(FigureView):
 
     def _paint_chips(self, ax: Axes) -> None:
         """Draw each chip with its SMs and L2; the areas of all chips are on one scale."""
-        layouts = [compute_chip_layout(device, *CHIP_SIZE_PX) for device in self.devices]
+        chip_layouts = [compute_chip_layout(device, *CHIP_SIZE_PX) for device in self.devices]
         px_per_byte = [
-            width / device.l2_bytes for device, (_, width) in zip(self.devices, layouts, strict=True)
+            width / device.l2_bytes for device, (_, width) in zip(self.devices, chip_layouts, strict=True)
         ]
         rows_per_px = CHIP_ROW_SHARE / CHIP_SIZE_PX[1]
-        for row, ((tiles, l2_width), scale) in enumerate(zip(layouts, px_per_byte, strict=True)):
-            chip_scale = math.sqrt(min(px_per_byte) / scale)
+        for row, ((tiles, l2_width), chip_px_per_byte) in enumerate(
+            zip(chip_layouts, px_per_byte, strict=True)
+        ):
+            chip_scale = math.sqrt(min(px_per_byte) / chip_px_per_byte)
             chip_top = row - CHIP_ROW_SHARE * chip_scale / 2
-            rectangles = [
+            sm_rectangles = [
                 Rectangle((x, chip_top + y * rows_per_px), tile_width, tile_height * rows_per_px)
                 for x, y, tile_width, tile_height in (chip_scale * tiles).tolist()
             ]
             ax.add_collection(
-                PatchCollection(rectangles, facecolor=colour(SM), edgecolor=colour("bg"), linewidth=0.3)
+                PatchCollection(sm_rectangles, facecolor=colour(SM), edgecolor=colour("bg"), linewidth=0.3)
             )
             l2_corner = chip_scale * (CHIP_SIZE_PX[0] - l2_width), chip_top
             ax.add_patch(

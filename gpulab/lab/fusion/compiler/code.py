@@ -144,14 +144,14 @@ def generate_kernel(plan: Plan, group: Sequence[int], name: str) -> GeneratedKer
     """
     nodes = plan.nodes
     cp = session.cp()
-    inputs = plan.find_reads(group)
-    results = plan.find_writes(group)
+    input_nodes = plan.find_reads(group)
+    output_nodes = plan.find_writes(group)
     if plan.find_alias_reason([nodes[n] for n in group]):
         raise NoCodeError(
             "No C++ code can be generated for an expression that changes an array in place and reads other "
             "elements of the same memory."
         )
-    name_of_node = {n.number: _name_input(n, k) for k, n in enumerate(inputs)}
+    name_of_node = {n.number: _name_input(n, k) for k, n in enumerate(input_nodes)}
     reduction = next((nodes[n] for n in group if nodes[n].kind == "reduce"), None)
     statements: dict[bool, list[str]] = {False: [], True: []}
     is_after_reduction = False
@@ -168,17 +168,21 @@ def generate_kernel(plan: Plan, group: Sequence[int], name: str) -> GeneratedKer
                 )
                 name_of_node[node_number] = f"v{node_number}"
             continue
-        statements[is_after_reduction].append(_make_statement(plan, node, name_of_node, inputs))
+        statements[is_after_reduction].append(_make_statement(plan, node, name_of_node, input_nodes))
         name_of_node[node_number] = f"v{node_number}"
-    stores = [f"out{k} = {name_of_node[n.number]};" for k, n in enumerate(results)]
-    array_numbers = tuple(n.number for n in inputs), tuple(n.number for n in results)
+    store_statements = [f"out{k} = {name_of_node[n.number]};" for k, n in enumerate(output_nodes)]
+    array_numbers = tuple(n.number for n in input_nodes), tuple(n.number for n in output_nodes)
     if reduction is None:
-        operation = "\n".join([*statements[False], *stores])
-        declarations = ", ".join(f"{n.dtype.name} {name_of_node[n.number]}" for n in inputs)
-        outputs = ", ".join(f"{n.dtype.name} out{k}" for k, n in enumerate(results))
-        kernel = cp.ElementwiseKernel(declarations, outputs, operation, name, return_tuple=True)
-        return GeneratedKernel(kernel, operation, *array_numbers)
-    return _generate_reduction(plan, reduction, statements, stores, name_of_node, array_numbers, name)
+        operation_code = "\n".join([*statements[False], *store_statements])
+        input_declarations = ", ".join(f"{n.dtype.name} {name_of_node[n.number]}" for n in input_nodes)
+        output_declarations = ", ".join(f"{n.dtype.name} out{k}" for k, n in enumerate(output_nodes))
+        kernel = cp.ElementwiseKernel(
+            input_declarations, output_declarations, operation_code, name, return_tuple=True
+        )
+        return GeneratedKernel(kernel, operation_code, *array_numbers)
+    return _generate_reduction(
+        plan, reduction, statements, store_statements, name_of_node, array_numbers, name
+    )
 
 
 def _generate_reduction(
@@ -190,38 +194,42 @@ def _generate_reduction(
     array_numbers: tuple[tuple[int, ...], tuple[int, ...]],
     name: str,
 ) -> GeneratedKernel:
-    operator = _REDUCE_OPERATORS.get(node.name)
+    reduce_operator = _REDUCE_OPERATORS.get(node.name)
     axis = node.kwargs.get("axis", node.args[1] if len(node.args) > 1 else None)
-    if operator is None or {*node.kwargs} - {"axis", "keepdims"} or len(node.args) > 2:
+    if reduce_operator is None or {*node.kwargs} - {"axis", "keepdims"} or len(node.args) > 2:
         raise NoCodeError(f"No C++ code can be generated for {node.name!r} with these arguments.")
     nodes = plan.nodes
     source_node = next(source_node for _, source_node in plan.sources[node.number])
     c_type = _find_wide_type(node.dtype)
     input_nodes = [nodes[n] for n in array_numbers[0]]
     output_nodes = [nodes[n] for n in array_numbers[1]]
-    parameters = ", ".join(f"const {_find_c_type(n.dtype)}& {name_of_node[n.number]}" for n in input_nodes)
-    results = "".join(f", {_find_c_type(n.dtype)}& out{k}" for k, n in enumerate(output_nodes))
+    in_params = ", ".join(f"const {_find_c_type(n.dtype)}& {name_of_node[n.number]}" for n in input_nodes)
+    out_params = "".join(f", {_find_c_type(n.dtype)}& out{k}" for k, n in enumerate(output_nodes))
     origin_node = next(origin_number for origin_number, _ in plan.sources[node.number])
     value_name = name_of_node.get(source_node.number) or name_of_node[origin_node]
     preamble = (
-        f"__device__ {c_type} before({parameters}) {{ {' '.join(statements[False])} return {value_name}; }}\n"
-        f"__device__ void behind({c_type} a{results}) {{ {' '.join([*statements[True], *stores])} }}\n"
+        f"__device__ {c_type} before({in_params}) {{ {' '.join(statements[False])} return {value_name}; }}\n"
+        f"__device__ void behind({c_type} a{out_params}) {{ {' '.join([*statements[True], *stores])} }}\n"
     )
     if any(n.dtype.name == "float16" for n in (*input_nodes, *output_nodes)):
         preamble = f"{_HALF_INCLUDE}{preamble}"
     # CuPy puts in0 and out0 in these names' place, wherever it finds their letters, and lacks their types
     # where that is what they are called.
-    inputs = [f"in_{k}" for k in range(len(input_nodes))]
-    outputs = [f"out_{k}" for k in range(len(output_nodes))]
-    expressions = f"before({', '.join(inputs)})", operator[0], f"behind({', '.join(['a', *outputs])})"
+    input_names = [f"in_{k}" for k in range(len(input_nodes))]
+    output_names = [f"out_{k}" for k in range(len(output_nodes))]
+    expressions = (
+        f"before({', '.join(input_names)})",
+        reduce_operator[0],
+        f"behind({', '.join(['a', *output_names])})",
+    )
     declarations = tuple(
         ", ".join(
             f"{n.dtype.name} {parameter_name}"
             for n, parameter_name in zip(nodes_of_side, parameter_names, strict=True)
         )
-        for nodes_of_side, parameter_names in ((input_nodes, inputs), (output_nodes, outputs))
+        for nodes_of_side, parameter_names in ((input_nodes, input_names), (output_nodes, output_names))
     )
-    identity_literal = operator[1] or _make_extreme_literal(node.dtype, node.name)
+    identity_literal = reduce_operator[1] or _make_extreme_literal(node.dtype, node.name)
     kernel = session.cp().ReductionKernel(
         *declarations, *expressions, identity_literal, name, reduce_type=c_type, preamble=preamble
     )
@@ -235,21 +243,21 @@ def _make_extreme_literal(dtype: np.dtype[Any], name: str) -> str:
     sign_text = "" if "min" in name else "-"
     if dtype.kind == "f":
         return f"{sign_text}__int_as_float(0x7f800000)"
-    info = np.iinfo(dtype)
-    literal = f"{info.max}{'ull' if dtype.kind == 'u' else 'll'}"
+    integer_limits = np.iinfo(dtype)
+    literal = f"{integer_limits.max}{'ull' if dtype.kind == 'u' else 'll'}"
     extreme = literal if not sign_text else "0" if dtype.kind == "u" else f"(-{literal} - 1)"
     return f"({_find_c_type(dtype)}){extreme}"
 
 
 def _make_statement(plan: Plan, node: Node, name_of_node: dict[int, str], inputs: list[Node]) -> str:
     loop_type = _find_loop_type(plan, node)
-    pattern = {
+    operation_template = {
         **_COMMON_OPERATIONS,
         **(_REAL_OPERATIONS if loop_type.kind == "f" else _INTEGER_OPERATIONS),
     }.get(node.name)
     extra_options = {*node.kwargs} - {"out"}
     if (
-        pattern is None
+        operation_template is None
         or extra_options
         or (loop_type.kind not in "fiu" and node.name not in _TYPELESS_OPERATIONS)
     ):
@@ -265,11 +273,11 @@ def _make_statement(plan: Plan, node: Node, name_of_node: dict[int, str], inputs
         )
         for k, argument in enumerate(arguments)
     ]
-    if len(operand_texts) <= max(int(digit) for digit in "012" if f"{{{digit}}}" in pattern):
+    if len(operand_texts) <= max(int(digit) for digit in "012" if f"{{{digit}}}" in operation_template):
         raise NoCodeError(
             f"No C++ code can be generated for {node.name!r} with {len(operand_texts)} arguments."
         )
-    value_text = pattern.format(*operand_texts)
+    value_text = operation_template.format(*operand_texts)
     c_type = _find_c_type(node.dtype)
     return f"const {c_type} v{node.number} = {value_text};"
 

@@ -151,15 +151,15 @@ def make_guards(function: Callable[..., Any], args: Sequence[Any]) -> dict[str, 
     guards: dict[str, Any] = {"device": int(cp.cuda.Device().id)}
     arrays = []
     for index, argument in enumerate(args):
-        name = names[index] if index < len(names) else f"argument {index}"
+        parameter_name = names[index] if index < len(names) else f"argument {index}"
         if isinstance(argument, cp.ndarray):
-            arrays.append((name, argument))
-            guards[f"{name}.dtype"] = argument.dtype.name
-            guards[f"{name}.shape"] = argument.shape
-            guards[f"{name}.contiguous"] = bool(argument.flags.c_contiguous)
-            guards[f"{name}.device"] = int(argument.device.id)
+            arrays.append((parameter_name, argument))
+            guards[f"{parameter_name}.dtype"] = argument.dtype.name
+            guards[f"{parameter_name}.shape"] = argument.shape
+            guards[f"{parameter_name}.contiguous"] = bool(argument.flags.c_contiguous)
+            guards[f"{parameter_name}.device"] = int(argument.device.id)
         else:
-            guards[name] = (
+            guards[parameter_name] = (
                 (type(argument).__name__, argument) if isinstance(argument, np.generic) else argument
             )
     for (a, argument), (b, other_array) in combinations(arrays, 2):

@@ -183,12 +183,12 @@ class Plan:
     def _find_cycle_reason(self, fused_numbers: set[int], members: list[Node]) -> str:
         """Return a reason if a fused kernel would depend on its own result, or an empty string."""
         group_of_node = {n: -1 if n in fused_numbers else group for n, group in self.group.items()}
-        graph: dict[int, set[int]] = defaultdict(set)
+        group_graph: dict[int, set[int]] = defaultdict(set)
         for first_node, second_node in self.orders:
             if group_of_node[first_node] != group_of_node[second_node]:
-                graph[group_of_node[second_node]].add(group_of_node[first_node])
+                group_graph[group_of_node[second_node]].add(group_of_node[first_node])
         try:
-            TopologicalSorter(graph).prepare()
+            TopologicalSorter(group_graph).prepare()
         except CycleError:
             lowest_number = min(fused_numbers)
             highest_number = max(fused_numbers)
@@ -219,9 +219,12 @@ class Plan:
                         (min(writer.number, other_node.number), max(writer.number, other_node.number))
                     )
         host_numbers = [n.number for n in self.nodes if n.kind == "host"]
-        for host in host_numbers:
+        for host_number in host_numbers:
             ordered_pairs += [
-                (a.number, b.number) for a in self.work for b in self.work if a.number < host < b.number
+                (a.number, b.number)
+                for a in self.work
+                for b in self.work
+                if a.number < host_number < b.number
             ]
         return [(a, b) for a, b in dict.fromkeys(ordered_pairs) if a in self.group and b in self.group]
 
@@ -236,12 +239,13 @@ class Plan:
         return ancestors
 
     def _sort_groups(self) -> list[list[int]]:
-        graph: dict[int, set[int]] = {group: set() for group in self.group.values()}
+        group_graph: dict[int, set[int]] = {group: set() for group in self.group.values()}
         for first_node, second_node in self.orders:
             if self.group[first_node] != self.group[second_node]:
-                graph[self.group[second_node]].add(self.group[first_node])
+                group_graph[self.group[second_node]].add(self.group[first_node])
         return [
-            [n.number for n in self._find_members(group)] for group in TopologicalSorter(graph).static_order()
+            [n.number for n in self._find_members(group)]
+            for group in TopologicalSorter(group_graph).static_order()
         ]
 
     # --- traffic ------------------------------------------------------------------------------------------

@@ -43,24 +43,24 @@ class Program:
 
     def __call__(self, args: Sequence[Any], around: Around | None = None) -> Any:
         """Run all groups in order. `around` returns a context manager for each group."""
-        env = self._input_values(args)
+        value_of_node = self._input_values(args)
         pending_streams: dict[int, Any] = {}  # streams that nobody has waited for yet, by their handles
-        for index, (group, kernel) in enumerate(zip(self.plan.groups, self.kernels, strict=True)):
+        for group_index, (group, kernel) in enumerate(zip(self.plan.groups, self.kernels, strict=True)):
             with (
-                (around or _no_context)(index),
+                (around or _no_context)(group_index),
                 self._enter_stream(self.plan.nodes[group[0]], pending_streams),
             ):
-                self._run(group, kernel, env)
+                self._run(group, kernel, value_of_node)
         self._wait(pending_streams)
         current_stream = session.cp().cuda.get_current_stream()
         for stream in {id(n.stream): n.stream for n in self.plan.nodes if n.stream is not None}.values():
             stream.wait_event(current_stream.record())  # its memory is given back while others still read it
-        return _replace_values(self.plan.trace.returned, lambda number: self._get(env, number))
+        return _replace_values(self.plan.trace.returned, lambda number: self._get(value_of_node, number))
 
     def _input_values(self, args: Sequence[Any]) -> dict[int, Any]:
         arrays = [argument for argument in args if isinstance(argument, self.plan.trace.cp.ndarray)]
-        inputs = [n.number for n in self.plan.nodes if n.kind == "input"]
-        return dict(zip(inputs, arrays, strict=True))
+        input_numbers = [n.number for n in self.plan.nodes if n.kind == "input"]
+        return dict(zip(input_numbers, arrays, strict=True))
 
     def _run(self, group: Sequence[int], kernel: GeneratedKernel | None, env: dict[int, Any]) -> None:
         if kernel is None:
@@ -72,21 +72,21 @@ class Program:
                 )
                 env[node_number] = result if node.writes is None else self._get(env, node.writes)
             return
-        inputs = [self._get(env, n) for n in kernel.input_nodes]
-        outputs = []
+        input_arrays = [self._get(env, n) for n in kernel.input_nodes]
+        output_arrays = []
         for node_number in kernel.output_nodes:
             node = self.plan.nodes[node_number]
             in_place = node.writes is not None
-            outputs.append(
+            output_arrays.append(
                 self._target(env, node) if in_place else session.cp().empty(node.shape, node.dtype)
             )
         if kernel.axis is None and not kernel.keepdims and not _is_reduction(self.plan, group):
-            kernel.kernel(*inputs, *outputs)
-        elif len(outputs) == 1:
-            kernel.kernel(*inputs, out=outputs[0], axis=kernel.axis, keepdims=kernel.keepdims)
+            kernel.kernel(*input_arrays, *output_arrays)
+        elif len(output_arrays) == 1:
+            kernel.kernel(*input_arrays, out=output_arrays[0], axis=kernel.axis, keepdims=kernel.keepdims)
         else:
-            outputs = list(kernel.kernel(*inputs, axis=kernel.axis, keepdims=kernel.keepdims))
-        env.update(zip(kernel.output_nodes, outputs, strict=True))
+            output_arrays = list(kernel.kernel(*input_arrays, axis=kernel.axis, keepdims=kernel.keepdims))
+        env.update(zip(kernel.output_nodes, output_arrays, strict=True))
 
     def _target(self, env: dict[int, Any], node: Node) -> Any:
         """Return the array that an in-place expression changes."""

@@ -152,13 +152,13 @@ class Trace:
 
     def record_call(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a CuPy function or an array method, and record the operation."""
-        values = list(_find_values((*args, *kwargs.values())))
+        traced_values = list(_find_values((*args, *kwargs.values())))
         result = function(*_map_values(args, _get_real_array), **_map_values(kwargs, _get_real_array))
         read_args = args[1:] if name == "copyto" else (*args, *(v for k, v in kwargs.items() if k != "out"))
         read_nodes = [v._node.number for v in _find_values(read_args)]
-        if name in _HOST_READS or (values and not isinstance(result, (self.cp.ndarray, tuple, list))):
-            if values and not isinstance(result, (str, bool, type(None))):
-                self.record_host_read(name, values[0])
+        if name in _HOST_READS or (traced_values and not isinstance(result, (self.cp.ndarray, tuple, list))):
+            if traced_values and not isinstance(result, (str, bool, type(None))):
+                self.record_host_read(name, traced_values[0])
             return result
         call_details = {
             "call": function,
@@ -166,10 +166,10 @@ class Trace:
             "kwargs": _map_values(kwargs, _make_ref),
         }
         if isinstance(result, self.cp.ndarray):
-            node_kind = self._find_node_kind(name, values, result)
+            node_kind = self._find_node_kind(name, traced_values, result)
             if name in ("empty", "empty_like"):  # memory alone: nothing is launched
                 return self.add(name, "view", result, (), **call_details)
-            output_value = next((v for v in values if v._array is result), None)
+            output_value = next((v for v in traced_values if v._array is result), None)
             if output_value is not None:
                 return self._record_write(output_value, name, node_kind, read_nodes, call_details)
             return self.add(name, node_kind, result, read_nodes, **call_details)
@@ -189,7 +189,7 @@ class Trace:
                 )
                 for k, element in enumerate(result)
             )
-        if not values:
+        if not traced_values:
             self.folded.append((f"{name}({', '.join(map(repr, args))})", repr(result)))
         return result
 
@@ -228,21 +228,21 @@ class Trace:
         self, name: str, function: Any, args: Any, kwargs: Any, written: Iterable[Value] = ()
     ) -> Any:
         """Launch a kernel that the learner wrote, and record it as an operation that is never fused."""
-        values = list(_find_values((*args, *kwargs.values())))
+        traced_values = list(_find_values((*args, *kwargs.values())))
         result = function(*_map_values(args, _get_real_array), **_map_values(kwargs, _get_real_array))
-        details = {
+        call_details = {
             "call": function,
             "args": _map_values(args, _make_ref),
             "kwargs": _map_values(kwargs, _make_ref),
         }
-        predecessors = [v._node.number for v in values]
+        predecessor_numbers = [v._node.number for v in traced_values]
         if isinstance(result, self.cp.ndarray):
-            return self.add(name, "kernel", result, predecessors, **details)
+            return self.add(name, "kernel", result, predecessor_numbers, **call_details)
         for index, value in enumerate(written):
             old_number = value._node.number
-            node_details = {"call": _do_nothing, "args": (), "kwargs": {}} if index else details
+            node_details = {"call": _do_nothing, "args": (), "kwargs": {}} if index else call_details
             new_value = self.add(
-                name, "kernel", value._array, predecessors, writes=old_number, **node_details
+                name, "kernel", value._array, predecessor_numbers, writes=old_number, **node_details
             )
             object.__setattr__(value, "_node", new_value._node)
         return result
@@ -261,9 +261,11 @@ class Trace:
             If the function uses its arrays in a way that cannot be traced.
         """
         arguments = []
-        for index, value in enumerate(args):
+        for argument_index, value in enumerate(args):
             is_array = isinstance(value, self.cp.ndarray)
-            arguments.append(self.add(_name_argument(function, index), "input", value) if is_array else value)
+            arguments.append(
+                self.add(_name_argument(function, argument_index), "input", value) if is_array else value
+            )
         try:
             self.returned = _FunctionCopies(self).copy_function(function)(*arguments)
         except TypeError as error:
@@ -481,8 +483,8 @@ class _FunctionCopies:
             known_copy: Callable[..., Any] = self.done[id(function)]
             return known_copy
         global_copies = dict(function.__globals__)
-        function_parts = function.__code__, global_copies, function.__name__, function.__defaults__
-        rebound_function = types.FunctionType(*function_parts, function.__closure__)
+        constructor_args = function.__code__, global_copies, function.__name__, function.__defaults__
+        rebound_function = types.FunctionType(*constructor_args, function.__closure__)
         self.done[id(function)] = rebound_function
         used_names = _find_names(function.__code__)
         global_names = function.__globals__
@@ -493,7 +495,7 @@ class _FunctionCopies:
             types.CellType(self.look_up(name, partial(getattr, cell, "cell_contents")))
             for name, cell in free_variables
         )
-        rebound_function = types.FunctionType(*function_parts, cells)
+        rebound_function = types.FunctionType(*constructor_args, cells)
         rebound_function.__kwdefaults__ = function.__kwdefaults__
         self.done[id(function)] = rebound_function
         return rebound_function
@@ -502,13 +504,13 @@ class _FunctionCopies:
         """Return the value of a variable from outside the function, or a placeholder for the value. If the
         value is a number, a string or an array, the trace records its use.
         """
-        value = look()
-        if isinstance(value, (bool, int, float, str, np.generic)):
-            self.trace.used.append((name, look, value))
-        elif isinstance(value, self.trace.cp.ndarray):
-            self.trace.used.append((name, look, value))
-            return self.trace.add_outer_array(name, value)
-        return self.copy_value(value)
+        found_value = look()
+        if isinstance(found_value, (bool, int, float, str, np.generic)):
+            self.trace.used.append((name, look, found_value))
+        elif isinstance(found_value, self.trace.cp.ndarray):
+            self.trace.used.append((name, look, found_value))
+            return self.trace.add_outer_array(name, found_value)
+        return self.copy_value(found_value)
 
     def copy_value(self, value: Any) -> Any:
         """Return a placeholder for a module, function or kernel. A value that needs no placeholder is
@@ -624,9 +626,11 @@ def _find_span(array: Any) -> tuple[int, int]:
     """Return the address and the size in bytes of the memory that an array's elements span."""
     if array.size == 0:
         return array.data.ptr, 0
-    extents = [(n - 1) * extent for n, extent in zip(array.shape, array.strides, strict=True)]
-    lowest_offset = sum(extent for extent in extents if extent < 0)
-    return array.data.ptr + lowest_offset, sum(map(abs, extents)) + array.itemsize
+    extents_bytes = [
+        (n - 1) * extent_bytes for n, extent_bytes in zip(array.shape, array.strides, strict=True)
+    ]
+    lowest_offset = sum(extent_bytes for extent_bytes in extents_bytes if extent_bytes < 0)
+    return array.data.ptr + lowest_offset, sum(map(abs, extents_bytes)) + array.itemsize
 
 
 def overlaps(first: Any, other: Any) -> bool:
