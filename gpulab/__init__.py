@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     cupyx: Any
     __version__: str
 
-_HOMES = {
+_MODULE_OF_NAME = {
     "doctor": "gpulab.diagnosis",
     "access": "gpulab.lab.access",
     "compare": "gpulab.lab.device",
@@ -113,8 +113,8 @@ def __getattr__(name: str) -> Any:
         return _read_version()
     if name == "__all__":
         return _list_public_names()
-    if name in _HOMES:
-        value = load_attribute(_HOMES[name], name)
+    if name in _MODULE_OF_NAME:
+        value = load_attribute(_MODULE_OF_NAME[name], name)
     elif not name.startswith("_") and name in (entry_points := find_course_functions()):
         value = entry_points[name].load()
     elif not name.startswith("_") and name in (
@@ -130,7 +130,7 @@ def __getattr__(name: str) -> Any:
 
 def _list_public_names() -> list[str]:
     """Return the public names, which include the names of the course if it is installed."""
-    return sorted([*_HOMES, "cp", "cupyx", *find_course_functions()])
+    return sorted([*_MODULE_OF_NAME, "cp", "cupyx", *find_course_functions()])
 
 
 def _make_unknown_message(name: str) -> str:

@@ -56,9 +56,9 @@ class _Display:
         self._display_id: dict[str, str] = {}
 
     def show(self, data: dict[str, Any], metadata: dict[str, Any] | None = None) -> None:
-        update = bool(self._display_id)
+        is_update = bool(self._display_id)
         self._display_id = self._display_id or {"display_id": uuid.uuid4().hex}
-        _find_shell().display_pub.publish(data, metadata or {}, transient=self._display_id, update=update)
+        _find_shell().display_pub.publish(data, metadata or {}, transient=self._display_id, update=is_update)
 
     def end(self) -> None:
         if self._display_id:
@@ -199,13 +199,13 @@ def show_steps(total: int, call: str) -> Iterator[StepCallback]:
     Begin
         A function to call at the beginning of each step, optionally with a picture of the results so far.
     """
-    cell, step_count, key = _find_own_cell(), 0, object()
+    cell, step_count, activity_key = _find_own_cell(), 0, object()
 
     def begin(picture: Callable[[], MimeBundle] | None = None) -> None:
         nonlocal step_count
         step_count += 1
         if cell is not None:
-            cell.activities[key] = f"{call}, {step_count} of {total}"
+            cell.activities[activity_key] = f"{call}, {step_count} of {total}"
             if picture is not None and cell.is_shown:
                 cell.show_picture(picture())
 
@@ -213,7 +213,7 @@ def show_steps(total: int, call: str) -> Iterator[StepCallback]:
         yield begin
     finally:
         if cell is not None:
-            cell.activities.pop(key, None)
+            cell.activities.pop(activity_key, None)
 
 
 def _find_own_cell() -> _Cell | None:
@@ -250,18 +250,18 @@ def _find_running_line() -> list[str]:
     """Return the running line of the cell and what gpulab is doing there; empty if gpulab is not running."""
     code_name = _find_shell().compile.format_code_name
     frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident or 0)
-    activity, line_text = None, ""
+    activity_text, line_text = None, ""
     while frame is not None:
-        if activity is None:
+        if activity_text is None:
             module = f"{frame.f_globals.get('__name__', '')}."
-            activity = next((text for package, text in _ACTIVITIES if module.startswith(package)), None)
+            activity_text = next((text for package, text in _ACTIVITIES if module.startswith(package)), None)
         elif code_name(frame.f_code.co_filename):
             source_text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
             if len(source_text) > _MAX_CODE_LENGTH:
                 source_text = source_text[: _MAX_CODE_LENGTH - 1] + "…"
             line_text = f"line {frame.f_lineno} `{source_text}`"
         frame = frame.f_back
-    return [line_text + activity] if line_text and activity is not None else []
+    return [line_text + activity_text] if line_text and activity_text is not None else []
 
 
 def _make_waiting_message(whereabouts: LaunchProgress, seconds: float) -> str:

@@ -48,7 +48,7 @@ class EventLog:
     def events(self) -> AllocatorEvents:
         """Return all logged events so far, as columns."""
         columns = np.array(self._rows, dtype=np.int64).reshape(-1, 7).T
-        actions, addresses, sizes, requested_sizes, streams, times_ns, stacks = columns
+        actions, addresses, sizes, requested_sizes, streams, times_ns, stack_numbers = columns
         return AllocatorEvents(
             actions=actions.astype(np.uint8),
             addresses=addresses,
@@ -56,5 +56,5 @@ class EventLog:
             requested_bytes=requested_sizes,
             streams=streams,
             time_ns=times_ns,
-            stacks=stacks.astype(np.int32),
+            stacks=stack_numbers.astype(np.int32),
         )

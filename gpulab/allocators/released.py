@@ -45,20 +45,20 @@ def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[Al
         events.time_ns,
         events.stacks,
     )
-    for action_code, *row in zip(
+    for action_code, *event_fields in zip(
         events.actions.tolist(), *(column.tolist() for column in event_columns), strict=True
     ):
-        address, size, _, stream, time_ns, stack = row
+        address, size, _, stream, time_ns, stack_number = event_fields
         if action_code != _SEGMENT_FREE_CODE or address:
             segments.handle_event(ACTIONS[action_code], address, size, stream)
-            event_rows.append((action_code, *row))
+            event_rows.append((action_code, *event_fields))
             continue
         released_starts = segments.find_released_starts(size)
         unnamed_bytes += 0 if released_starts else size
         for start in released_starts:
             size, stream = segments.segments[start]
             segments.handle_event("segment_free", start, size, stream)
-            event_rows.append((_SEGMENT_FREE_CODE, start, size, 0, stream, time_ns, stack))
+            event_rows.append((_SEGMENT_FREE_CODE, start, size, 0, stream, time_ns, stack_number))
     event_table = np.array(event_rows, np.int64).reshape(-1, 7)
     address_column, sizes, requested_sizes, streams, times = (
         np.ascontiguousarray(event_table[:, index]) for index in range(1, 6)

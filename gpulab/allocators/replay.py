@@ -287,7 +287,7 @@ def find_release_starts(trace: AllocatorTrace) -> set[int]:
     events = trace.events
     action_codes = events.actions.tolist()
     event_sizes = events.size_bytes.tolist()
-    stacks = events.stacks.tolist()
+    stack_numbers = events.stacks.tolist()
     limit_bytes = trace.first.limit_bytes or trace.capacity_bytes
     reserved_bytes = trace.first.total_bytes
     release_starts = set()
@@ -297,7 +297,7 @@ def find_release_starts(trace: AllocatorTrace) -> set[int]:
             reserved_bytes += event_sizes[i] if action_codes[i] in allocation_codes else 0
             i += 1
             continue
-        release_start = i
+        run_start = i
         earlier_reserved_bytes = reserved_bytes
         while i < len(action_codes) and action_codes[i] in release_codes:
             reserved_bytes -= event_sizes[i]
@@ -307,12 +307,16 @@ def find_release_starts(trace: AllocatorTrace) -> set[int]:
         next_code = action_codes[i] if i < len(action_codes) else -1
         if next_code == oom_code:
             continue
-        is_same_call = i < len(action_codes) and stacks[release_start] == stacks[i]
+        is_same_call = i < len(action_codes) and stack_numbers[run_start] == stack_numbers[i]
         if (
             next_code in allocation_codes
             and is_same_call
-            and (earlier_reserved_bytes + event_sizes[i] > limit_bytes if limit_bytes else stacks[i] >= 0)
+            and (
+                earlier_reserved_bytes + event_sizes[i] > limit_bytes
+                if limit_bytes
+                else stack_numbers[i] >= 0
+            )
         ):
             continue
-        release_starts.add(release_start)
+        release_starts.add(run_start)
     return release_starts

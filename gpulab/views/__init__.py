@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gpulab.views.traffic.view import TrafficView as TrafficView
     from gpulab.views.warp.stepper import WarpStepper as WarpStepper
 
-_HOMES = {
+_MODULE_OF_NAME = {
     "call_after_cell": "gpulab.views._base",
     "AccessMicroscope": "gpulab.views.access.view",
     "AllocatorView": "gpulab.views.allocator.view",
@@ -58,10 +58,10 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     # Widgets and matplotlib take long to import, so they are imported with the first view.
-    if name not in _HOMES:
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return load_attribute(_HOMES[name], name)
+    return load_attribute(_MODULE_OF_NAME[name], name)
 
 
 def __dir__() -> list[str]:
-    return sorted(_HOMES)
+    return sorted(_MODULE_OF_NAME)

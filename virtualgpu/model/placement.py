@@ -40,21 +40,21 @@ def place_blocks(
         placed in batches of an eighth of the slots.
     """
     blocks = int(duration_ns.size)
-    slots = sm_count * blocks_per_sm
+    block_slots = sm_count * blocks_per_sm
     if not blocks:
         return np.empty(0, np.int32), np.empty(0), np.empty(0)
     block_numbers = np.arange(blocks)
-    if blocks <= slots or np.ptp(duration_ns) == 0.0:
-        wave_ns = max(float(duration_ns[0]), slots * dispatch_ns)
-        start_ns = block_numbers % slots * dispatch_ns + block_numbers // slots * wave_ns
-        sms = block_numbers % slots % sm_count
+    if blocks <= block_slots or np.ptp(duration_ns) == 0.0:
+        wave_ns = max(float(duration_ns[0]), block_slots * dispatch_ns)
+        start_ns = block_numbers % block_slots * dispatch_ns + block_numbers // block_slots * wave_ns
+        sm_ids = block_numbers % block_slots % sm_count
     elif blocks <= MAX_EXACT_BLOCKS:
-        slot_numbers, start_ns = _schedule_each_block(duration_ns, slots, dispatch_ns)
-        sms = slot_numbers % sm_count
+        slot_numbers, start_ns = _schedule_each_block(duration_ns, block_slots, dispatch_ns)
+        sm_ids = slot_numbers % sm_count
     else:
-        slot_numbers, start_ns = _schedule_batches(duration_ns, slots, dispatch_ns)
-        sms = slot_numbers % sm_count
-    return sms.astype(np.int32), start_ns, start_ns + duration_ns
+        slot_numbers, start_ns = _schedule_batches(duration_ns, block_slots, dispatch_ns)
+        sm_ids = slot_numbers % sm_count
+    return sm_ids.astype(np.int32), start_ns, start_ns + duration_ns
 
 
 def _schedule_each_block(

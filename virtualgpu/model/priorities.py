@@ -115,16 +115,16 @@ def plan_works(
     reserved
         Engine -> intervals that are in use already.
     """
-    runs = {
+    run_by_number = {
         planned_work.number: _OperationRun(planned_work, float(planned_work.duration_ns))
         for planned_work in works
     }
     arrival_times: list[tuple[int, int]] = []
-    for run in runs.values():
+    for run in run_by_number.values():
         run.work.start_ns = -1
         run.work.end_ns = -1
-        for work_number in set(run.work.after) & runs.keys():
-            runs[work_number].followers.append(run)
+        for work_number in set(run.work.after) & run_by_number.keys():
+            run_by_number[work_number].followers.append(run)
             run.waits_for += 1
         if not run.waits_for:
             heapq.heappush(arrival_times, (run.work.floor_ns, run.work.number))
@@ -146,8 +146,8 @@ def plan_works(
             if work_number < 0:
                 changed_engines.update(engines)
                 continue
-            engines[runs[work_number].work.engine].add(runs[work_number])
-            changed_engines.add(runs[work_number].work.engine)
+            engines[run_by_number[work_number].work.engine].add(run_by_number[work_number])
+            changed_engines.add(run_by_number[work_number].work.engine)
         for engine in engines.values():
             for run in engine.remove_due(now_ns):
                 changed_engines.add(engine.name)

@@ -94,9 +94,9 @@ class Access:
         ideal_passes = 0
         max_words = 0
         access_words = self._words
-        units = self._units
+        unit_of_lane = self._units
         for lane_group in self._lane_groups():
-            group_units = [units[lane] for lane in lane_group]
+            group_units = [unit_of_lane[lane] for lane in lane_group]
             if not self._one_by_one:
                 group_units = list(set(group_units))
             uses_by_bank = Counter([unit * access_words % BANKS for unit in group_units])
@@ -114,18 +114,26 @@ class Access:
         """
         bank_pieces: list[BankPiece] = []
         access_words = self._words
-        units = self._units
+        unit_of_lane = self._units
         passes = 0
         for lane_group in self._lane_groups():
             words_in_bank: Counter[int] = Counter()
-            depths: dict[int, int] = {}
+            depth_by_unit: dict[int, int] = {}
             for lane in lane_group:
-                bank = units[lane] * access_words % BANKS
-                key = lane if self._one_by_one else units[lane]
-                if key not in depths:
-                    depths[key] = words_in_bank[bank]
+                bank = unit_of_lane[lane] * access_words % BANKS
+                access_key = lane if self._one_by_one else unit_of_lane[lane]
+                if access_key not in depth_by_unit:
+                    depth_by_unit[access_key] = words_in_bank[bank]
                     words_in_bank[bank] += 1
-                bank_pieces.append(BankPiece(lane, passes + depths[key], depths[key], bank, access_words))
+                bank_pieces.append(
+                    BankPiece(
+                        lane,
+                        passes + depth_by_unit[access_key],
+                        depth_by_unit[access_key],
+                        bank,
+                        access_words,
+                    )
+                )
             passes += max(words_in_bank.values(), default=0)
         return tuple(bank_pieces)
 
@@ -135,8 +143,8 @@ class Access:
 
     @property
     def _units(self) -> list[int]:
-        size = max(self.size_bytes, WORD_BYTES)
-        return [address // size for address in self.addresses]
+        unit_bytes = max(self.size_bytes, WORD_BYTES)
+        return [address // unit_bytes for address in self.addresses]
 
     @property
     def _one_by_one(self) -> bool:
@@ -154,12 +162,12 @@ class Access:
         ]
 
     def _neighbours_agree(self, units: Sequence[int]) -> bool:
-        active = set(self.lanes)
+        active_lanes = set(self.lanes)
         return any(
             all(
                 units[lane] == units[lane ^ lane_distance]
-                for lane in active
-                if lane ^ lane_distance in active
+                for lane in active_lanes
+                if lane ^ lane_distance in active_lanes
             )
             for lane_distance in (1, 2)
         )

@@ -82,17 +82,17 @@ class AsRun:
             for access in self.accesses
             if space in (None, access.space) and kind in (None, access.kind)
         ]
-        values = [getattr(access_row, counter) for access_row in access_rows]
-        return None if None in values else sum(values)
+        counter_values = [getattr(access_row, counter) for access_row in access_rows]
+        return None if None in counter_values else sum(counter_values)
 
     @property
     def divergent_branches(self) -> int | None:
         """Number of divergent executions of branches in machine code, or None if it is unknown."""
-        values = [branch.divergent for branch in self.branches]
+        divergent_counts = [branch.divergent for branch in self.branches]
         has_extra_branches = any(name.startswith("branch") for name, _ in self.extra)
-        if has_extra_branches or None in values:
+        if has_extra_branches or None in divergent_counts:
             return None
-        return sum(value for value in values if value is not None)
+        return sum(value for value in divergent_counts if value is not None)
 
     @property
     def differences(self) -> tuple[str, ...]:

@@ -59,13 +59,13 @@ class Matrix:
         IndexError
             If the matrix has no such element.
         """
-        index, lane = np.nonzero((self.row == row) & (self.column == column))
-        if not index.size:
+        register_index, lane = np.nonzero((self.row == row) & (self.column == column))
+        if not register_index.size:
             raise IndexError(
                 f"The matrix has {self.rows} × {self.columns} elements, so it has no element ({row}, "
                 f"{column})."
             )
-        return int(lane[0]), int(index[0])
+        return int(lane[0]), int(register_index[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +191,9 @@ def decoded(bits: npt.NDArray[np.unsignedinteger[Any]], kind: str) -> npt.NDArra
             case "e5m2":  # the upper byte of a half
                 return (bits << np.uint32(8)).astype(np.uint16).view(np.float16).astype(np.float64)
             case "e4m3":  # a half with 3 bits of fraction, whose exponent has a bias that is 8 smaller
-                half = (bits & np.uint32(0x80)) << np.uint32(8) | (bits & np.uint32(0x7F)) << np.uint32(7)
-                value = 256 * half.astype(np.uint16).view(np.float16).astype(np.float64)
-                return np.where(bits & np.uint32(0x7F) == np.uint32(0x7F), np.nan, value)
+                half_bits = (bits & np.uint32(0x80)) << np.uint32(8) | (bits & np.uint32(0x7F)) << np.uint32(
+                    7
+                )
+                e4m3_values = 256 * half_bits.astype(np.uint16).view(np.float16).astype(np.float64)
+                return np.where(bits & np.uint32(0x7F) == np.uint32(0x7F), np.nan, e4m3_values)
     return bits.astype(np.float64)

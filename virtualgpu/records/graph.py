@@ -177,12 +177,13 @@ class GraphRecord:
         predecessors: dict[int, list[int]] = {}
         for predecessor, successor in self.edges:
             predecessors.setdefault(successor, []).append(predecessor)
-        layer: dict[int, int] = {}
+        layer_of_node: dict[int, int] = {}
         for node_number in self._topological_order(predecessors):
-            layer[node_number] = max(
-                (layer[predecessor] + 1 for predecessor in predecessors.get(node_number, ())), default=0
+            layer_of_node[node_number] = max(
+                (layer_of_node[predecessor] + 1 for predecessor in predecessors.get(node_number, ())),
+                default=0,
             )
-        return tuple(layer[node.number] for node in self.nodes)
+        return tuple(layer_of_node[node.number] for node in self.nodes)
 
     @property
     def depth(self) -> int:

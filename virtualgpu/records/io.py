@@ -155,8 +155,8 @@ def _decode(value: Any, arrays: dict[str, Array]) -> Any:
 
 def _replace_provenance(value: Any, detail: str) -> Any:
     if isinstance(value, Provenance):
-        details = "; ".join(part for part in (value.detail, detail) if part)
-        return dataclasses.replace(value, source="recorded", detail=details)
+        joined_details = "; ".join(part for part in (value.detail, detail) if part)
+        return dataclasses.replace(value, source="recorded", detail=joined_details)
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     names = (record_field.name for record_field in dataclasses.fields(value))

@@ -27,7 +27,7 @@ from virtualgpu.sanitizer.sites import UNBOUNDED, Site, make_register_site, make
 
 # Larger allocations are not checked, because their history would need several times their size.
 _REGION_WORDS = 1 << 28
-_SPACES = {
+_NUMBER_OF_SPACE = {
     "global": structures.GLOBAL,
     "shared": structures.SHARED,
     "local": structures.LOCAL,
@@ -216,9 +216,9 @@ class Checker:
         self._find_regions()
 
     def _new_table(self, dtype: npt.DTypeLike, row_count: int) -> npt.NDArray[Any]:
-        table = np.zeros(row_count, dtype)
-        self._tables.append(table)
-        return table
+        new_table = np.zeros(row_count, dtype)
+        self._tables.append(new_table)
+        return new_table
 
     def watch_heap(self, heap: DeviceHeap) -> None:
         """Check the accesses to the device heap, too."""
@@ -240,15 +240,15 @@ class Checker:
 
     def _find_writable_starts(self) -> set[int] | None:
         """Return the starts of allocations that the kernel can write; None if it can write anywhere."""
-        starts = set()
+        writable_starts = set()
         for i in self.accesses:
             access_site = make_site(0, i)
             if access_site.writes and access_site.space in ("global", "generic"):
                 low_address, _ = self.bounds(i)
                 if not low_address:
                     return None
-                starts.add(low_address)
-        return starts
+                writable_starts.add(low_address)
+        return writable_starts
 
     def find_never_written(self, start: int) -> npt.NDArray[np.bool_] | None:
         """Return a mask of the uninitialized granules of an allocation, or None if no write to the allocation
@@ -278,14 +278,16 @@ class Checker:
         return events.compile_observer().address, get_struct_address(slot.block_state)
 
     def access(self, block: int, warp: int, number: int, addresses: npt.NDArray[np.int64], mask: int) -> bool:
-        site = self.sites[self._site_rows[number].number]
+        accessed_site = self.sites[self._site_rows[number].number]
         block_state = self.ordering.slot(block).block_state
         fenced_mask, wide_fence_mask = (
             ctypes.c_int32.from_address(lanes + 4 * warp).value
             for lanes in (block_state.fenced_lanes, block_state.wide_fences)
         )
         # Waiting warps get a turn, or this warp would run ahead and publish its next accesses as well.
-        return self._flags.handle_access(site, block, warp, addresses, mask, fenced_mask, wide_fence_mask)
+        return self._flags.handle_access(
+            accessed_site, block, warp, addresses, mask, fenced_mask, wide_fence_mask
+        )
 
     def custom_event(
         self, block: int, warp: int, site: int, lanes: npt.NDArray[np.int64] | None, mask: int, extra: int
@@ -330,7 +332,7 @@ class Checker:
         site_number = self._number_site(i, lambda new_number: self._make_site(new_number, i, stores_scalar))
         site = self.sites[site_number]
         site_row.number = site_number
-        site_row.space = _SPACES[site.space if self._collects_findings else ""]
+        site_row.space = _NUMBER_OF_SPACE[site.space if self._collects_findings else ""]
         site_row.parts = max(site.size_bytes // self.granule_bytes, 1)
         site_row.stores_scalar = site.stores_scalar
         site_row.reads = site.reads
@@ -349,8 +351,8 @@ class Checker:
         site_row.known = 1
 
     def _make_site(self, site_number: int, i: ir.Instruction, stores_scalar: bool) -> Site:
-        description = make_site(site_number, i, self.bounds(i), self.polled)
-        return description if stores_scalar else replace(description, stores_scalar=False)
+        made_site = make_site(site_number, i, self.bounds(i), self.polled)
+        return made_site if stores_scalar else replace(made_site, stores_scalar=False)
 
     def _number_site(self, i: ir.Instruction, describe: Callable[[int], Site]) -> int:
         site_number = self._numbers.get(id(i))
@@ -391,13 +393,19 @@ class Checker:
         assert self.memory.heap is not None
         used_blocks = self.memory.heap.used
         site = self.sites[site_number]
-        segment = self.ordering.slot(block).block_state.segment
+        segment_number = self.ordering.slot(block).block_state.segment
         for lane in range(layout.LANES):
             address = int(lanes[lane])
-            start = max((start for start in used_blocks if start <= address), default=None)
-            is_inside = start is not None and address + site.size_bytes <= start + used_blocks[start]
+            used_block_start = max(
+                (used_block_start for used_block_start in used_blocks if used_block_start <= address),
+                default=None,
+            )
+            is_inside = (
+                used_block_start is not None
+                and address + site.size_bytes <= used_block_start + used_blocks[used_block_start]
+            )
             if mask >> lane & 1 and not is_inside:
-                access = Access(segment, site_number, warp * layout.LANES + lane)
+                access = Access(segment_number, site_number, warp * layout.LANES + lane)
                 self.findings.add_outside_block(access, address)
 
     def shuffle(
@@ -443,24 +451,32 @@ class Checker:
 
     def flush(self) -> None:
         """Pass the findings to their receiver in the order of the accesses, and clear them."""
-        entries = self._entries[self._entries["key"] != 0]
-        for entry in entries[np.argsort(entries["second"], kind="stable")].tolist():
-            key, occurrence_count, differs, start, word, first_record, second_record = entry
-            finding_kind = key & 3
+        used_entries = self._entries[self._entries["key"] != 0]
+        for finding_entry in used_entries[np.argsort(used_entries["second"], kind="stable")].tolist():
+            (
+                packed_key,
+                occurrence_count,
+                values_differ,
+                region_start,
+                word_number,
+                first_record,
+                second_record,
+            ) = finding_entry
+            finding_kind = packed_key & 3
             self.findings.add(
                 FindingOccurrences(
                     finding_kind,
-                    _CHECKED_SPACES[key >> 6 & 3],
+                    _CHECKED_SPACES[packed_key >> 6 & 3],
                     occurrence_count,
-                    start,
-                    word,
+                    region_start,
+                    word_number,
                     Access.unpacked(second_record),
                     Access.unpacked(first_record)
                     if finding_kind in (structures.RACE, structures.PENDING_COPY)
                     else None,
-                    (bool(key >> 2 & 1), bool(key >> 3 & 1)),
-                    key >> 4 & 3,
-                    not differs,
+                    (bool(packed_key >> 2 & 1), bool(packed_key >> 3 & 1)),
+                    packed_key >> 4 & 3,
+                    not values_differ,
                 )
             )
         self._entries[:] = 0

@@ -46,19 +46,19 @@ def handle_lane_barrier(
     row_bytes = 4 * checker.threads
     lane_matrix = block.known + first_thread * row_bytes
     maximum_row = block.known + checker.threads * row_bytes  # one more row, for the maximum
-    offset = 0
-    while offset < row_bytes:
-        store32(maximum_row + offset, 0)
-        offset += 4
+    byte_offset = 0
+    while byte_offset < row_bytes:
+        store32(maximum_row + byte_offset, 0)
+        byte_offset += 4
     remaining_lanes = group
     while remaining_lanes:
         lane_row = lane_matrix + find_lowest_bit(remaining_lanes) * row_bytes
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
-        offset = 0
-        while offset < row_bytes:
-            if load32(lane_row + offset) > load32(maximum_row + offset):
-                store32(maximum_row + offset, load32(lane_row + offset))
-            offset += 4
+        byte_offset = 0
+        while byte_offset < row_bytes:
+            if load32(lane_row + byte_offset) > load32(maximum_row + byte_offset):
+                store32(maximum_row + byte_offset, load32(lane_row + byte_offset))
+            byte_offset += 4
     remaining_lanes = group
     while remaining_lanes:
         store32(maximum_row + 4 * (first_thread + find_lowest_bit(remaining_lanes)), block.cut)
@@ -67,10 +67,10 @@ def handle_lane_barrier(
     while remaining_lanes:
         lane_row = lane_matrix + find_lowest_bit(remaining_lanes) * row_bytes
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
-        offset = 0
-        while offset < row_bytes:
-            store32(lane_row + offset, load32(maximum_row + offset))
-            offset += 4
+        byte_offset = 0
+        while byte_offset < row_bytes:
+            store32(lane_row + byte_offset, load32(maximum_row + byte_offset))
+            byte_offset += 4
     block.cut += 1
     begin_segment(context, block, checker)
 
@@ -185,7 +185,7 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
             check_access(context, block, checker, site, lanes, mask, 0, (copy_code & 3) + COPY_ARRIVED)
 
 
-_COMPILED = (
+_COMPILED_FUNCTIONS = (
     begin_segment,
     full_barrier,
     begin_block,
@@ -221,4 +221,4 @@ def compile_observer() -> jit.LibraryCode:
     """Compile the checks, and return them as a library. The engine calls the exported function
     ``entry_of``.
     """
-    return jit.LibraryCode(translate(_COMPILED, "observe", {"Context": layout.CONTEXT}), "entry_of")
+    return jit.LibraryCode(translate(_COMPILED_FUNCTIONS, "observe", {"Context": layout.CONTEXT}), "entry_of")

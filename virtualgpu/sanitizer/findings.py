@@ -106,13 +106,19 @@ class Findings:
     def add_absent_lane(self, access: Access, source: int) -> None:
         """Add a shuffle from an inactive lane, or a vote whose mask contains an inactive lane."""
         site = self.sites[access.site]
-        key = (ABSENT_LANE if site.instruction.root == "shfl" else ABSENT_MASK_LANE, "", 0, site.line, 0)
-        self._add_finding(key, Finding(1, False, "", 0, source, None, access))
+        finding_key = (
+            ABSENT_LANE if site.instruction.root == "shfl" else ABSENT_MASK_LANE,
+            "",
+            0,
+            site.line,
+            0,
+        )
+        self._add_finding(finding_key, Finding(1, False, "", 0, source, None, access))
 
     def add_divergent_barrier(self, block: int, arrival: Arrival, other: Arrival | None) -> None:
         """Add a barrier that only some threads reach, such as a part of a warp."""
-        key = arrival.instruction.line, other.instruction.line if other is not None else -1
-        self.divergent_barriers.setdefault(key, DivergentBarrier(block, arrival, other)).count += 1
+        both_lines = arrival.instruction.line, other.instruction.line if other is not None else -1
+        self.divergent_barriers.setdefault(both_lines, DivergentBarrier(block, arrival, other)).count += 1
 
     def add_outside_block(self, access: Access, address: int) -> None:
         """Add an access to the device heap that is outside of all allocated blocks."""
@@ -121,11 +127,11 @@ class Findings:
         freed_blocks = heap.freed or {}
         is_freed = any(start <= address < start + size for start, size in freed_blocks.items())
         finding_kind = FREED if is_freed else OUTSIDE_BLOCK
-        key = (finding_kind, "global", 0, self.sites[access.site].line, 0)
+        finding_key = (finding_kind, "global", 0, self.sites[access.site].line, 0)
         blocks = freed_blocks if finding_kind == FREED else heap.used
         start = max((start for start in blocks if start <= address), default=0)
-        self.heap_blocks.setdefault(key, (start, blocks.get(start, 0)))
-        self._add_finding(key, Finding(1, False, "global", address, 0, None, access))
+        self.heap_blocks.setdefault(finding_key, (start, blocks.get(start, 0)))
+        self._add_finding(finding_key, Finding(1, False, "global", address, 0, None, access))
 
     def _add_finding(self, key: tuple[str, str, int, int, int], finding: Finding) -> None:
         earlier_finding = self.found.get(key)

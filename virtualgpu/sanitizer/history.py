@@ -118,7 +118,7 @@ class WriteHistory:
         no_regions: tuple[tuple[Region, ...], ...] = ((), (), ())
         is_observed = options is not None and (options.trace is not None or options.observer is not None)
         value_before = self._current_value()
-        writes_before = self.count
+        write_count_before = self.count
         try:
             if is_observed or launch.device is not self._device:
                 return launch.run(options), no_regions
@@ -128,7 +128,7 @@ class WriteHistory:
             self.read_pending_value()
             if (
                 is_observed
-                and self.count == writes_before
+                and self.count == write_count_before
                 and not _is_equal(value_before, self._current_value())
             ):
                 self.append_write(
@@ -154,8 +154,8 @@ class WriteHistory:
         is_kernel = not act.name.startswith(("Memcpy", "Memset"))
         self.launches += is_kernel
         if any(self._overlaps(region) for region in (*act.writes, *act.atomics)):
-            launch = self.launches if is_kernel else 0
-            self.append_write(Write(kind="operation", name=act.name, launch=launch, source=act.source))
+            launch_number = self.launches if is_kernel else 0
+            self.append_write(Write(kind="operation", name=act.name, launch=launch_number, source=act.source))
             self.read_pending_value()
 
     def append_write(self, write: Write) -> None:
@@ -232,14 +232,14 @@ class _ElementObserver:
             self._code[access_site.line - 1].strip() if 0 < access_site.line <= len(self._code) else ""
         )
         is_atomic = access_site.instruction.root in ("atom", "red")
-        is_first = True
+        is_first_lane = True
         for lane in range(layout.LANES):
             address = int(lanes[lane]) & _OFFSET_MASK
-            overlaps = address < history.end and address + access_site.size_bytes > history.start
-            if mask >> lane & 1 and overlaps:
-                if not is_first:
+            overlaps_element = address < history.end and address + access_site.size_bytes > history.start
+            if mask >> lane & 1 and overlaps_element:
+                if not is_first_lane:
                     history.discard_pending_value()
-                is_first = False
+                is_first_lane = False
                 place = Place(
                     access_site.line,
                     line_text,
@@ -288,12 +288,12 @@ def record_history(
     history = WriteHistory(device, address, dtype)
     machine_observer = MachineObserver(device.machine, history.run_watched)
     machine_observer.start(history.add_act)
-    error = None
+    raised_error = None
     try:
         function()
     except Exception as raised:
-        error = raised
+        raised_error = raised
     finally:
         machine_observer.stop()
         history.read_pending_value()
-    return history, error
+    return history, raised_error

@@ -71,9 +71,9 @@ class Ordering:
 
     def grow(self) -> None:
         """Enlarge the tables so that they can store more segments of accesses."""
-        capacity = self.columns.shape[1]
-        new_columns = np.zeros((len(_SEGMENT_COLUMNS), max(1024, 2 * capacity)), np.int64)
-        new_columns[:, :capacity] = self.columns
+        segment_capacity = self.columns.shape[1]
+        new_columns = np.zeros((len(_SEGMENT_COLUMNS), max(1024, 2 * segment_capacity)), np.int64)
+        new_columns[:, :segment_capacity] = self.columns
         self.columns = new_columns
         for name, column in zip(_SEGMENT_COLUMNS, new_columns, strict=True):
             setattr(self.shared, name, column.ctypes.data)
@@ -94,17 +94,17 @@ class Ordering:
         return slot
 
     def _begin_segment(self, block_state: structures.Block) -> None:
-        shared = self.shared
-        if shared.count == shared.capacity:
+        shared_state = self.shared
+        if shared_state.count == shared_state.capacity:
             self.grow()
-        self.columns[:, shared.count] = (
+        self.columns[:, shared_state.count] = (
             block_state.number,
             block_state.epoch,
             block_state.cut,
             block_state.tick,
         )
-        block_state.segment = shared.count
-        shared.count += 1
+        block_state.segment = shared_state.count
+        shared_state.count += 1
 
     def full_barrier(self, block: int) -> None:
         """Record that all threads of the block have waited for each other."""
@@ -166,8 +166,8 @@ class Ordering:
             self.learn(block)
         published_cuts = message.rows.get(block)
         if published_cuts is not None:
-            clocks = self.matrix(slot)
-            clocks[threads] = np.maximum(clocks[threads], published_cuts)
+            cuts_by_thread = self.matrix(slot)
+            cuts_by_thread[threads] = np.maximum(cuts_by_thread[threads], published_cuts)
 
     def learn(self, block: int) -> None:
         """Order the later accesses of a block after the accesses in all messages that the block has read.
@@ -196,8 +196,8 @@ class Ordering:
                 message.ticks[other_block] = max(message.ticks.get(other_block, -1), tick)
         latest_cuts = self.matrix(slot)[threads].max(axis=0)
         latest_cuts[threads] = slot.block_state.cut
-        previous_row = message.rows.get(block)
-        message.rows[block] = latest_cuts if previous_row is None else np.maximum(previous_row, latest_cuts)
+        previous_cuts = message.rows.get(block)
+        message.rows[block] = latest_cuts if previous_cuts is None else np.maximum(previous_cuts, latest_cuts)
         slot.block_state.tick += 1
         slot.block_state.cut += 1
         self._begin_segment(slot.block_state)

@@ -303,10 +303,10 @@ def _find_unwritten_granules(
             continue
         unwritten_words = memory.find_unwritten(allocation.address, allocation.size_bytes)
         if unwritten_words.any():
-            granules = np.zeros(-(-allocation.size_bytes // granule_size), np.bool_)
+            is_unwritten = np.zeros(-(-allocation.size_bytes // granule_size), np.bool_)
             unwritten_flags = np.repeat(unwritten_words, 4 // granule_size)
-            granules[: unwritten_flags.size] = unwritten_flags
-            granules_by_start[allocation.address] = granules
+            is_unwritten[: unwritten_flags.size] = unwritten_flags
+            granules_by_start[allocation.address] = is_unwritten
     return granules_by_start
 
 
@@ -329,10 +329,10 @@ def _make_unwritten_hazards(
         )
         if allocation is None or unwritten_words is None or is_reported:
             continue
-        start = (address - allocation.address) // granule_size
-        granules = slice(start, start + size // granule_size)
-        unwritten_granules = unwritten_words[granules]
-        initially_unwritten = checker.unwritten_words[allocation.address][granules]
+        first_granule = (address - allocation.address) // granule_size
+        array_granules = slice(first_granule, first_granule + size // granule_size)
+        unwritten_granules = unwritten_words[array_granules]
+        initially_unwritten = checker.unwritten_words[allocation.address][array_granules]
         if unwritten_granules.any():
             first_address = address + int(np.flatnonzero(unwritten_granules)[0]) * granule_size
             element_name = names.name_device_element(first_address)

@@ -107,22 +107,22 @@ def begin_block(context: Context, block: Block, checker: Checker) -> None:
 
 def is_unordered(block: Block, checker: Checker, record: int, thread: int) -> int:
     """Return whether an earlier access is not ordered before the current access of a thread."""
-    segment = (record >> WHO_BITS) - 1
+    segment_number = (record >> WHO_BITS) - 1
     other_thread = record & _THREAD_MASK
-    block_number = load64(checker.blocks + 8 * segment)
+    block_number = load64(checker.blocks + 8 * segment_number)
     if block_number == block.number:
-        if other_thread == thread or load64(checker.epochs + 8 * segment) != block.epoch:
+        if other_thread == thread or load64(checker.epochs + 8 * segment_number) != block.epoch:
             return 0
         if block.known == 0:
             return 1
         return load32(block.known + 4 * (thread * checker.threads + other_thread)) < load64(
-            checker.cuts + 8 * segment
+            checker.cuts + 8 * segment_number
         )
     if block.published == 0:
         return 1
     published_tick = load64(block.published + 8 * block_number)
     return published_tick >> 32 != block.number + 1 or (published_tick & _TICK_MASK) <= load64(
-        checker.ticks + 8 * segment
+        checker.ticks + 8 * segment_number
     )
 
 
@@ -290,13 +290,15 @@ def add_race(
         relation = IN_BLOCK
         if (first_access ^ record) & _THREAD_MASK < 32:
             relation = IN_WARP
-    differs = 1
+    is_different_value = 1
     if kind == WEAK_WRITE and earlier_kind == WEAK_WRITE:
-        differs = values_differ(block, checker, site, first_access, record, host_address, word_number)
-    flags = (
+        is_different_value = values_differ(
+            block, checker, site, first_access, record, host_address, word_number
+        )
+    race_flags = (
         RACE | (earlier_kind != WEAK_READ) << 2 | (kind <= STRONG_WRITE) << 3 | relation << 4 | shared << 6
     )
-    add_finding(context, block, checker, flags, start, word, first_access, record, differs)
+    add_finding(context, block, checker, race_flags, start, word, first_access, record, is_different_value)
 
 
 def check_word(
@@ -411,15 +413,15 @@ def await_bulk_copies(block: Block, checker: Checker, barrier: int) -> None:
     The copies may arrive at any time until then, although the virtual GPU copies the data at once.
     """
     has_other_bulk = 0
-    word = 0
-    while word < checker.shared_words:
-        awaited_barrier = load32(block.barriers + 4 * word)
+    word_index = 0
+    while word_index < checker.shared_words:
+        awaited_barrier = load32(block.barriers + 4 * word_index)
         if awaited_barrier == barrier:
-            store32(block.barriers + 4 * word, 0)
-            store32(block.pending_copies + 4 * word, 0)
+            store32(block.barriers + 4 * word_index, 0)
+            store32(block.pending_copies + 4 * word_index, 0)
         elif awaited_barrier != 0:
             has_other_bulk = 1
-        word += 1
+        word_index += 1
     block.has_bulk = has_other_bulk
 
 
@@ -476,37 +478,37 @@ def check_shared_reads(
     planes = block.planes
     strong_write_planes = planes + 3 * STRONG_WRITE * block.step
     read_planes = planes + 3 * WEAK_READ * block.step
-    step = block.step
-    floor = block.floor
+    plane_bytes = block.step
+    record_floor = block.floor
     written_tags = block.written
     block_tag = block.number + 1
-    shift = checker.word_shift
+    word_shift = checker.word_shift
     part_count = site.parts
     remaining_lanes = mask
     while remaining_lanes:
         lane = find_lowest_bit(remaining_lanes)
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
         record = first_record | lane
-        word = load64(lanes + 8 * lane) >> shift
+        word_index = load64(lanes + 8 * lane) >> word_shift
         word_number = 0
         while word_number < part_count:
-            offset = 8 * word
+            word_offset = 8 * word_index
             if (
-                load64(planes + offset) >= floor
-                or load64(strong_write_planes + offset) >= floor
-                or (written_tags != 0 and load32(written_tags + 4 * word) != block_tag)
+                load64(planes + word_offset) >= record_floor
+                or load64(strong_write_planes + word_offset) >= record_floor
+                or (written_tags != 0 and load32(written_tags + 4 * word_index) != block_tag)
             ):
-                check_shared_word(context, block, checker, site, word, record, 0, word_number)
+                check_shared_word(context, block, checker, site, word_index, record, 0, word_number)
             else:
-                last_record = load64(read_planes + offset)
-                if last_record >= floor:
+                last_record = load64(read_planes + word_offset)
+                if last_record >= record_floor:
                     thread_difference = (last_record ^ record) & _THREAD_MASK
                     if thread_difference:
-                        store64(read_planes + offset + step, last_record)
+                        store64(read_planes + word_offset + plane_bytes, last_record)
                         if thread_difference >> 5:
-                            store64(read_planes + offset + 2 * step, last_record)
-                store64(read_planes + offset, record)
-            word += 1
+                            store64(read_planes + word_offset + 2 * plane_bytes, last_record)
+                store64(read_planes + word_offset, record)
+            word_index += 1
             word_number += 1
 
 
@@ -524,13 +526,13 @@ def find_region(context: Context, checker: Checker, block: Block, address: int) 
             upper = midpoint
     if lower == 0:
         return 0
-    region = checker.regions + (lower - 1) * REGION_BYTES
-    r = view_struct(Region, region)
+    region_address = checker.regions + (lower - 1) * REGION_BYTES
+    r = view_struct(Region, region_address)
     if address >= r.end:
         return 0
     if r.known == 0:
         call_function(block.callback, context, OPEN_REGION, 0, lower - 1, 0)
-    return region
+    return region_address
 
 
 def check_global_access(
@@ -555,17 +557,17 @@ def check_global_access(
             return
         if site.writes:
             r.is_unwritten = 0
-    word = (address - r.start) >> checker.word_shift
+    word_index = (address - r.start) >> checker.word_shift
     word_number = 0
     while word_number < site.parts:
-        host_address = r.start + (word << checker.word_shift)
+        host_address = r.start + (word_index << checker.word_shift)
         if r.written:
-            if site.reads and load8(r.written + word) == 0:
-                add_finding(context, block, checker, UNWRITTEN, r.start, word, 0, record, 1)
+            if site.reads and load8(r.written + word_index) == 0:
+                add_finding(context, block, checker, UNWRITTEN, r.start, word_index, 0, record, 1)
             if site.writes:
-                store8(r.written + word, 1)
+                store8(r.written + word_index, 1)
         if r.planes != 0 and r.is_unwritten == 0:
-            planes = r.planes + 8 * word
+            planes = r.planes + 8 * word_index
             check_word(
                 context,
                 block,
@@ -578,11 +580,11 @@ def check_global_access(
                 record,
                 0,
                 r.start,
-                word,
+                word_index,
                 host_address,
                 word_number,
             )
-        word += 1
+        word_index += 1
         word_number += 1
 
 

@@ -49,10 +49,10 @@ class Site:
         """Return whether the access is a weak or strong read or write. Volatile accesses to flags count as
         strong.
         """
-        strong = self.is_strong or (self.volatile and self.is_flag_access)
+        is_strong = self.is_strong or (self.volatile and self.is_flag_access)
         if self.writes:
-            return structures.STRONG_WRITE if strong else structures.WEAK_WRITE
-        return structures.STRONG_READ if strong else structures.WEAK_READ
+            return structures.STRONG_WRITE if is_strong else structures.WEAK_WRITE
+        return structures.STRONG_READ if is_strong else structures.WEAK_READ
 
 
 UNBOUNDED = (0, (1 << 63) - 1)
@@ -92,11 +92,11 @@ def _find_branch_inputs(instructions: Sequence[ir.Instruction]) -> list[ir.Instr
     instruction_registers = [(i, *cfg.find_definitions_and_uses(i)) for i in instructions]
     while True:
         deciding_reads = [
-            (i, uses)
-            for i, defined_registers, uses in instruction_registers
+            (i, used_registers)
+            for i, defined_registers, used_registers in instruction_registers
             if not register_names.isdisjoint(defined_registers)
         ]
-        new_names = {name for _, uses in deciding_reads for name in uses} - register_names
+        new_names = {name for _, used_registers in deciding_reads for name in used_registers} - register_names
         if not new_names:
             return [i for i, _ in deciding_reads]
         register_names |= new_names

@@ -73,7 +73,7 @@ def mark_accesses(context: Context, number: int, lanes: int, mask: int, values: 
     allocation_start = 0
     allocation_end = 0
     map_address = 0
-    shift = 0
+    unit_shift = 0
     remaining_lanes = mask
     while remaining_lanes:
         lane = find_lowest_bit(remaining_lanes)
@@ -103,10 +103,10 @@ def mark_accesses(context: Context, number: int, lanes: int, mask: int, values: 
                     if load64(table.maps + 8 * (lower - 1)) == 0:
                         call_function(table.callback, context, OPEN_ALLOCATION, 0, lower - 1, 0)
                     map_address = load64(table.maps + 8 * (lower - 1))
-                    shift = load64(table.shifts + 8 * (lower - 1))
+                    unit_shift = load64(table.shifts + 8 * (lower - 1))
         if map_address and address < allocation_end:
-            mark_address = map_address + ((address - allocation_start) >> shift)
-            last_mark_address = map_address + ((address + size_bytes - 1 - allocation_start) >> shift)
+            mark_address = map_address + ((address - allocation_start) >> unit_shift)
+            last_mark_address = map_address + ((address + size_bytes - 1 - allocation_start) >> unit_shift)
             while mark_address <= last_mark_address:
                 store8(mark_address, load8(mark_address) | access_effect)
                 mark_address += 1
@@ -214,13 +214,13 @@ def _merge_byte_ranges(
     """Yield ranges of bytes as address, item size, shape and strides; regular ranges are merged."""
     if len(starts) > 2:
         range_sizes = ends - starts
-        distances = np.diff(starts)
-        if (range_sizes == range_sizes[0]).all() and (distances == distances[0]).all():
-            yield int(starts[0]), int(range_sizes[0]), (len(starts),), (int(distances[0]),)
+        start_distances = np.diff(starts)
+        if (range_sizes == range_sizes[0]).all() and (start_distances == start_distances[0]).all():
+            yield int(starts[0]), int(range_sizes[0]), (len(starts),), (int(start_distances[0]),)
             return
     if len(starts) > _MAX_PIECES:
-        gaps = starts[1:] - ends[:-1]
-        largest_gaps = np.sort(np.argsort(gaps, kind="stable")[-(_MAX_PIECES - 1) :])
+        gap_bytes = starts[1:] - ends[:-1]
+        largest_gaps = np.sort(np.argsort(gap_bytes, kind="stable")[-(_MAX_PIECES - 1) :])
         starts = np.append(starts[:1], starts[largest_gaps + 1])
         ends = np.append(ends[largest_gaps], ends[-1:])
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):

@@ -51,19 +51,19 @@ def reconstruct_history(tables: DeviceTables, settings: Settings) -> DeviceHisto
     """Reconstruct the first memory state of a device from its last state and its events, and find the block
     size of each event.
     """
-    ranges = Ranges(tables.segments)
+    segment_ranges = Ranges(tables.segments)
     blocks = {
         block.address: LiveBlock(block.size, block.requested, block.state, block.stack)
         for block in tables.blocks
         if block.state != FREE
     }
     last_blocks = {address: LiveBlock(b.size, b.requested, b.state, b.stack) for address, b in blocks.items()}
-    mismatch_count = _undo_events(tables, ranges, blocks)
-    first_ranges = list(ranges)
+    mismatch_count = _undo_events(tables, segment_ranges, blocks)
+    first_ranges = list(segment_ranges)
     large_segments = _LargeSegments(
         [
             segment_range
-            for segment_range in ranges
+            for segment_range in segment_ranges
             if not segment_range.is_expandable and segment_range.size > SMALL_SEGMENT_BYTES
         ]
     )
@@ -72,15 +72,15 @@ def reconstruct_history(tables: DeviceTables, settings: Settings) -> DeviceHisto
         if not block.size:
             block.size = large_segments.find_block_size(address, block.requested, settings)
         large_segments.add_block(address)
-    sizes = _redo_events(tables, blocks, large_segments, settings, last_blocks)
-    return DeviceHistory(first_ranges, blocks, tables.segments, last_blocks, sizes, mismatch_count)
+    allocated_sizes = _redo_events(tables, blocks, large_segments, settings, last_blocks)
+    return DeviceHistory(first_ranges, blocks, tables.segments, last_blocks, allocated_sizes, mismatch_count)
 
 
 def _undo_events(tables: DeviceTables, ranges: Ranges, blocks: dict[int, LiveBlock]) -> int:
     mismatch_count = 0
     block_sizes = tables.block_sizes or [0] * len(tables.sizes)
-    rows = zip(tables.actions, tables.addresses, tables.sizes, tables.streams, block_sizes, strict=True)
-    for action, address, size, stream, block_size in reversed(list(rows)):
+    event_rows = zip(tables.actions, tables.addresses, tables.sizes, tables.streams, block_sizes, strict=True)
+    for action, address, size, stream, block_size in reversed(list(event_rows)):
         if action == ALLOC:
             mismatch_count += blocks.pop(address, None) is None
         elif action == FREE_COMPLETED:

@@ -38,8 +38,8 @@ class Ranges:
         index = bisect_right(self._starts, address) - 1
         if index < 0:
             return None
-        candidate = self._by_start[self._starts[index]]
-        return candidate if address < candidate.end else None
+        preceding_range = self._by_start[self._starts[index]]
+        return preceding_range if address < preceding_range.end else None
 
     def add(self, added_range: Range) -> None:
         """Add an address range. A range of an expandable segment is merged with its neighbours."""

@@ -88,11 +88,11 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     cpu_limit_s = _CPU_LIMIT_S + file_bytes * _CPU_LIMIT_S_PER_GIB // (1 << 30)
     with tempfile.TemporaryDirectory(prefix="snapshot") as folder:
         arrays_path = Path(folder) / "arrays.npz"
-        module = "gpulab.allocators.snapshot.worker"
+        worker_module = "gpulab.allocators.snapshot.worker"
         command = [
             sys.executable,
             "-m",
-            module,
+            worker_module,
             str(snapshot_path.resolve()),
             str(arrays_path),
             str(memory_limit_bytes),
@@ -121,13 +121,13 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
         if process.returncode == 1 and process.stdout.strip():
             raise SnapshotError(f"{snapshot_path.name!r} cannot be opened. {process.stdout.strip()}")
         if process.returncode:
-            reason = (
+            failure_text = (
                 f"reading it takes more than {cpu_limit_s} s of processor time"
                 if process.returncode in _CPU_LIMIT_STATUSES
                 else "reading the file crashes Python"
             )
             raise SnapshotError(
-                f"{snapshot_path.name!r} cannot be opened: {reason}. The file is damaged or malicious."
+                f"{snapshot_path.name!r} cannot be opened: {failure_text}. The file is damaged or malicious."
             )
         with np.load(arrays_path, allow_pickle=False) as arrays:
             return make_snapshot(dict(arrays), snapshot_path.name)
@@ -135,8 +135,8 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
 
 def make_snapshot(arrays: dict[str, Array], name: str) -> Snapshot:
     """Build a memory snapshot from the arrays that the function `worker.make_arrays` returns."""
-    header = json.loads(arrays["about"].tobytes().decode("utf-8", "surrogatepass"))
-    frames = [Frame(*frame) for frame in header["frames"]]
+    about_data = json.loads(arrays["about"].tobytes().decode("utf-8", "surrogatepass"))
+    frames = [Frame(*frame) for frame in about_data["frames"]]
     all_frames = [frames[frame_index] for frame_index in arrays["stack_frames"].tolist()]
     stack_ends = arrays["stack_ends"].tolist()
     stacks: tuple[Stack, ...] = tuple(
@@ -145,10 +145,10 @@ def make_snapshot(arrays: dict[str, Array], name: str) -> Snapshot:
     )
     traces = {}
     last_maps = {}
-    for key, device_note in header["devices"].items():
-        device = int(key)
-        prefix = f"{key}."
-        provenance = _make_provenance(header["provenance"], device, name)
+    for device_text, device_note in about_data["devices"].items():
+        device = int(device_text)
+        prefix = f"{device_text}."
+        provenance = _make_provenance(about_data["provenance"], device, name)
         times_ns = arrays[prefix + "times_us"] * 1000
         events = AllocatorEvents(
             actions=arrays[prefix + "actions"],
@@ -160,18 +160,20 @@ def make_snapshot(arrays: dict[str, Array], name: str) -> Snapshot:
             stacks=arrays[prefix + "stacks"],
         )
         start_ns, end_ns = (int(times_ns[0]), int(times_ns[-1])) if len(times_ns) else (0, 0)
-        first_map = _make_block_map(arrays, prefix + "first_", header["pools"], provenance, device, start_ns)
+        first_map = _make_block_map(
+            arrays, prefix + "first_", about_data["pools"], provenance, device, start_ns
+        )
         last_maps[device] = _make_block_map(
-            arrays, prefix + "last_", header["pools"], provenance, device, end_ns
+            arrays, prefix + "last_", about_data["pools"], provenance, device, end_ns
         )
         traces[device] = AllocatorTrace(
             provenance=provenance,
             device_id=device,
-            allocator=header["allocator"],
+            allocator=about_data["allocator"],
             first=first_map,
             events=events,
             stacks=stacks,
-            settings=header["settings"],
+            settings=about_data["settings"],
             capacity_bytes=0,
             note=device_note,
         )
@@ -200,11 +202,13 @@ def _make_block_map(
     block_rows = arrays[prefix + "blocks"].tolist()
     segments = []
     block_row = 0
-    for address, size, stream, pool, is_expandable in arrays[prefix + "segments"].tolist():
+    for address, size, stream, pool_number, is_expandable in arrays[prefix + "segments"].tolist():
         blocks: list[Block] = []
         free_address = address
         while block_row < len(block_rows) and block_rows[block_row][0] < address + size:
-            block_address, block_bytes, requested_bytes, state_code, stack, event = block_rows[block_row]
+            block_address, block_bytes, requested_bytes, state_code, stack_number, event_number = block_rows[
+                block_row
+            ]
             block_row += 1
             if block_address < free_address:  # only where a snapshot contradicts itself
                 continue
@@ -220,12 +224,14 @@ def _make_block_map(
                     is_free=state_code == FREE,
                     requested_bytes=requested_bytes,
                     is_waiting=state_code == WAITING,
-                    stack=stack,
-                    event=event,
+                    stack=stack_number,
+                    event=event_number,
                 )
             )
             free_address = block_address + block_bytes
         if free_address < address + size:
             blocks.append(Block(address=free_address, size_bytes=address + size - free_address, is_free=True))
-        segments.append(Segment(address, size, stream, tuple(blocks), pools[pool], bool(is_expandable)))
+        segments.append(
+            Segment(address, size, stream, tuple(blocks), pools[pool_number], bool(is_expandable))
+        )
     return BlockMap(provenance, device, time_ns, 0, tuple(segments))

@@ -81,15 +81,15 @@ class Tables:
         )
         self.settings = _format_settings(snapshot.get("allocator_settings"))
         self.devices: dict[int, DeviceTables] = {}
-        traces = _check_type(list, snapshot.get("device_traces", []), "device_traces")
-        if len(traces) > _MAX_DEVICES:
+        device_traces = _check_type(list, snapshot.get("device_traces", []), "device_traces")
+        if len(device_traces) > _MAX_DEVICES:
             raise SnapshotError(
-                f"This file has traces of {len(traces):,} devices, but at most {_MAX_DEVICES} can exist. It "
-                "is damaged, or it is not a snapshot."
+                f"This file has traces of {len(device_traces):,} devices, but at most {_MAX_DEVICES} can "
+                "exist. It is damaged, or it is not a snapshot."
             )
         for segment in _check_type(list, snapshot["segments"], "segments"):
             self._read_segment(_check_type(dict, segment, "segment"))
-        for device, trace in enumerate(traces):
+        for device, trace in enumerate(device_traces):
             if trace:
                 self._read_trace(self._find_device_tables(device), _check_type(list, trace, "trace"))
         for tables in self.devices.values():
@@ -157,20 +157,24 @@ class Tables:
 
     def _read_trace(self, tables: DeviceTables, trace: list[Any]) -> None:
         try:
-            known_entries = [entry for entry in trace if entry["action"] in ACTION_CODES]
-            entries = [entry for entry in known_entries if _is_possible(entry)]
-            tables.impossible = len(known_entries) - len(entries)
-            tables.actions = [ACTION_CODES[entry["action"]] for entry in entries]
+            known_entries = [trace_entry for trace_entry in trace if trace_entry["action"] in ACTION_CODES]
+            possible_entries = [trace_entry for trace_entry in known_entries if _is_possible(trace_entry)]
+            tables.impossible = len(known_entries) - len(possible_entries)
+            tables.actions = [ACTION_CODES[trace_entry["action"]] for trace_entry in possible_entries]
             tables.addresses = [
-                entry["addr"] if "addr" in entry else _replace_negative(entry["device_free"])
-                for entry in entries
+                trace_entry["addr"]
+                if "addr" in trace_entry
+                else _replace_negative(trace_entry["device_free"])
+                for trace_entry in possible_entries
             ]
-            tables.sizes = [entry["size"] for entry in entries]
-            tables.streams = [_stream_handle(entry["stream"]) for entry in entries]
-            tables.times_us = [entry.get("time_us", 0) for entry in entries]
-            if entries and "block_size" in entries[0]:
-                tables.block_sizes = [entry["block_size"] for entry in entries]
-            tables.stacks = [self._number_stack(entry.get("frames", ())) for entry in entries]
+            tables.sizes = [trace_entry["size"] for trace_entry in possible_entries]
+            tables.streams = [_stream_handle(trace_entry["stream"]) for trace_entry in possible_entries]
+            tables.times_us = [trace_entry.get("time_us", 0) for trace_entry in possible_entries]
+            if possible_entries and "block_size" in possible_entries[0]:
+                tables.block_sizes = [trace_entry["block_size"] for trace_entry in possible_entries]
+            tables.stacks = [
+                self._number_stack(trace_entry.get("frames", ())) for trace_entry in possible_entries
+            ]
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise SnapshotError(
                 "An event of this snapshot's trace does not have PyTorch's format "
@@ -179,8 +183,8 @@ class Tables:
         for column in (tables.addresses, tables.sizes, tables.streams, tables.times_us, tables.block_sizes):
             _check_column(column)
         if len(known_entries) < len(trace):
-            for entry in trace:
-                action = _short_text(entry["action"])
+            for trace_entry in trace:
+                action = _short_text(trace_entry["action"])
                 if action not in ACTION_CODES:
                     tables.left_out[action] = tables.left_out.get(action, 0) + 1
 
@@ -259,8 +263,10 @@ def _stream_handle(value: Any) -> Any:
 
 def _is_possible(entry: dict[Any, Any]) -> bool:
     """Return whether all numbers of an event are possible values; `_check` handles wrong types."""
-    values = [entry.get(key, 0) for key in ("addr", "size", "time_us", "block_size")]
-    return all(type(value) is not int or 0 <= value < _NUMBER_LIMIT for value in values)
+    entry_numbers = [entry.get(key, 0) for key in ("addr", "size", "time_us", "block_size")]
+    return all(
+        type(entry_number) is not int or 0 <= entry_number < _NUMBER_LIMIT for entry_number in entry_numbers
+    )
 
 
 def _check_column(column: list[Any]) -> None:

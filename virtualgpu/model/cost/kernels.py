@@ -384,8 +384,10 @@ def _compute_service_end(
     if not service.size or np.ptp(service) == 0.0:
         return residents * service
     sorted_service = np.sort(service)
-    ranks = np.searchsorted(sorted_service, service, side="right")
-    mean_overlap = (np.cumsum(sorted_service)[ranks - 1] + (service.size - ranks) * service) / service.size
+    service_ranks = np.searchsorted(sorted_service, service, side="right")
+    mean_overlap = (
+        np.cumsum(sorted_service)[service_ranks - 1] + (service.size - service_ranks) * service
+    ) / service.size
     wait_per_resident = steady * service + (1.0 - steady) * mean_overlap
     service_end: npt.NDArray[np.float64] = service + (residents - 1.0) * wait_per_resident
     return service_end
@@ -491,11 +493,11 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
             piece_clk[work.pace.piece_by_pc[access.pc]] += CONFLICT_CLK * access.bank_conflicts
     waited_clk = np.zeros(len(piece_clk))
     for copy_wait in work.pace.copy_waits:
-        copies = [access for access in work.of("load") if access.pc in copy_wait.copies]
-        line_count = sum(access.requests * lines_by_pc[access.pc] for access in copies)
+        copy_accesses = [access for access in work.of("load") if access.pc in copy_wait.copies]
+        line_count = sum(access.requests * lines_by_pc[access.pc] for access in copy_accesses)
         line_count = max(line_count / max(int(work.executions[copy_wait.row]), 1), 1.0)
         slowest_clk = miss_clk * (1.0 + latency_spread * math.log2(line_count))
-        missed_share = sum(miss_rates[access.pc] for access in copies) / max(len(copies), 1)
+        missed_share = sum(miss_rates[access.pc] for access in copy_accesses) / max(len(copy_accesses), 1)
         latency_clk = ASYNC_COPY_CLK + L1_LATENCY_CLK + missed_share * (slowest_clk - L1_LATENCY_CLK)
         waited_clk[copy_wait.row] += _copy_wait_clk(work, copy_wait, piece_clk, latency_clk)
     return piece_clk + waited_clk
@@ -539,16 +541,16 @@ def _copy_wait_clk(
 
 def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
     """Return the number of clocks for which the launch occupies each unit of an SM."""
-    executions = work.executions[: len(work.pace.pipes)].astype(np.float64) @ work.pace.pipes
+    executions_by_pipe = work.executions[: len(work.pace.pipes)].astype(np.float64) @ work.pace.pipes
     clk_by_pipe = pipe_clk(info)
-    clocks = {
+    clk_by_name = {
         name: float(pipe_executions) * clk_by_pipe[name]
-        for name, pipe_executions in zip(PIPES, executions, strict=True)
+        for name, pipe_executions in zip(PIPES, executions_by_pipe, strict=True)
     }
-    clocks["issue"] *= ISSUE_SURPLUS
-    del clocks["lsu"]
-    clocks["fma"] += (
-        clocks["imad"] * clk_by_pipe["fma"] / clk_by_pipe["imad"]
+    clk_by_name["issue"] *= ISSUE_SURPLUS
+    del clk_by_name["lsu"]
+    clk_by_name["fma"] += (
+        clk_by_name["imad"] * clk_by_pipe["fma"] / clk_by_pipe["imad"]
         if clk_by_pipe["imad"] >= clk_by_pipe["fma"]
         else 0.0
     )
@@ -581,7 +583,7 @@ def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
         for access in work.counters.accesses
         if access.space == "const" and access.requests
     )
-    return clocks | {
+    return clk_by_name | {
         "load/store": max(memory_clk, port_clk),
         "constant": constant_pass_count * CONSTANT_PASS_CLK,
     }
@@ -603,9 +605,13 @@ def chip_ns(info: DeviceInfo, work: KernelWork, steady: float = 1.0) -> dict[str
     outside of loops.
     """
     atomic_clk = sum(_atomic_clk(work, access) for access in work.of("atomic") if access.sectors)
-    clk = clock_ghz(info)
+    sm_clock_ghz = clock_ghz(info)
     dram_ns = dram_bytes(info, work) / (dram_gbps(info) * DRAM_HEADROOM)
-    return {"L2": l2_clk(work, steady) / info.sm_count / clk, "atomics": atomic_clk / clk, "DRAM": dram_ns}
+    return {
+        "L2": l2_clk(work, steady) / info.sm_count / sm_clock_ghz,
+        "atomics": atomic_clk / sm_clock_ghz,
+        "DRAM": dram_ns,
+    }
 
 
 def l2_clk(work: KernelWork, steady: float = 1.0) -> float:
@@ -619,8 +625,8 @@ def l2_clk(work: KernelWork, steady: float = 1.0) -> float:
             sector_clk = COPY_SECTOR_CLK if is_copy else L2_SECTOR_CLK
             load_clk += access.missed_sectors * (sector_clk + SINGLE_SECTOR_CLK * _single_share(access))
     stores = work.of("store")
-    rows = work.pace.piece_by_pc
-    last_stores = [s for s in stores if work.executions[rows.get(s.pc, 0)] <= work.warps]
+    piece_by_pc = work.pace.piece_by_pc
+    last_stores = [s for s in stores if work.executions[piece_by_pc.get(s.pc, 0)] <= work.warps]
     last_clk = min(load_clk, _store_clk(last_stores)) if steady < 1.0 else 0.0
     return max(load_clk, _store_clk(stores)) + (1.0 - steady) * last_clk
 

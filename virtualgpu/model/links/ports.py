@@ -162,9 +162,9 @@ class Links:
         """
         if over == "NVLink":
             return self._outgoing_ports[source], self._incoming_ports[target]
-        outgoing = self._devices[source].schedule.engine("to host")
-        incoming = self._devices[target].schedule.engine("to device")
-        return outgoing, incoming
+        outgoing_port = self._devices[source].schedule.engine("to host")
+        incoming_port = self._devices[target].schedule.engine("to device")
+        return outgoing_port, incoming_port
 
     def copy_ns(self, source: int, target: int, size_bytes: int) -> float:
         """Return the duration in ns of a copy between two devices if no other transfer uses their ports."""

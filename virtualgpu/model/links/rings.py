@@ -86,12 +86,12 @@ def make_steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[Ri
     chunk_bounds = make_chunks(total_elements, n)
     # Offset of the first chunk of a rank: rank r ends with chunk r of a reduce-scatter, r + 1 of an
     # all-reduce.
-    phases = []
+    phase_rules = []
     if call != "allGather":
-        phases.append((-1 if call == "reduceScatter" else 0, True))
+        phase_rules.append((-1 if call == "reduceScatter" else 0, True))
     if call != "reduceScatter":
-        phases.append((1 if call == "allReduce" else 0, False))
-    for phase, (offset, adds) in enumerate(phases):
+        phase_rules.append((1 if call == "allReduce" else 0, False))
+    for phase, (offset, adds) in enumerate(phase_rules):
         for step_index in range(n - 1):
             for rank in range(n):
                 chunk = (rank + offset - step_index) % n

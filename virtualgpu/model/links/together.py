@@ -130,10 +130,10 @@ def _make_waiting_kernel(part: KernelPart, end_ns: float) -> Callable[[], float]
 
 def _wait_for_stream(first_part: KernelPart, second_part: KernelPart) -> None:
     """Let later operations in the stream of `second_part` wait for the present ones of `first_part`."""
-    moment = first_part.device.schedule.find_queue_end(first_part.stream)
-    second_part.device.schedule.hold_until(second_part.stream, moment.time_ns, moment.after)
+    queue_end = first_part.device.schedule.find_queue_end(first_part.stream)
+    second_part.device.schedule.hold_until(second_part.stream, queue_end.time_ns, queue_end.after)
     watch = first_part.device.clock.watch
     if watch is not None:
-        event = _StreamEvent()
-        watch.note_event_record(event, first_part.device.work.place(first_part.stream))
-        watch.note_event_wait(event, second_part.device.work.place(second_part.stream), True)
+        stream_event = _StreamEvent()
+        watch.note_event_record(stream_event, first_part.device.work.place(first_part.stream))
+        watch.note_event_wait(stream_event, second_part.device.work.place(second_part.stream), True)

@@ -105,14 +105,14 @@ class DeviceHeap:
         """Context manager in which freed blocks are not reused. The heap is restored at the end of the
         context.
         """
-        free_before = list(self._free)
-        used_at_start = dict(self.used)
+        saved_free_ranges = list(self._free)
+        saved_used_blocks = dict(self.used)
         saved_contents = self._contents.copy()
         self.freed = {}
         try:
             yield
         finally:
-            self._free = free_before
-            self.used = used_at_start
+            self._free = saved_free_ranges
+            self.used = saved_used_blocks
             self.freed = None
             self._contents[:] = saved_contents

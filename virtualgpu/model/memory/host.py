@@ -45,17 +45,17 @@ def _read_remaining_group_bytes() -> Iterator[int]:
         if controllers and "memory" not in controllers.split(","):
             continue
         groups_folder = _GROUP_ROOT / "memory" if controllers else _GROUP_ROOT
-        limit_file, use_file, cache_entry = _GROUP_FILE_NAMES[bool(controllers)]
+        limit_file, use_file, cache_key = _GROUP_FILE_NAMES[bool(controllers)]
         control_group = PurePosixPath(path)
         for ancestor in (control_group, *control_group.parents):  # a limit applies to all groups within
             folder = groups_folder / ancestor.relative_to("/")
             with contextlib.suppress(OSError, ValueError, KeyError):  # no file, or no limit ("max")
-                statistics = dict(
+                memory_statistics = dict(
                     group_line.split() for group_line in (folder / "memory.stat").read_text().splitlines()
                 )
                 limit_bytes = int((folder / limit_file).read_text())
                 used_bytes = int((folder / use_file).read_text())
-                yield limit_bytes - used_bytes + int(statistics[cache_entry])
+                yield limit_bytes - used_bytes + int(memory_statistics[cache_key])
 
 
 def view_host_memory(address: int, size_bytes: int) -> npt.NDArray[np.uint8]:

@@ -176,10 +176,10 @@ class OrderedPool:
 
     def _apply_frees(self) -> None:
         now_ns = self._clock.now_ns
-        waits = self._clock.waits
+        host_waits = self._clock.waits
         while self._pending_frees:
             address, block, free_piece = self._pending_frees.pop(0)
-            if free_piece.waits < waits:  # freed before the host waited, and not used since
+            if free_piece.waits < host_waits:  # freed before the host waited, and not used since
                 self._waits = min(self._waits, free_piece.waits)
             self._memory.close_block(address)
             self._used_bytes -= block.requested_bytes
@@ -187,8 +187,8 @@ class OrderedPool:
         for free_piece in self._free_pieces:
             if free_piece.ready_ns <= now_ns:
                 free_piece.stream = None
-        if waits != self._waits:
-            self._waits = waits
+        if host_waits != self._waits:
+            self._waits = host_waits
             self._release_granules(self._settings[RELEASE_THRESHOLD])
 
     def trim(self, keep_bytes: int) -> None:

@@ -136,8 +136,10 @@ class LateFaults(StreamDeferral):
 
     def _raise_error(self) -> None:
         if self._error is not None:
-            status, name = self._error
-            raise CUDARuntimeError(status, name, _ERROR_MESSAGES.get(status, "unspecified launch failure"))
+            status, error_name = self._error
+            raise CUDARuntimeError(
+                status, error_name, _ERROR_MESSAGES.get(status, "unspecified launch failure")
+            )
 
     def _run_kernel(self, launch_site: LaunchSite, run: Callable[[], object]) -> None:
         self._current_launch = launch_site

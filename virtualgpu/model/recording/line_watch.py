@@ -171,15 +171,15 @@ class LineWatch:
         sys.settrace(entered)
         self._stop_callback = stop
 
-    def _begin(self, code: CodeType, line: int, key: tuple[CodeType, int] | None = None) -> bool:
+    def _begin(self, code: CodeType, line: int, line_start: tuple[CodeType, int] | None = None) -> bool:
         """Record that the calling thread begins a line; return whether its events can be switched off."""
-        key = key or (code, line)
-        self._counts[key] += 1
+        line_start = line_start or (code, line)
+        self._counts[line_start] += 1
         now_ns = time.time_ns()
         self._beginnings.append((now_ns, threading.get_native_id(), code, line))
-        if self._counts[key] < MAX_LINE_EVENTS and len(self._beginnings) < _MAX_LINE_STARTS:
+        if self._counts[line_start] < MAX_LINE_EVENTS and len(self._beginnings) < _MAX_LINE_STARTS:
             return False
-        self._switched_off[key] = now_ns
+        self._switched_off[line_start] = now_ns
         return True
 
     def _continue_caller(self, frame: FrameType | None, key: tuple[CodeType, int]) -> bool:
@@ -249,8 +249,8 @@ class _LineSearch:
         if self._early_lines is None:
             self._early_lines = {
                 code_line
-                for thread, times in self._times.items()
-                for code_line in self._lines[thread][: bisect.bisect_left(times, time_ns)]
+                for thread, start_times_ns in self._times.items()
+                for code_line in self._lines[thread][: bisect.bisect_left(start_times_ns, time_ns)]
             }
         return self._early_lines
 

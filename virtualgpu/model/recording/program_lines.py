@@ -53,17 +53,17 @@ class ProgramLines:
         only if the learner's code did not call them.
         """
         frame: FrameType | None = sys._getframe(1)
-        helper: FrameType | None = None
+        helper_frame: FrameType | None = None
         function_name = ""
         while frame is not None:
             if self._is_own(frame):
                 if not _is_helper(str(frame.f_globals.get("__name__"))):
                     return frame, function_name
-                helper = helper or frame
-            elif helper is None:
+                helper_frame = helper_frame or frame
+            elif helper_frame is None:
                 function_name = frame.f_code.co_name
             frame = frame.f_back
-        return helper, function_name
+        return helper_frame, function_name
 
     def outward(self, frame: FrameType | None) -> Iterator[FrameType]:
         """Yield the frames of the program, beginning with the given frame and continuing with its callers."""

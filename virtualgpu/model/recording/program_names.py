@@ -170,12 +170,12 @@ class ProgramNames:
             value_kind = self._find_kind(type(value))
             if value_kind == "object" and with_attributes:
                 attributes = list(vars(value).items())[:_MAX_MEMBERS]
-                members = [
+                named_members = [
                     (f"{name}.{attribute}", member_value)
                     for attribute, member_value in attributes
                     if not attribute.startswith("_")
                 ]
-                self._add_variables(members, depth, with_attributes=False)
+                self._add_variables(named_members, depth, with_attributes=False)
             elif value_kind == "members" and len(value) <= _MAX_MEMBERS:
                 for index, member_value in _find_keyed_members(value):
                     self._add_value(f"{name}[{index!r}]", member_value, depth)

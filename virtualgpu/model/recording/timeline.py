@@ -97,11 +97,13 @@ class Recording:
 def _make_stream_infos(recorder: Recorder) -> tuple[StreamInfo, ...]:
     """Return the streams of a timeline, numbered on each device in the order of their first use."""
     streams: list[StreamInfo] = []
-    for (device_id, stream_id), facts in recorder.streams.items():
+    for (device_id, stream_id), stream_facts in recorder.streams.items():
         earlier_streams = sum(
             stream.device_id == device_id and stream.stream_id not in _DEFAULT_STREAM_NAMES
             for stream in streams
         )
         name = _DEFAULT_STREAM_NAMES.get(stream_id, f"stream {earlier_streams + 1}")
-        streams.append(StreamInfo(device_id, stream_id, name, not facts.blocking, facts.priority))
+        streams.append(
+            StreamInfo(device_id, stream_id, name, not stream_facts.blocking, stream_facts.priority)
+        )
     return tuple(streams)

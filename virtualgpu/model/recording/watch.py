@@ -185,25 +185,25 @@ class StreamWatch:
         source = source or self.here()
         changes_host = operation.kind == "HOST_LAUNCH"
         previous_copies = self._copy_pinned() if changes_host else {}
-        reads = self._make_array_regions(operation.reads)
-        writes = self._make_array_regions(operation.writes)
-        atomics: Regions = ()
-        self._report_buffer_changes(source, None if changes_host else (*reads, *writes))
+        read_regions = self._make_array_regions(operation.reads)
+        written_regions = self._make_array_regions(operation.writes)
+        atomic_regions: Regions = ()
+        self._report_buffer_changes(source, None if changes_host else (*read_regions, *written_regions))
         if operation.watched is None:
             duration_ns = operation.run()
         else:
-            duration_ns, accesses = operation.watched(self._run_kernel)
-            reads, writes, atomics = [
-                tuple(self._add_name(region) for region in regions) for regions in accesses
+            duration_ns, accessed_regions = operation.watched(self._run_kernel)
+            read_regions, written_regions, atomic_regions = [
+                tuple(self._add_name(region) for region in regions) for regions in accessed_regions
             ]
         if changes_host:
             self._find_changed_buffers()
-            writes = self._find_changed_regions(previous_copies)
-        elif any(region.memory == HOST for region in writes):
+            written_regions = self._find_changed_regions(previous_copies)
+        elif any(region.memory == HOST for region in written_regions):
             self.fills_host = True
             self._find_changed_buffers()
         is_peer_copy = operation.kind == "MEMCPY2"
-        for region in reads:
+        for region in read_regions:
             if region.memory == HOST and not changes_host:
                 self._keep_buffer(region)
         work_record = Work(
@@ -211,11 +211,11 @@ class StreamWatch:
             name=operation.name,
             device_id=stream[0],
             stream_id=stream[1],
-            reads=reads,
-            writes=writes,
+            reads=read_regions,
+            writes=written_regions,
             source=source,
             is_peer_copy=is_peer_copy,
-            atomics=atomics,
+            atomics=atomic_regions,
         )
         return duration_ns, work_record
 
@@ -278,8 +278,8 @@ class StreamWatch:
         if stream_id is None:
             self._report(HostWait("device", device_id, source=source_line))
         array = self._add_name(Region(device_id, address, size_bytes))
-        private = (device_id, address) in self._private_blocks
-        self._report(Release(array, device_id, stream_id, source_line, private))
+        is_private = (device_id, address) in self._private_blocks
+        self._report(Release(array, device_id, stream_id, source_line, is_private))
 
     def note_host_release(self, address: int, size_bytes: int) -> None:
         """Report that pinned host memory was freed."""
@@ -403,11 +403,15 @@ class StreamWatch:
             return
         self._reported_changes = self._names.changes
         self._streams.setdefault(stream, None)
-        for reported, previous_name in self._streams.items():
-            name = self._names.stream(reported.device_id, reported.stream_id)
-            if previous_name != name:
-                self._streams[reported] = name
-                self._report(NewStream(reported.device_id, reported.stream_id, name, reported.blocking))
+        for known_stream, previous_name in self._streams.items():
+            stream_name = self._names.stream(known_stream.device_id, known_stream.stream_id)
+            if previous_name != stream_name:
+                self._streams[known_stream] = stream_name
+                self._report(
+                    NewStream(
+                        known_stream.device_id, known_stream.stream_id, stream_name, known_stream.blocking
+                    )
+                )
 
     def _number_event(self, event: Any) -> int:
         event_number = self._events.get(event)
@@ -424,21 +428,21 @@ class StreamWatch:
         self._names.look(sys._getframe(1))
         return self._lines.line(frame)
 
-    def _report(self, act: Act) -> None:
+    def _report(self, pending_act: Act) -> None:
         """Pass an action to the observers.
 
         If the garbage collector causes other actions during this call, they are reported after it.
         """
         with self._lock:
-            self._pending.append(act)
+            self._pending.append(pending_act)
             if self._is_reporting:
                 return
             self._is_reporting = True
             try:
                 while self._pending:
-                    act = self._pending.popleft()
+                    pending_act = self._pending.popleft()
                     for observer in self._observers:
-                        observer(act)
+                        observer(pending_act)
             finally:
                 self._is_reporting = False
 

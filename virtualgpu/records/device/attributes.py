@@ -162,21 +162,21 @@ def info_fields(query: Callable[[int], int | None]) -> dict[str, Any]:
         Returns an attribute by number, or None if the driver does not know it. Such a field is None if that
         is possible, 0 otherwise.
     """
-    values: dict[str, Any] = {}
+    value_by_field: dict[str, Any] = {}
     for attribute in ATTRIBUTES:
         name = attribute.field
         if not name:
             continue
         answer = query(attribute.number)
         if attribute.index is not None:
-            values[name] = (*values.get(name, ()), answer or 0)
+            value_by_field[name] = (*value_by_field.get(name, ()), answer or 0)
         elif name in _OPTIONAL_FIELDS and not answer:
-            values[name] = answer if attribute.per == 1 else None  # a clock of 0 is unknown
+            value_by_field[name] = answer if attribute.per == 1 else None  # a clock of 0 is unknown
         elif name in _OPTIONAL_FIELDS and attribute.per != 1:
-            values[name] = (answer or 0) / attribute.per
+            value_by_field[name] = (answer or 0) / attribute.per
         else:
-            values[name] = (answer or 0) // attribute.per
-    return values
+            value_by_field[name] = (answer or 0) // attribute.per
+    return value_by_field
 
 
 # NVML's readings that are fast enough for a live chart, with their units.
@@ -197,7 +197,7 @@ READINGS: tuple[tuple[str, str], ...] = (
 )
 
 # cudaLimit of driver_types.h.
-_LIMITS = {
+_NUMBER_OF_LIMIT = {
     "Stack of a thread": 0,
     "printf buffer": 1,
     "Heap of malloc in kernels": 2,
@@ -210,12 +210,14 @@ def driver_limits(runtime: Any) -> tuple[Metric, ...]:
     """Return the limits of the current device from ``cudaDeviceGetLimit``. The value of an unsupported limit
     is None.
     """
-    metrics = []
-    for name, limit_number in _LIMITS.items():
+    limit_metrics = []
+    for name, limit_number in _NUMBER_OF_LIMIT.items():
         try:
             size_bytes = runtime.deviceGetLimit(limit_number)
-            shift = next((shift for shift in (20, 10) if size_bytes >> shift), 0)
-            metrics.append(Metric(name, size_bytes / (1 << shift), {0: "B", 10: "KiB", 20: "MiB"}[shift]))
+            unit_shift = next((unit_shift for unit_shift in (20, 10) if size_bytes >> unit_shift), 0)
+            limit_metrics.append(
+                Metric(name, size_bytes / (1 << unit_shift), {0: "B", 10: "KiB", 20: "MiB"}[unit_shift])
+            )
         except runtime.CUDARuntimeError:
-            metrics.append(Metric(name, None, why="this device does not support this limit"))
-    return tuple(metrics)
+            limit_metrics.append(Metric(name, None, why="this device does not support this limit"))
+    return tuple(limit_metrics)

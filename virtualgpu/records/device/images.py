@@ -76,8 +76,8 @@ def chosen(parts: Iterable[Part], capability: Capability) -> Part | None:
 def parts(image: bytes) -> tuple[Part, ...]:
     """Return the machine code and PTX parts of a code image. The result is empty if the format is unknown."""
     if image.startswith(ELF) and len(image) >= 64:
-        flags = struct.unpack_from("<I", image, 48)[0]
-        return (Part("cubin", flags >> 8 & 0xFF if image[8] >= 8 else flags & 0xFF, data=image),)
+        elf_flags = struct.unpack_from("<I", image, 48)[0]
+        return (Part("cubin", elf_flags >> 8 & 0xFF if image[8] >= 8 else elf_flags & 0xFF, data=image),)
     if image.startswith(FAT):
         return tuple(_entries(image))
     match = _TARGET_PATTERN.search(image)
@@ -86,19 +86,19 @@ def parts(image: bytes) -> tuple[Part, ...]:
 
 def _entries(image: bytes) -> Iterator[Part]:
     """Yield the complete entries of a fat binary, up to the first damaged one."""
-    start = struct.unpack_from("<H", image, 6)[0] if len(image) >= 8 else len(image)
-    while start + 48 <= len(image):
-        entry_kind, _, header, size = struct.unpack_from("<HHIQ", image, start)
-        end = start + header + size
-        if header < 48 or not size or end > len(image):
+    entry_offset = struct.unpack_from("<H", image, 6)[0] if len(image) >= 8 else len(image)
+    while entry_offset + 48 <= len(image):
+        entry_kind, _, header_bytes, data_bytes = struct.unpack_from("<HHIQ", image, entry_offset)
+        entry_end = entry_offset + header_bytes + data_bytes
+        if header_bytes < 48 or not data_bytes or entry_end > len(image):
             return
-        data = image[start + header : end]
-        arch_number = struct.unpack_from("<I", image, start + 28)[0]
+        entry_data = image[entry_offset + header_bytes : entry_end]
+        arch_number = struct.unpack_from("<I", image, entry_offset + 28)[0]
         if entry_kind == 2:
-            yield Part("cubin", arch_number, data=data)
-        elif struct.unpack_from("<I", image, start + 40)[0] & _COMPRESSED:
+            yield Part("cubin", arch_number, data=entry_data)
+        elif struct.unpack_from("<I", image, entry_offset + 40)[0] & _COMPRESSED:
             yield Part("PTX", arch_number)
         else:
-            match = _TARGET_PATTERN.search(data)
-            yield Part("PTX", arch_number, match[2].decode() if match else "", data)
-        start = end
+            match = _TARGET_PATTERN.search(entry_data)
+            yield Part("PTX", arch_number, match[2].decode() if match else "", entry_data)
+        entry_offset = entry_end

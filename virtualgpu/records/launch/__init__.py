@@ -98,18 +98,18 @@ class LaunchTrace:
             # Consecutive listed blocks of an SM are less than two times `sampled` apart.
             blocks_by_sm = np.bincount(self.sm_id)
             join_ns = max(join_ns, 2.5 * self.span_ns / float(blocks_by_sm[blocks_by_sm > 0].mean()))
-        order = np.lexsort((self.start_ns, self.sm_id))
-        sms = self.sm_id[order]
+        time_order = np.lexsort((self.start_ns, self.sm_id))
+        sorted_sm_ids = self.sm_id[time_order]
         # Shift the times of each SM so that different SMs never overlap.
-        shift_ns = sms.astype(np.int64) * (self.span_ns + int(join_ns) + 2)
-        starts = self.start_ns[order] + shift_ns
-        ends = np.maximum.accumulate(self.end_ns[order] + shift_ns)
-        first_blocks = np.flatnonzero(np.append(True, starts[1:] > ends[:-1] + join_ns))
-        last_blocks = np.append(first_blocks[1:], order.size) - 1
+        shift_ns = sorted_sm_ids.astype(np.int64) * (self.span_ns + int(join_ns) + 2)
+        shifted_starts_ns = self.start_ns[time_order] + shift_ns
+        shifted_ends_ns = np.maximum.accumulate(self.end_ns[time_order] + shift_ns)
+        first_blocks = np.flatnonzero(np.append(True, shifted_starts_ns[1:] > shifted_ends_ns[:-1] + join_ns))
+        last_blocks = np.append(first_blocks[1:], time_order.size) - 1
         return (
-            sms[first_blocks],
-            self.start_ns[order][first_blocks],
-            ends[last_blocks] - shift_ns[last_blocks],
+            sorted_sm_ids[first_blocks],
+            self.start_ns[time_order][first_blocks],
+            shifted_ends_ns[last_blocks] - shift_ns[last_blocks],
         )
 
     @property
@@ -149,15 +149,15 @@ class LaunchTrace:
         sampling_step = -(-self.sm_id.size // max_blocks)
         if sampling_step <= 1:
             return self
-        order = np.argsort(self.sm_id, kind="stable")
-        sms = self.sm_id[order]
-        sm_starts = np.flatnonzero(np.append(True, sms[1:] != sms[:-1]))
-        blocks_per_sm = np.diff(np.append(sm_starts, sms.size))
-        rank_in_sm = np.arange(sms.size) - np.repeat(sm_starts, blocks_per_sm)
+        sm_order = np.argsort(self.sm_id, kind="stable")
+        sorted_sm_ids = self.sm_id[sm_order]
+        sm_starts = np.flatnonzero(np.append(True, sorted_sm_ids[1:] != sorted_sm_ids[:-1]))
+        blocks_per_sm = np.diff(np.append(sm_starts, sorted_sm_ids.size))
+        rank_in_sm = np.arange(sorted_sm_ids.size) - np.repeat(sm_starts, blocks_per_sm)
         group_starts = np.flatnonzero(rank_in_sm % sampling_step == 0)
-        group_sizes = np.diff(np.append(group_starts, sms.size))
+        group_sizes = np.diff(np.append(group_starts, sorted_sm_ids.size))
         random_positions = np.random.default_rng(0).random(group_starts.size)
-        chosen_rows = np.sort(order[group_starts + (random_positions * group_sizes).astype(np.int64)])
+        chosen_rows = np.sort(sm_order[group_starts + (random_positions * group_sizes).astype(np.int64)])
         columns = {
             name: getattr(self, name)[chosen_rows] for name in ("block_index", "sm_id", "start_ns", "end_ns")
         }

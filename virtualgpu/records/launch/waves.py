@@ -46,8 +46,8 @@ class LaunchWaves:
     def wave(self) -> npt.NDArray[np.uint16]:
         """The wave number of each block, sorted as in `order`."""
         per_wave = max(1, self.trace.blocks_per_wave)
-        ranks = np.arange(self.order.size, dtype=np.int64) * self.trace.sampled
-        return np.minimum(ranks // per_wave, np.iinfo(np.uint16).max).astype(np.uint16)
+        start_ranks = np.arange(self.order.size, dtype=np.int64) * self.trace.sampled
+        return np.minimum(start_ranks // per_wave, np.iinfo(np.uint16).max).astype(np.uint16)
 
     @cached_property
     def in_tail(self) -> npt.NDArray[np.bool_]:
@@ -64,11 +64,11 @@ class LaunchWaves:
         number that is free when the block starts.
         """
         sm_ids = self.trace.sm_id[self.order].tolist()
-        starts = self.trace.start_ns[self.order].tolist()
-        ends = self.trace.end_ns[self.order].tolist()
+        starts_ns = self.trace.start_ns[self.order].tolist()
+        ends_ns = self.trace.end_ns[self.order].tolist()
         ends_by_sm: dict[int, list[int]] = {}
-        slots = []
-        for sm, start, end in zip(sm_ids, starts, ends, strict=True):
+        slot_of_block = []
+        for sm, start, end in zip(sm_ids, starts_ns, ends_ns, strict=True):
             slot_ends = ends_by_sm.setdefault(sm, [])
             for slot, slot_end in enumerate(slot_ends):
                 if slot_end <= start:
@@ -77,8 +77,8 @@ class LaunchWaves:
             else:
                 slot = len(slot_ends)
                 slot_ends.append(end)
-            slots.append(slot)
-        return np.asarray(slots, dtype=np.int32)
+            slot_of_block.append(slot)
+        return np.asarray(slot_of_block, dtype=np.int32)
 
     def running(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return the times in ns at which the number of running blocks changes. The second array contains the
@@ -97,9 +97,9 @@ class LaunchWaves:
             return sample_times_ns, np.append(mean_running, 0.0)
         change_times_ns = np.concatenate([trace.start_ns, trace.end_ns])
         running_changes = np.concatenate([np.ones(trace.start_ns.size), -np.ones(trace.end_ns.size)])
-        sample_times_ns, indices = np.unique(change_times_ns, return_inverse=True)
+        sample_times_ns, sample_indices = np.unique(change_times_ns, return_inverse=True)
         running_blocks = np.cumsum(
-            np.bincount(indices, weights=running_changes, minlength=sample_times_ns.size)
+            np.bincount(sample_indices, weights=running_changes, minlength=sample_times_ns.size)
         )
         return sample_times_ns.astype(np.float64), running_blocks.astype(np.float64)
 
@@ -127,6 +127,8 @@ def _elapsed_ns(
 ) -> npt.NDArray[np.float64]:
     """Return for each moment the sum of (moment - time) over all times before it."""
     sorted_ns = np.sort(times_ns).astype(np.float64)
-    indices = np.searchsorted(sorted_ns, moments_ns)
-    elapsed_ns: npt.NDArray[np.float64] = moments_ns * indices - np.append(0.0, np.cumsum(sorted_ns))[indices]
+    earlier_counts = np.searchsorted(sorted_ns, moments_ns)
+    elapsed_ns: npt.NDArray[np.float64] = (
+        moments_ns * earlier_counts - np.append(0.0, np.cumsum(sorted_ns))[earlier_counts]
+    )
     return elapsed_ns

@@ -77,12 +77,12 @@ class KnownCalls:
         operation = operation.rpartition(".")[2]  # cupy.linalg.solve, torch.nn.functional.conv2d
         all_conditions = {"package": package, "name": operation, **filters}
         conditions = {field: value for field, value in all_conditions.items() if value}
-        matches = tuple(
+        matching_endings = tuple(
             ending
             for ending in self.endings
             if all(getattr(ending.operation, field, None) == value for field, value in conditions.items())
         )
-        if not matches and (name or filters):
+        if not matching_endings and (name or filters):
             recorded_operations = [ending.operation for ending in self.endings if ending.operation]
             recorded_names = [
                 f"{recorded_operation.package}.{recorded_operation.name}"
@@ -96,7 +96,7 @@ class KnownCalls:
                 f"{', '.join(filter(None, (name, *filters.values())))} is not among the "
                 f"recorded operations.{hint}"
             )
-        return matches
+        return matching_endings
 
     def _find_nearest(self, operation: Operation) -> Operation | None:
         def count_equal_fields(other: Operation) -> int:

@@ -127,11 +127,13 @@ def find_recorded_call(calls: tuple[CallLayers, ...], call: str) -> tuple[CallLa
     GpulabError
         If there is none; the message lists the recorded names.
     """
-    matches = tuple(followed for followed in calls if followed.call == call)
-    if not matches:
-        recorded_names = ", ".join(repr(name) for name in dict.fromkeys(followed.call for followed in calls))
+    matching_calls = tuple(followed_call for followed_call in calls if followed_call.call == call)
+    if not matching_calls:
+        recorded_names = ", ".join(
+            repr(name) for name in dict.fromkeys(followed_call.call for followed_call in calls)
+        )
         raise GpulabError(
             f"{call!r} is not recorded. "
             + (f"Recorded: {recorded_names}." if calls else "No call is recorded.")
         )
-    return matches
+    return matching_calls

@@ -8,7 +8,7 @@ import re
 from virtualgpu.records.libraries import ArrayLayout, LibraryCall, Operation
 
 PRODUCTS = frozenset({"matmul", "dot", "inner", "vdot", "tensordot", "einsum"})
-_LINALG = frozenset(
+_LINALG_FUNCTIONS = frozenset(
     {"solve", "inv", "pinv", "det", "slogdet", "cholesky", "qr", "svd", "eigh", "eigvalsh", "lstsq", "norm"}
 )
 _REDUCTIONS = frozenset({"sum", "max", "min", "mean", "prod"})
@@ -21,7 +21,7 @@ SMALL = "small"
 MEDIUM = "medium"
 LARGE = "large"
 # Libraries by patterns of the names of their routines and kernels; the first match counts.
-_LIBRARIES = {
+_LIBRARY_PATTERNS = {
     "cuDNN": r"cudnn|fprop|dgrad|wgrad",
     "cuBLASLt": r"cublasLt",
     "cuBLAS": r"cublas|nvjet|gemm|gemv|xmma|splitK",
@@ -41,7 +41,12 @@ _LIBRARIES = {
 def library_of(name: str) -> str:
     """Return the name of the library that contains a routine or kernel, or an empty string."""
     return next(
-        (library for library, pattern in _LIBRARIES.items() if re.search(pattern, name, re.IGNORECASE)), ""
+        (
+            library
+            for library, pattern in _LIBRARY_PATTERNS.items()
+            if re.search(pattern, name, re.IGNORECASE)
+        ),
+        "",
     )
 
 
@@ -60,9 +65,9 @@ def operation_of(call: LibraryCall) -> Operation:
     if name in _REDUCTIONS and reads and writes and len(reads[0][1]) == 2 and len(writes[0][1]) == 1:
         name += " of rows" if reads[0][1][0] == writes[0][1][0] else " of columns"
     largest_size = max((math.prod(shape) for _, shape, _ in (*reads, *writes)), default=0)
-    if name in _LINALG:
-        size = name_size_class(max(max(shape, default=1) for _, shape, _ in arrays), 256, 2048)
-        return Operation("cupy", name, dtype, size, "row-major")
+    if name in _LINALG_FUNCTIONS:
+        size_class = name_size_class(max(max(shape, default=1) for _, shape, _ in arrays), 256, 2048)
+        return Operation("cupy", name, dtype, size_class, "row-major")
     if name == "take" and len(reads) > 1 and reads[1][0] == "bool":
         name = "boolean index"
     is_contiguous = all(_find_memory_order(array) != "strided" for array in (*reads, *writes))
@@ -83,18 +88,18 @@ def _make_product_operation(
     name: str, reads: tuple[ArrayLayout, ...], writes: tuple[ArrayLayout, ...], dtype: str
 ) -> Operation:
     shapes = [shape for _, shape, _ in reads]
-    dimensions = [len(shape) for shape in shapes]
+    dimension_counts = [len(shape) for shape in shapes]
     matrix_sizes = [math.prod(shape[-2:]) for shape in (*shapes, *(array[1] for array in writes))]
     edge_length = math.prod(matrix_sizes) ** (1 / 6) if len(matrix_sizes) > 2 else 0.0
-    if sorted(dimensions) == [1, 2]:
+    if sorted(dimension_counts) == [1, 2]:
         name = "matrix-vector"
         edge_length = max(math.sqrt(max(matrix_sizes)), 1)
-    elif dimensions == [1, 1]:
+    elif dimension_counts == [1, 1]:
         name = "dot"
         edge_length = float(matrix_sizes[0])
-    elif max(dimensions, default=0) > 2:
+    elif max(dimension_counts, default=0) > 2:
         name = "batched matmul"
-    elif name in ("dot", "inner") and dimensions == [2, 2]:
+    elif name in ("dot", "inner") and dimension_counts == [2, 2]:
         name = "matmul"
     return Operation("cupy", name, dtype, name_size_class(edge_length, 256, 2048), _find_layout(reads))
 

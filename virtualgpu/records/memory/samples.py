@@ -79,8 +79,8 @@ class MemoryMarks:
     @classmethod
     def of(cls, table: npt.NDArray[np.float64]) -> MemoryMarks:
         """Create `MemoryMarks` from a table with one column per field."""
-        columns = table.T.copy()
-        return cls(**dict(zip(MARK_COLUMNS, columns, strict=True)))
+        field_columns = table.T.copy()
+        return cls(**dict(zip(MARK_COLUMNS, field_columns, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

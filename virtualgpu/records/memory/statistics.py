@@ -9,8 +9,8 @@ from typing import Any
 from virtualgpu.records.origin import Provenance
 
 _TABLE_WIDTH = 75
-_BYTES = ("B  ", "KiB", "MiB", "GiB", "TiB", "PiB")
-_POOLS = {"large_pool": "      from large pool", "small_pool": "      from small pool"}
+_BYTE_UNITS = ("B  ", "KiB", "MiB", "GiB", "TiB", "PiB")
+_POOL_LABELS = {"large_pool": "      from large pool", "small_pool": "      from small pool"}
 _LINE_TITLES = {
     "allocated_bytes": "Allocated memory",
     "active_bytes": "Active memory",
@@ -133,13 +133,17 @@ class AllocatorStatistics:
             "-" * _TABLE_WIDTH,
         ]
         if self.is_host:
-            allocations = self.counts.get("num_host_alloc", 0)
-            frees = self.counts.get("num_host_free", 0)
-            table_rows.append(f"{'':8}cudaHostAllocs: {allocations:<12d} | {'':7}cudaFreeHosts: {frees:<14d}")
+            allocation_count = self.counts.get("num_host_alloc", 0)
+            free_count = self.counts.get("num_host_free", 0)
+            table_rows.append(
+                f"{'':8}cudaHostAllocs: {allocation_count:<12d} | {'':7}cudaFreeHosts: {free_count:<14d}"
+            )
         else:
-            ooms = self.counts.get("num_ooms", 0)
-            retries = self.counts.get("num_alloc_retries", 0)
-            table_rows.append(f"{'':12}CUDA OOMs: {ooms:<12d} | {'':7}cudaMalloc retries: {retries:<8d}  ")
+            oom_count = self.counts.get("num_ooms", 0)
+            retry_count = self.counts.get("num_alloc_retries", 0)
+            table_rows.append(
+                f"{'':12}CUDA OOMs: {oom_count:<12d} | {'':7}cudaMalloc retries: {retry_count:<8d}  "
+            )
         table_rows += [
             "=" * _TABLE_WIDTH,
             "        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  ",
@@ -148,7 +152,7 @@ class AllocatorStatistics:
             pools = self.figures.get(metric, {})
             labels = {"": metric_title, "all": metric_title}
             if not abbreviated:
-                labels |= _POOLS
+                labels |= _POOL_LABELS
             labelled_figures = [(label, pools[pool]) for pool, label in labels.items() if pool in pools]
             if labelled_figures:
                 table_rows.append("-" * _TABLE_WIDTH)
@@ -180,7 +184,7 @@ def _format_summary_row(figure: Figure, first_figure: Figure, format_value: Any)
 
 
 def _format_size(value: int, reference: int) -> str:
-    scaled_value, unit = _scale_value(value, reference, 1024, 768 * 1024, _BYTES)
+    scaled_value, unit = _scale_value(value, reference, 1024, 768 * 1024, _BYTE_UNITS)
     return f"{scaled_value:6d} {unit}"
 
 

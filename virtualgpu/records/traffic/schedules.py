@@ -25,7 +25,7 @@ def make_ring_schedule(operation: Operation, gpus: int) -> Steps:
         [Move(rank, rank + 1, step - rank) for rank in range(last_rank) if 0 <= step - rank < gpus]
         for step in range(gpus + last_rank - 1)
     ]
-    schedules: dict[Operation, Steps] = {
+    steps_by_operation: dict[Operation, Steps] = {
         "all-reduce": reduce_scatter_steps + all_gather_steps,
         "reduce-scatter": reduce_scatter_steps,
         "all-gather": all_gather_steps,
@@ -35,7 +35,7 @@ def make_ring_schedule(operation: Operation, gpus: int) -> Steps:
             for moves in reversed(chain_steps)
         ],
     }
-    return schedules[operation]
+    return steps_by_operation[operation]
 
 
 def make_star_or_tree_schedule(operation: Operation, gpus: int, algorithm: str) -> Steps:
@@ -76,11 +76,11 @@ def make_star_or_tree_schedule(operation: Operation, gpus: int, algorithm: str) 
 def _make_tree_levels(gpus: int) -> list[list[tuple[int, int, int]]]:
     """Return the edges of each level of a tree: parent GPU, child GPU, and size of the child's subtree."""
     steps = []
-    distance = 1
-    while distance < gpus:
-        near_ranks = range(0, gpus - distance, 2 * distance)
-        steps.append([(rank, rank + distance, distance) for rank in near_ranks])
-        distance *= 2
+    rank_distance = 1
+    while rank_distance < gpus:
+        near_ranks = range(0, gpus - rank_distance, 2 * rank_distance)
+        steps.append([(rank, rank + rank_distance, rank_distance) for rank in near_ranks])
+        rank_distance *= 2
     return steps
 
 

@@ -130,44 +130,44 @@ class SharedEvents:
         width_bytes = shared.width_bytes[write_rows].astype(np.int64)
         byte_in_word = (offset % WORD_BYTES).astype(np.uint64)
         bits_in_word = shared.value[write_rows, write_lanes] << np.uint64(8) * byte_in_word
-        mask = (np.uint64(1) << width_bytes.astype(np.uint64)) - np.uint64(1) << byte_in_word
+        byte_masks = (np.uint64(1) << width_bytes.astype(np.uint64)) - np.uint64(1) << byte_in_word
         # A piece of 8 bytes is an event of two words.
         long_pieces = np.flatnonzero(width_bytes > WORD_BYTES)
         piece_index = np.append(np.arange(write_rows.size), long_pieces)
         second_word = np.repeat([0, 1], [write_rows.size, long_pieces.size])
         word_index = offset[piece_index] // WORD_BYTES + second_word
-        order = np.lexsort((piece_index, word_index))
-        order = order[word_index[order] < self.words]
-        piece_index = piece_index[order]
-        self.second = second_word[order]
-        self.word = word_index[order]
+        word_order = np.lexsort((piece_index, word_index))
+        word_order = word_order[word_index[word_order] < self.words]
+        piece_index = piece_index[word_order]
+        self.second = second_word[word_order]
+        self.word = word_index[word_order]
         self.row = write_rows[piece_index]
         self.lane = write_lanes[piece_index]
         half_bits = 8 * WORD_BYTES * self.second.astype(np.uint64)
         bits_in_word = bits_in_word[piece_index] >> half_bits
-        mask = mask[piece_index] >> np.uint64(WORD_BYTES) * (self.second > 0)
+        byte_masks = byte_masks[piece_index] >> np.uint64(WORD_BYTES) * (self.second > 0)
         self.word_events = np.searchsorted(self.word, np.arange(self.words + 1))
         self.moments, moment_indices = np.unique(shared.sequence, return_inverse=True)
         self._moment_numbers = moment_indices[self.row] + 1
-        self._compute_words(bits_in_word, mask)
+        self._compute_words(bits_in_word, byte_masks)
 
     def _compute_words(self, bits_in_word: npt.NDArray[np.uint64], mask: npt.NDArray[np.uint64]) -> None:
         """Compute the contents of the word after each event, and count the bytes that are new or changed."""
         self.bits = np.zeros(bits_in_word.size, np.uint32)
         first_events = self.word_events[self.word]
-        events = np.arange(bits_in_word.size)
+        event_indices = np.arange(bits_in_word.size)
         new_byte_counts = np.zeros(self.moments.size + 1, np.int64)
         change_counts = np.zeros(self.moments.size + 1, np.int64)
-        for byte in range(WORD_BYTES):
-            is_written = (mask >> np.uint64(byte) & np.uint64(1)).astype(np.bool_)
-            last_writers = np.maximum.accumulate(np.where(is_written, events, -1))
-            shift = np.uint64(8 * byte)
+        for byte_index in range(WORD_BYTES):
+            is_written = (mask >> np.uint64(byte_index) & np.uint64(1)).astype(np.bool_)
+            last_writers = np.maximum.accumulate(np.where(is_written, event_indices, -1))
+            bit_shift = np.uint64(8 * byte_index)
             word_bits = np.where(
                 last_writers >= first_events,
-                bits_in_word[last_writers] >> shift & np.uint64(255),
+                bits_in_word[last_writers] >> bit_shift & np.uint64(255),
                 np.uint64(255),
             )
-            self.bits |= (word_bits << shift).astype(np.uint32)
+            self.bits |= (word_bits << bit_shift).astype(np.uint32)
             word_index = self.word[is_written]
             moment_numbers = self._moment_numbers[is_written]
             is_new = np.diff(word_index, prepend=-1) > 0

@@ -68,7 +68,7 @@ def find_visits(trace: WarpTrace) -> LineVisits:
             step_line=no_steps,
         )
     step_indices = np.arange(step_count)
-    mask = trace.active_mask
+    active_masks = trace.active_mask
     is_setup = _match_steps(trace, _SETUP_PATTERN)
     has_effect = _match_steps(trace, _EFFECT_PATTERN)
     is_jump = _match_steps(trace, _JUMP_PATTERN)
@@ -79,7 +79,7 @@ def find_visits(trace: WarpTrace) -> LineVisits:
         has_effect |= is_far_space[trace.access_space] & ~is_setup
     is_iteration_start = np.zeros(step_count, np.bool_)
     code_positions = trace.pc if trace.detail is None else trace.detail.order[trace.text_index]
-    is_iteration_start[1:] = (np.diff(code_positions) <= 0) | (mask[1:] != mask[:-1])
+    is_iteration_start[1:] = (np.diff(code_positions) <= 0) | (active_masks[1:] != active_masks[:-1])
     if trace.detail is not None:
         is_iteration_start[1:] |= np.diff(trace.detail.depth) != 0
     is_run_start = is_iteration_start.copy()
@@ -93,7 +93,7 @@ def find_visits(trace: WarpTrace) -> LineVisits:
     part_lines = step_lines[part_starts]
     part_effects = np.logical_or.reduceat(has_effect, part_starts)
     joins_next, joins_previous = _find_moved_parts(
-        trace.code, part_runs, part_lines, part_effects, mask[part_starts]
+        trace.code, part_runs, part_lines, part_effects, active_masks[part_starts]
     )
     is_moved = joins_next | joins_previous
     # A part that moves forward joins the next one, one that moves backward the previous one.
@@ -109,27 +109,27 @@ def find_visits(trace: WarpTrace) -> LineVisits:
     is_continuation[1:] = (group_lines[1:] == group_lines[:-1]) & (
         part_runs[is_visit_start][1:] == part_runs[is_visit_start][:-1]
     )
-    begin = opening_steps[~is_continuation].astype(np.int32)
+    begin_steps = opening_steps[~is_continuation].astype(np.int32)
     visit_lines = group_lines[~is_continuation].astype(np.int32)
-    visit_of_step = (np.searchsorted(begin, step_indices, side="right") - 1).astype(np.int32)
-    moved_line_sets: list[set[int]] = [set() for _ in begin]
+    visit_of_step = (np.searchsorted(begin_steps, step_indices, side="right") - 1).astype(np.int32)
+    moved_line_sets: list[set[int]] = [set() for _ in begin_steps]
     for part_index in np.flatnonzero(is_moved).tolist():
         visit = int(visit_of_step[part_starts[part_index]])
         if part_lines[part_index] != visit_lines[visit]:
             moved_line_sets[visit].add(int(part_lines[part_index]))
-    end = np.append(begin[1:] - 1, step_count - 1).astype(np.int32)
+    end_steps = np.append(begin_steps[1:] - 1, step_count - 1).astype(np.int32)
     effect_lanes = np.bitwise_or.reduceat(
-        np.where(has_effect, trace.executed_mask, 0).astype(np.uint32), begin
+        np.where(has_effect, trace.executed_mask, 0).astype(np.uint32), begin_steps
     )
-    active = mask[begin].astype(np.uint32)
+    active_at_begin = active_masks[begin_steps].astype(np.uint32)
     step_line = np.where(trace.line > 0, trace.line, step_lines).astype(np.int32)
     moved_lines = tuple(tuple(sorted(lines)) for lines in moved_line_sets)
     return LineVisits(
-        begin=begin,
-        end=end,
+        begin=begin_steps,
+        end=end_steps,
         line=visit_lines,
-        active_mask=active,
-        lane_mask=np.where(effect_lanes > 0, effect_lanes, active),
+        active_mask=active_at_begin,
+        lane_mask=np.where(effect_lanes > 0, effect_lanes, active_at_begin),
         moved_lines=moved_lines,
         visit_of_step=visit_of_step,
         step_line=step_line,

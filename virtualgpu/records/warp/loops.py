@@ -65,7 +65,7 @@ def find_loops(trace: WarpTrace) -> WarpLoops:
     loops.
     """
     step_indices = np.arange(len(trace), dtype=np.int32)
-    turn = np.full(len(trace), -1, np.int32)
+    turn_of_step = np.full(len(trace), -1, np.int32)
     next_iteration = step_indices.copy()
     previous_iteration = step_indices.copy()
     after_loop = step_indices.copy()
@@ -75,12 +75,12 @@ def find_loops(trace: WarpTrace) -> WarpLoops:
     outer_turns = []
     turn_offsets = [0]
     turn_words = list[str]()
-    alone = list[str]()
-    for run_index, (first_step, last_step, head_steps, factor) in enumerate(_find_loop_runs(trace)):
-        outer_turns.append(int(turn[first_step]))
+    turn_labels = list[str]()
+    for run_index, (first_step, last_step, head_steps, unroll_factor) in enumerate(_find_loop_runs(trace)):
+        outer_turns.append(int(turn_of_step[first_step]))
         loop_steps = slice(first_step, last_step + 1)
         # Before its head has run for the first time a loop is in its first turn.
-        turn[loop_steps] = turn_offsets[-1] + np.maximum(
+        turn_of_step[loop_steps] = turn_offsets[-1] + np.maximum(
             np.searchsorted(head_steps, step_indices[loop_steps], side="right") - 1, 0
         )
         next_iteration[loop_steps], previous_iteration[loop_steps] = find_neighbour_stops(
@@ -91,15 +91,18 @@ def find_loops(trace: WarpTrace) -> WarpLoops:
         end_arrays.append(np.concatenate([head_steps[1:] - 1, [last_step]]))
         run_arrays.append(np.full(head_steps.size, run_index))
         turn_offsets.append(turn_offsets[-1] + head_steps.size)
-        suffix = "+" if trace.truncated and last_step == len(trace) - 1 else ""
+        truncation_mark = "+" if trace.truncated and last_step == len(trace) - 1 else ""
         turn_texts = [
-            f"{iteration:,} of {head_steps.size:,}{suffix}" for iteration in range(1, head_steps.size + 1)
+            f"{iteration:,} of {head_steps.size:,}{truncation_mark}"
+            for iteration in range(1, head_steps.size + 1)
         ]
-        prefix = f"{turn_words[outer_turns[-1]]}, inside it " if outer_turns[-1] >= 0 else "iteration "
-        factor_note = f" (unrolled: each is {factor} in the source)" if factor else ""
-        turn_words += [f"{prefix}{turn_text}{factor_note}" for turn_text in turn_texts]
-        factor_notes = [factor_note, f" ({factor} each)", ""] if factor else [""]
-        alone += [
+        outer_turn_text = (
+            f"{turn_words[outer_turns[-1]]}, inside it " if outer_turns[-1] >= 0 else "iteration "
+        )
+        factor_note = f" (unrolled: each is {unroll_factor} in the source)" if unroll_factor else ""
+        turn_words += [f"{outer_turn_text}{turn_text}{factor_note}" for turn_text in turn_texts]
+        factor_notes = [factor_note, f" ({unroll_factor} each)", ""] if unroll_factor else [""]
+        turn_labels += [
             "\n".join(
                 [
                     *(f"iteration {turn_text}{note_form}" for note_form in factor_notes),
@@ -108,8 +111,8 @@ def find_loops(trace: WarpTrace) -> WarpLoops:
             )
             for turn_text in turn_texts
         ]
-    begin = np.concatenate(begin_arrays).astype(np.int32)
-    end = np.concatenate(end_arrays).astype(np.int32)
+    begin_steps = np.concatenate(begin_arrays).astype(np.int32)
+    end_steps = np.concatenate(end_arrays).astype(np.int32)
     run_of_turn = np.concatenate(run_arrays).astype(np.int32)
     moves = {
         "next_iteration": next_iteration,
@@ -121,12 +124,12 @@ def find_loops(trace: WarpTrace) -> WarpLoops:
     return WarpLoops(
         run_turns=run_offsets,
         run_outer=outer_turn_of_run,
-        turn_begin=begin,
-        turn_end=end,
+        turn_begin=begin_steps,
+        turn_end=end_steps,
         turn_run=run_of_turn,
         words=tuple(turn_words),
-        alone=tuple(alone),
-        turn=turn,
+        alone=tuple(turn_labels),
+        turn=turn_of_step,
         moves=moves,
     )
 
@@ -160,18 +163,22 @@ def _find_loop_runs(trace: WarpTrace) -> list[tuple[int, int, Ints, int]]:
     unroll_factors = detail.unroll_factors or (0,) * len(detail.loops)
     call_order = np.argsort(call_of_step, kind="stable")
     for call_steps in np.split(call_order, np.flatnonzero(np.diff(call_of_step[call_order])) + 1):
-        positions = detail.order[trace.text_index[call_steps]]
-        for (head_position, end), unroll_factor in zip(detail.loops.tolist(), unroll_factors, strict=True):
+        code_positions = detail.order[trace.text_index[call_steps]]
+        for (head_position, end_position), unroll_factor in zip(
+            detail.loops.tolist(), unroll_factors, strict=True
+        ):
             range_edges = np.diff(
-                ((positions >= head_position) & (positions <= end)).astype(np.int8), prepend=0, append=0
+                ((code_positions >= head_position) & (code_positions <= end_position)).astype(np.int8),
+                prepend=0,
+                append=0,
             )
             for first_index, last_index in zip(
                 np.flatnonzero(range_edges == 1), np.flatnonzero(range_edges == -1), strict=True
             ):
                 run_slice = slice(first_index, last_index)
-                head_steps = call_steps[run_slice][positions[run_slice] == head_position]
+                head_steps = call_steps[run_slice][code_positions[run_slice] == head_position]
                 if head_steps.size >= 2 and _ends_with_check(
-                    trace, call_steps[run_slice], positions[run_slice], head_steps
+                    trace, call_steps[run_slice], code_positions[run_slice], head_steps
                 ):
                     head_steps = head_steps[:-1]
                 if head_steps.size >= 2:

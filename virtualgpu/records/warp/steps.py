@@ -78,12 +78,12 @@ class TraceSteps:
     def _read_accesses(self) -> None:
         trace = self.trace
         access_steps = self.accesses
-        zeros = np.zeros(access_steps.size, np.int32)
+        zero_column = np.zeros(access_steps.size, np.int32)
         self.size_bytes = self._access_column(trace.access_size_bytes)
         self.store = self._access_column(trace.access_is_store)
         self.sectors = self._access_column(trace.sectors)
         self.wavefronts = self._access_column(trace.wavefronts)
-        distinct_lanes = zeros
+        distinct_lanes = zero_column
         if trace.address is not None and access_steps.size:
             # Accesses are aligned to their size, so the bytes of two lanes are equal or disjoint.
             lanes = expand_lane_masks(trace.executed_mask[access_steps])
@@ -95,8 +95,8 @@ class TraceSteps:
 
 def group_equal_rows(*columns: npt.NDArray[Any]) -> RowGroups:
     """Group the rows that have equal values in the given columns. The values must not be negative."""
-    key = np.zeros(columns[0].size, np.uint64)
+    row_keys = np.zeros(columns[0].size, np.uint64)
     for column in columns:
-        key = key * np.uint64(int(column.max(initial=0)) + 1) + column.astype(np.uint64)
-    _, first_rows, group_of_row = np.unique(key, return_index=True, return_inverse=True)
+        row_keys = row_keys * np.uint64(int(column.max(initial=0)) + 1) + column.astype(np.uint64)
+    _, first_rows, group_of_row = np.unique(row_keys, return_index=True, return_inverse=True)
     return RowGroups(group_of_row.astype(np.int32), first_rows)

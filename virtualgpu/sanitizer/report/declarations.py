@@ -161,9 +161,9 @@ class Declarations:
         return None
 
     def _evaluate_extents(self, extents: Sequence[str], known_values: Mapping[str, int]) -> list[int] | None:
-        values = [self._evaluate_text(extent_text, known_values) for extent_text in extents]
-        positive_values = [extent for extent in values if extent is not None and extent > 0]
-        return positive_values if len(positive_values) == len(values) else None
+        extent_values = [self._evaluate_text(extent_text, known_values) for extent_text in extents]
+        positive_values = [extent for extent in extent_values if extent is not None and extent > 0]
+        return positive_values if len(positive_values) == len(extent_values) else None
 
     def _find_unknown_names(self, text: str, outer_names: tuple[str, ...]) -> set[str]:
         names = set(re.findall(r"[A-Za-z_]\w*", text))

@@ -34,7 +34,7 @@ from virtualgpu.sanitizer.report.updates import Update
 from virtualgpu.sanitizer.sites import Site
 
 LOST_UPDATE = "lost update"
-_RACES = ("WAW", "RAW", "WAR")
+_RACE_KINDS = ("WAW", "RAW", "WAR")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Report:
         for (hazard_kind, memory_space, _, _, relation), finding in self.findings.found.items():
             if memory_space == "shared" and self._is_reserved(finding):
                 continue
-            if hazard_kind in _RACES:
+            if hazard_kind in _RACE_KINDS:
                 found_races.append(_Race(hazard_kind, relation, finding, self._find_update(finding)))
             else:
                 other_hazards.append(self._make_other_hazard(hazard_kind, memory_space, relation, finding))
@@ -121,9 +121,12 @@ class Report:
         return first_update if first_update == second_update else None
 
     def _is_reserved(self, finding: Finding) -> bool:
-        start = self.names.offsets.get(layout.RESERVED_SHARED)
+        reserved_start = self.names.offsets.get(layout.RESERVED_SHARED)
         address = self._find_address("shared", finding)
-        return start is not None and start <= address < start + layout.RESERVED_SHARED_BYTES
+        return (
+            reserved_start is not None
+            and reserved_start <= address < reserved_start + layout.RESERVED_SHARED_BYTES
+        )
 
     def _find_address(self, space: str, finding: Finding) -> int:
         granule_bytes = self.findings.granule_bytes

@@ -63,16 +63,16 @@ class ElementNames:
             return f"byte {offset:,} of the {allocation.label}"
         item_bytes = np.dtype(array_match[1]).itemsize
         pointers = [pointer for pointer in self.pointers if allocation.address <= pointer <= address]
-        start = max(pointers, default=None)
-        if start is None or (address - start) % item_bytes:
+        array_start = max(pointers, default=None)
+        if array_start is None or (address - array_start) % item_bytes:
             return f"element {offset // item_bytes:,} of the {allocation.label}"
-        name = f"{self.pointers[start]}[{(address - start) // item_bytes}]"
+        name = f"{self.pointers[array_start]}[{(address - array_start) // item_bytes}]"
         shape = tuple(int(extent) for extent in array_match[2].strip("()").split(",") if extent.strip())
-        if len(shape) > 1 and start == allocation.address and offset // item_bytes < np.prod(shape):
-            index = ", ".join(
+        if len(shape) > 1 and array_start == allocation.address and offset // item_bytes < np.prod(shape):
+            index_text = ", ".join(
                 str(int(position)) for position in np.unravel_index(offset // item_bytes, shape)
             )
-            return f"{name} ([{index}] of shape {array_match[2]})"
+            return f"{name} ([{index_text}] of shape {array_match[2]})"
         return name
 
 

@@ -45,8 +45,8 @@ def find_rechecks(function: ir.Function) -> set[int]:
         if i.root in ("atom", "red") and ("min" in i.parts or "max" in i.parts):
             target_operand = i.operands[0 if i.root == "red" else 1]
             if isinstance(target_operand, ir.Address):
-                load, _ = _find_compared_load(function, writers, target_operand, i)
-                load_ids |= {id(load)} if load is not None else set()
+                compared_load, _ = _find_compared_load(function, writers, target_operand, i)
+                load_ids |= {id(compared_load)} if compared_load is not None else set()
     return load_ids
 
 
@@ -62,13 +62,13 @@ def find_updates(function: ir.Function) -> dict[int, Update]:
         if isinstance(target_operand, ir.Address) and isinstance(
             target_operand.base, ir.Register | ir.Symbol
         ):
-            load, atomic = _find_source_load(writers, target_operand, stored_operand, i.pc)
-            if load is None:
-                load, atomic = _find_compared_load(function, writers, target_operand, i)
-            if load is not None:
-                update = Update(load.line, i.line, atomic)
+            source_load, atomic_name = _find_source_load(writers, target_operand, stored_operand, i.pc)
+            if source_load is None:
+                source_load, atomic_name = _find_compared_load(function, writers, target_operand, i)
+            if source_load is not None:
+                update = Update(source_load.line, i.line, atomic_name)
                 updates_by_id[id(i)] = update
-                updates_by_id.setdefault(id(load), update)
+                updates_by_id.setdefault(id(source_load), update)
     return updates_by_id
 
 
@@ -83,7 +83,7 @@ def _find_source_load(
         return None, ""
     pending_names = [stored_operand.name]
     searched_names = {stored_operand.name}
-    atomic = ""
+    atomic_name = ""
     for name in pending_names:
         if len(searched_names) > _MAX_SEARCHED:
             return None, ""
@@ -91,16 +91,16 @@ def _find_source_load(
             if (
                 definition.root == "ld"
                 and definition.operands[1] == target_address
-                and atomic
+                and atomic_name
                 and definition.pc < pc
             ):
-                return definition, atomic
+                return definition, atomic_name
             if definition.root in ("ld", "atom", "call") or definition.pc > pc:
                 continue
-            if not atomic and definition.root not in _MOVE_OPCODES:
-                atomic = _ATOMIC_OF_OPCODE.get(definition.root, "none")
-                if atomic in _WITHOUT_FLOATS and definition.type.startswith(("f", "bf")):
-                    atomic = "none"
+            if not atomic_name and definition.root not in _MOVE_OPCODES:
+                atomic_name = _ATOMIC_OF_OPCODE.get(definition.root, "none")
+                if atomic_name in _WITHOUT_FLOATS and definition.type.startswith(("f", "bf")):
+                    atomic_name = "none"
             for operand in definition.operands[1:]:
                 if isinstance(operand, ir.Register) and operand.name not in searched_names:
                     searched_names.add(operand.name)
