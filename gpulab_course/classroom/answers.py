@@ -61,9 +61,9 @@ def define_answer(text: str, name: str, file: str) -> Any:
     # Not "__main__": code that runs only in a program is not part of the answer.
     namespace: dict[str, Any] = {"__name__": Path(file).stem, "__file__": file}
     exec(compile(text, file, "exec"), namespace)
-    for attribute in (name, _DEFAULT_ANSWER_NAME):
-        if attribute in namespace:
-            return namespace[attribute]
+    for attribute_name in (name, _DEFAULT_ANSWER_NAME):
+        if attribute_name in namespace:
+            return namespace[attribute_name]
     raise NotYet(
         f"{file} does not define `{name}`, which is the name that the exercise's cell in the notebook uses."
     )

@@ -174,9 +174,9 @@ def enter_scores(path: Path, exercise_id: str, answer: Path, name: str) -> list[
 
 
 def _write_entries(path: Path, entries: Iterable[GolfEntry]) -> None:
-    data = {"format": FORMAT, "version": VERSION, "entries": [asdict(entry) for entry in entries]}
+    file_data = {"format": FORMAT, "version": VERSION, "entries": [asdict(entry) for entry in entries]}
     temporary_path = path.with_name(f"{path.name}.{os.getpid()}")
-    temporary_path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    temporary_path.write_text(json.dumps(file_data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     temporary_path.replace(path)
 
 
@@ -198,7 +198,7 @@ def _verify_entries(entries: Sequence[GolfEntry], folder: Path) -> int:
     """Judge the answers in a folder again, and print which entries are confirmed."""
     if not folder.is_dir():
         raise GolfError(f"{folder} is not a folder.")
-    files = {
+    path_of_digest = {
         _hash_file(path): path
         for path in sorted(folder.rglob("*"))
         if path.suffix in ANSWER_SUFFIXES and path.is_file()
@@ -208,10 +208,10 @@ def _verify_entries(entries: Sequence[GolfEntry], folder: Path) -> int:
     for entry in entries:
         key = (entry.exercise, entry.sha256)
         result_text = "the folder has no answer with the stored digest"
-        if entry.sha256 in files:
+        if entry.sha256 in path_of_digest:
             if key not in judged_scores:
                 try:
-                    judged_scores[key] = _judge_scores(entry.exercise, files[entry.sha256])
+                    judged_scores[key] = _judge_scores(entry.exercise, path_of_digest[entry.sha256])
                 except GpulabError as error:
                     judged_scores[key] = str(error)
             scores = judged_scores[key]

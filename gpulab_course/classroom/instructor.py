@@ -88,11 +88,11 @@ CellsWithSource = list[tuple[dict[str, Any], str]]
 
 def _make_page_parts(cells: CellsWithSource, notebook_number: str) -> Iterator[str]:
     markdown_text = "\n\n".join(cell_source for cell, cell_source in cells if cell["cell_type"] == "markdown")
-    minutes = _TOTAL_MINUTES_PATTERN.search(markdown_text)
+    minutes_match = _TOTAL_MINUTES_PATTERN.search(markdown_text)
     title = next(heading["title"] for heading in _HEADING_PATTERN.finditer(markdown_text))
     yield f"# {title}: for the instructor"
     yield (
-        (f"{minutes[1]} minutes in total. " if minutes else "")
+        (f"{minutes_match[1]} minutes in total. " if minutes_match else "")
         + "This page is made from the notebook, with its stored results, and from the course's code."
     )
     yield from _make_advice_parts(
@@ -106,30 +106,30 @@ def _make_page_parts(cells: CellsWithSource, notebook_number: str) -> Iterator[s
     )
     yield "## What to project"
     yield "\n".join(_find_shown_cells(cells))
-    calls = [
+    course_calls = [
         (call_kind, key, cell)
         for cell, cell_source in cells
         for call_kind, key in _COURSE_CALL_PATTERN.findall(cell_source)
     ]
-    results_by_call: dict[str, dict[str, str]] = {call_kind: {} for call_kind, *_ in calls}
-    for call_kind, key, cell in calls:
+    results_by_call: dict[str, dict[str, str]] = {call_kind: {} for call_kind, *_ in course_calls}
+    for call_kind, key, cell in course_calls:
         results_by_call[call_kind][key] = _read_stored_result(cell)
     yield "## Predictions"
-    for key in dict.fromkeys(key for call_kind, key, _ in calls if call_kind == "predict"):
+    for key in dict.fromkeys(key for call_kind, key, _ in course_calls if call_kind == "predict"):
         if (question := folders.find_prediction(key)) is not None:
             reveal_text = results_by_call.get("reveal", {}).get(key, "")
             yield _make_prediction_text(question, results_by_call["predict"].get(key, ""), reveal_text)
     yield "## Exercises"
     solutions = dict(_SOLUTION_PATTERN.findall(markdown_text))
     mistakes = _list_mistake_lines(notebook_number[:2])
-    for name in dict.fromkeys(key for call_kind, key, _ in calls if call_kind == "check"):
+    for name in dict.fromkeys(key for call_kind, key, _ in course_calls if call_kind == "check"):
         yield from _make_exercise_parts(name, solutions.get(name, ""), mistakes.get(name, []))
     yield "## Questions"
-    topics = [key for call_kind, key, _ in calls if call_kind == "quiz"]
+    topics = [key for call_kind, key, _ in course_calls if call_kind == "quiz"]
     for topic in topics:
         yield from _make_quiz_parts(topic)
-    for summary, answers in _ANSWER_FOLD_PATTERN.findall(markdown_text):
-        yield f"**{summary}.**\n\n{answers}"
+    for summary_text, answers_text in _ANSWER_FOLD_PATTERN.findall(markdown_text):
+        yield f"**{summary_text}.**\n\n{answers_text}"
     if not topics:
         yield "The quiz of this topic is in the last notebook of the topic."
 
@@ -194,13 +194,15 @@ def _make_exercise_parts(name: str, solution: str, mistakes: list[str]) -> Itera
 
 def _list_mistake_lines(notebook_number: str) -> dict[str, list[str]]:
     """Return lines of Markdown about the common wrong answers to each exercise."""
-    lines: dict[str, list[str]] = {}
+    lines_of_exercise: dict[str, list[str]] = {}
     for folder in folders.list_folders():
         for answer in folder.shown_answers if folder.number == notebook_number else ():
             stage_text = f" (fails in *{answer.stage}*)" if answer.stage else ""
             message = f": “{answer.message}”" if answer.message else ""
-            lines.setdefault(answer.exercise_id, []).append(f"- {answer.mistake}{stage_text}{message}")
-    return lines
+            lines_of_exercise.setdefault(answer.exercise_id, []).append(
+                f"- {answer.mistake}{stage_text}{message}"
+            )
+    return lines_of_exercise
 
 
 def _make_quiz_parts(topic: str) -> Iterator[str]:

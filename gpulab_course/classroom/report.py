@@ -110,12 +110,12 @@ def make_table(learners: Iterable[Learner]) -> Table:
     """Return a text table of the results, with one row per learner."""
     rows = []
     for learner in learners:
-        shares = (learner.exercises, learner.predictions, learner.sure, learner.guesses, learner.quiz)
+        count_pairs = (learner.exercises, learner.predictions, learner.sure, learner.guesses, learner.quiz)
         rows.append(
             (
                 learner.learner,
                 learner.last,
-                *(f"{right_count} of {answer_count}" for right_count, answer_count in shares),
+                *(f"{right_count} of {answer_count}" for right_count, answer_count in count_pairs),
             )
         )
     return Table(f"Progress of {count(len(rows), 'learner')}", _HEADINGS, tuple(rows))
@@ -126,16 +126,16 @@ def make_csv(learners: Sequence[Learner]) -> str:
     notebook_numbers = sorted(
         {notebook_number for learner in learners for notebook_number in learner.notebooks}
     )
-    names = [f"{name}{suffix}" for name in _HEADINGS[2:] for suffix in ("", " of")]
-    headings = [
+    column_names = [f"{name}{suffix}" for name in _HEADINGS[2:] for suffix in ("", " of")]
+    notebook_headings = [
         f"{notebook_number}{suffix}" for notebook_number in notebook_numbers for suffix in ("", " of")
     ]
     csv_buffer = io.StringIO()
     writer = csv.writer(csv_buffer, lineterminator="\n")
-    writer.writerow(["learner", "file", "last", *names, *headings])
+    writer.writerow(["learner", "file", "last", *column_names, *notebook_headings])
     for learner in learners:
-        shares = [learner.exercises, learner.predictions, learner.sure, learner.guesses, learner.quiz]
-        cells: list[Any] = [cell for share in shares for cell in share]
+        count_pairs = [learner.exercises, learner.predictions, learner.sure, learner.guesses, learner.quiz]
+        cells: list[Any] = [cell for count_pair in count_pairs for cell in count_pair]
         cells += [
             cell
             for notebook_number in notebook_numbers

@@ -105,7 +105,7 @@ def read_tally(folder: Path) -> ClassTally:
             f"{folder} is not a folder. Pass the folder in which GPULAB_TALLY stores the summaries."
         )
     tally = ClassTally(0, {}, Counter())
-    learners = 0
+    learner_count = 0
     unreadable_files = []
     for path in sorted(folder.glob("*.json")):
         try:
@@ -113,16 +113,16 @@ def read_tally(folder: Path) -> ClassTally:
         except (OSError, ValueError, RecursionError):
             unreadable_files.append(path.name)
             continue
-        learners += 1
+        learner_count += 1
         tally.exercises.update({name for name in record["exercises"] if name in folders.list_exercises()})
         for key, answer in record["predictions"].items():
             question = folders.find_prediction(key)
             if question is not None:
-                answers = tally.predictions.setdefault(key, AnswerCounts(Counter(), Counter()))
+                answer_counts = tally.predictions.setdefault(key, AnswerCounts(Counter(), Counter()))
                 value_text = _format_value(answer["value"], question)
-                answers.locked[value_text] += 1
-                answers.sure[value_text] += answer.get("sure") is True
-    return ClassTally(learners, tally.predictions, tally.exercises, tuple(unreadable_files))
+                answer_counts.locked[value_text] += 1
+                answer_counts.sure[value_text] += answer.get("sure") is True
+    return ClassTally(learner_count, tally.predictions, tally.exercises, tuple(unreadable_files))
 
 
 def _read_summary(path: Path) -> dict[str, Any]:
@@ -186,10 +186,10 @@ def make_page(tally: ClassTally, notebook: str = "", *, refresh_s: float = 5) ->
         name for name in folders.list_exercises() if tally.exercises[name] and name.startswith(notebook)
     ]
     if passed_names:
-        rows = "".join(
+        rows_html = "".join(
             _make_row_html(name, tally.exercises[name], 0, tally.learners) for name in passed_names
         )
-        html_parts.append(f"<h2>Passed exercises</h2><table>{rows}</table>")
+        html_parts.append(f"<h2>Passed exercises</h2><table>{rows_html}</table>")
     if len(html_parts) == 2:
         html_parts.append("<p>There is no locked prediction and no passed exercise yet.</p>")
     head_html = f'<meta charset="utf-8">{refresh_tag}<title>gpulab: the class</title><style>{_STYLE}</style>'
@@ -202,17 +202,17 @@ def _make_prediction_html(key: str, answers: AnswerCounts) -> str:
     assert question is not None
     locked_count = sum(answers.locked.values())
     common_answers = answers.locked.most_common(_MAX_SHOWN_ANSWERS)
-    rows = "".join(
+    rows_html = "".join(
         _make_row_html(value, learner_count, answers.sure[value], locked_count)
         for value, learner_count in common_answers
     )
     other_count = locked_count - sum(learner_count for _, learner_count in common_answers)
     if other_count:
-        rows += _make_row_html("other answers", other_count, 0, locked_count)
+        rows_html += _make_row_html("other answers", other_count, 0, locked_count)
     sure_count = sum(answers.sure.values())
     return (
         f"<h2>{html.escape(key)} · {html.escape(question.question)}</h2>"
-        f"<p>{locked_count} locked, {sure_count} of them sure (orange).</p><table>{rows}</table>"
+        f"<p>{locked_count} locked, {sure_count} of them sure (orange).</p><table>{rows_html}</table>"
     )
 
 

@@ -49,9 +49,9 @@ def split_sections(cells: Sequence[Any]) -> Iterator[Section]:
     """Yield the sections of a notebook. Cells before the first heading belong to a section named ``""``."""
     section = Section("")
     for cell in cells:
-        if cell["cell_type"] == "markdown" and (heading := HEADING_PATTERN.match(cell["source"])):
+        if cell["cell_type"] == "markdown" and (heading_match := HEADING_PATTERN.match(cell["source"])):
             yield section
-            section = Section(heading["title"])
+            section = Section(heading_match["title"])
         section.cells.append(cell)
     yield section
 

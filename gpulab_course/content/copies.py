@@ -249,12 +249,12 @@ def _move_to_earlier(path: Path) -> Path:
     folder.mkdir(exist_ok=True)
     file_stem = f"{path.stem}_{time.strftime('%Y-%m-%d_%H%M%S')}"
     used_stems = {earlier_path.stem for earlier_path in folder.iterdir()}
-    name = file_stem
+    candidate_stem = file_stem
     copy_number = 1
-    while name in used_stems:
+    while candidate_stem in used_stems:
         copy_number += 1
-        name = f"{file_stem}_{copy_number}"
-    return path.rename(folder / f"{name}.ipynb").relative_to(path.parent)
+        candidate_stem = f"{file_stem}_{copy_number}"
+    return path.rename(folder / f"{candidate_stem}.ipynb").relative_to(path.parent)
 
 
 @contextlib.contextmanager

@@ -160,12 +160,12 @@ def find_chosen_ids(cells: Sequence[Any], part: SessionPart) -> set[str]:
 
 def find_opening_ids(cells: Sequence[Any]) -> set[str]:
     """Return the ids of the cells before the first numbered section of a notebook."""
-    ids: set[str] = set()
+    cell_ids: set[str] = set()
     for section in split_sections(cells):
         if section.number.isdigit():
             break
-        ids |= {cell["id"] for cell in section.cells}
-    return ids
+        cell_ids |= {cell["id"] for cell in section.cells}
+    return cell_ids
 
 
 def _find_exercises(cells: Sequence[Any]) -> Iterator[tuple[str, set[str]]]:
@@ -174,14 +174,14 @@ def _find_exercises(cells: Sequence[Any]) -> Iterator[tuple[str, set[str]]]:
         check_match = CHECK_CALL_PATTERN.search(cell["source"]) if cell["cell_type"] == "code" else None
         if not check_match:
             continue
-        ids = {cell["id"]}
+        cell_ids = {cell["id"]}
         if index and cells[index - 1]["source"].startswith("### "):
-            ids.add(cells[index - 1]["id"])
+            cell_ids.add(cells[index - 1]["id"])
         if "<summary>Solution of" in "".join(
             next_cell["source"] for next_cell in cells[index + 1 : index + 2]
         ):
-            ids.add(cells[index + 1]["id"])
-        yield check_match["id"], ids
+            cell_ids.add(cells[index + 1]["id"])
+        yield check_match["id"], cell_ids
 
 
 def find_preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
@@ -229,10 +229,10 @@ def _find_cell_names(source: str) -> tuple[frozenset[str], frozenset[str]]:
     used_names: set[str] = set()
     symbol_tables = [symtable.symtable(plain_code, "<cell>", "exec")]
     while symbol_tables:
-        table = symbol_tables.pop()
-        symbol_tables += table.get_children()
-        for symbol in table.get_symbols():
-            is_global = table.get_type() == "module" or symbol.is_global()
+        symbol_table = symbol_tables.pop()
+        symbol_tables += symbol_table.get_children()
+        for symbol in symbol_table.get_symbols():
+            is_global = symbol_table.get_type() == "module" or symbol.is_global()
             if is_global and symbol.is_referenced() and not hasattr(builtins, symbol.get_name()):
                 used_names.add(symbol.get_name())
             if is_global and (symbol.is_assigned() or symbol.is_imported()):
@@ -248,14 +248,17 @@ def _find_first_assigned(code: str) -> set[str]:
     for statement in ast.parse(code).body:
         name_nodes = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
         read_names |= {node.id for node in name_nodes if isinstance(node.ctx, ast.Load)} - assigned_names
-        targets: set[str] = set()
+        target_names: set[str] = set()
         if isinstance(statement, ast.Import | ast.ImportFrom):
-            targets = {(name.asname or name.name).partition(".")[0] for name in statement.names}
+            target_names = {
+                (import_alias.asname or import_alias.name).partition(".")[0]
+                for import_alias in statement.names
+            }
         elif isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            targets = {statement.name}
+            target_names = {statement.name}
         elif isinstance(statement, ast.Assign | ast.AnnAssign | ast.For | ast.With):
-            targets = {node.id for node in name_nodes if isinstance(node.ctx, ast.Store)}
-        assigned_names |= targets - read_names
+            target_names = {node.id for node in name_nodes if isinstance(node.ctx, ast.Store)}
+        assigned_names |= target_names - read_names
     return assigned_names
 
 
@@ -278,7 +281,10 @@ def reduce_notebook(notebook: Any, number: str, of: Course, *, solutions: bool =
     selected_ids = find_opening_ids(cells).union(*(find_chosen_ids(cells, part) for part in parts))
     homework_names = {name for part in parts for name in part.home}
     homework_ids = {
-        cell_id for name, ids in _find_exercises(cells) if name in homework_names for cell_id in ids
+        cell_id
+        for name, exercise_cell_ids in _find_exercises(cells)
+        if name in homework_names
+        for cell_id in exercise_cell_ids
     }
     prepared_ids = find_preparation_ids(cells, selected_ids) | find_preparation_ids(
         cells, selected_ids | homework_ids

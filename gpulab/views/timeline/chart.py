@@ -289,16 +289,16 @@ def _shorten_name(name: str) -> str:
 def _draw_frames(panels: Sequence[Lanes], rows: RowPositions) -> Item | None:
     """Return the outlines around graph launches, or None if there are none."""
     frame_spans = [
-        (start - lanes.record.start_ns, end - lanes.record.start_ns, rows.index[panel_index, row_key])
+        (start_ns - lanes.record.start_ns, end_ns - lanes.record.start_ns, rows.index[panel_index, row_key])
         for panel_index, lanes in enumerate(panels)
-        for (row_key, *_), (start, end) in lanes.launches.items()
+        for (row_key, *_), (start_ns, end_ns) in lanes.launches.items()
     ]
     if not frame_spans:
         return None
-    start, end, row = np.array(frame_spans, np.int64).T
+    start_ns, end_ns, row = np.array(frame_spans, np.int64).T
     row_top = np.array(rows.tops)[row]
     height = np.array(rows.heights)[row]
-    return Rects(start, end, row_top - 1, row_top + height + 1, "fg", outline=True)
+    return Rects(start_ns, end_ns, row_top - 1, row_top + height + 1, "fg", outline=True)
 
 
 def _draw_arrows(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
@@ -394,11 +394,11 @@ def make_legend_entries(plot: Plot) -> list[tuple[str, str]]:
     """Return the legend entries for all colours that occur in a timeline with `draw_chart`."""
     tracks = find_tracks(plot)
     is_kernel = tracks.colour < len(KERNEL_COLOURS)
-    colours = tracks.colour[is_kernel]
-    names = tracks.columns["name"][is_kernel]
+    colour_indices = tracks.colour[is_kernel]
+    name_indices = tracks.columns["name"][is_kernel]
     kernel_names = tracks.columns["names"]
-    colour_names = sorted({*zip(colours.tolist(), names.tolist(), strict=True)})
-    ordered_names = dict.fromkeys(kernel_names[name] for _, name in colour_names)
+    colour_names = sorted({*zip(colour_indices.tolist(), name_indices.tolist(), strict=True)})
+    ordered_names = dict.fromkeys(kernel_names[name_index] for _, name_index in colour_names)
     engine_entries = [*ENGINES.values()]
     other_engines = np.unique(tracks.colour[~is_kernel]).tolist()
     return [*make_kernel_legend([*ordered_names]), *(engine_entries[index] for index in other_engines)]

@@ -235,15 +235,15 @@ class Lanes:
         source_of_call = {
             call.correlation_id: call.source for call in self.record.calls if call.correlation_id
         }
-        columns = ([*map(attrgetter(name), self.record.activities)] for name in _COLUMNS)
-        start, end, activity_kinds, copy_kinds, name, size, correlation_ids, *details_of = columns
+        attribute_columns = ([*map(attrgetter(name), self.record.activities)] for name in _COLUMNS)
+        start, end, activity_kinds, copy_kinds, name, size, correlation_ids, *details_of = attribute_columns
         device, stream, *_, graph, node = details_of
         row_keys = {key: ("stream", *key) for key in self.streams}
         # The engine of a copy to or from the host is its direction; other copies and memsets are the
         # device's.
         engines = [
-            copy_kind if copy_kind in ("HtoD", "DtoH") else _ENGINE_OF_KIND.get(value, "DtoD")
-            for value, copy_kind in zip(activity_kinds, copy_kinds, strict=True)
+            copy_kind if copy_kind in ("HtoD", "DtoH") else _ENGINE_OF_KIND.get(activity_kind, "DtoD")
+            for activity_kind, copy_kind in zip(activity_kinds, copy_kinds, strict=True)
         ]
         detail_keys = list(zip(*details_of, strict=True))
         details = {key: self._describe_operation(*key) for key in set(detail_keys)}
@@ -335,9 +335,15 @@ class Lanes:
         activities = self.record.activities
         activity_streams: list[tuple[int, int | None]] = list(map(STREAM_OF, activities))
         index_of = {activity.correlation_id: index for index, activity in enumerate(activities)}
-        waits = [sync for sync in self.record.synchronizations if sync.type == "STREAM_WAIT_EVENT"]
+        stream_waits = [
+            stream_wait
+            for stream_wait in self.record.synchronizations
+            if stream_wait.type == "STREAM_WAIT_EVENT"
+        ]
         event_edges = {
-            (sync.device_id, sync.stream_id, predecessor) for sync in waits for predecessor in sync.after
+            (stream_wait.device_id, stream_wait.stream_id, predecessor)
+            for stream_wait in stream_waits
+            for predecessor in stream_wait.after
         }
         operation_pairs: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
         known_edges: set[tuple[int, int | None, int]] = set()
@@ -352,11 +358,13 @@ class Lanes:
                     operation_pairs[stream_edge in event_edges].append((predecessor_index, index))
                     known_edges.add(stream_edge)
         # CUPTI does not report predecessors: the stream's first operation issued after the wait is used.
-        start_of_call = {call.correlation_id: call.start_ns for call in self.record.calls} if waits else {}
+        start_of_call = (
+            {call.correlation_id: call.start_ns for call in self.record.calls} if stream_waits else {}
+        )
         operations_of_stream: dict[tuple[int, int | None], list[int]] = {}
-        for index, stream in enumerate(activity_streams if waits else ()):
+        for index, stream in enumerate(activity_streams if stream_waits else ()):
             operations_of_stream.setdefault(stream, []).append(index)
-        for wait in waits:
+        for wait in stream_waits:
             stream_key = (wait.device_id, wait.stream_id)
             stream_operations = operations_of_stream.get(stream_key, [])
             for predecessor in wait.after:
@@ -388,16 +396,16 @@ class Lanes:
         The n-th run of a graph node counts as part of the n-th launch.
         """
         run_counts: Counter[tuple[RowKey, int, int]] = Counter()
-        spans: dict[tuple[RowKey, int, int], tuple[int, int]] = {}
+        launch_spans_ns: dict[tuple[RowKey, int, int], tuple[int, int]] = {}
         for activity in self.record.activities if (self.node != NO_OPERATION).any() else ():
             if activity.graph_id:
                 row_key = ("stream", activity.device_id, activity.stream_id)
                 node = (row_key, activity.graph_id, activity.graph_node_id)
                 launch_key = (row_key, activity.graph_id, run_counts[node])
-                start_ns, end_ns = spans.get(launch_key, (activity.start_ns, activity.end_ns))
-                spans[launch_key] = (start_ns, max(end_ns, activity.end_ns))
+                start_ns, end_ns = launch_spans_ns.get(launch_key, (activity.start_ns, activity.end_ns))
+                launch_spans_ns[launch_key] = (start_ns, max(end_ns, activity.end_ns))
                 run_counts[node] += 1
-        return spans
+        return launch_spans_ns
 
 
 def _index_distinct(values: Sequence[Any]) -> tuple[npt.NDArray[Any], list[Any]]:

@@ -155,7 +155,7 @@ class TimelineView(View):
 
     def draw(self) -> Box:
         folded_count = sum(len(lanes.folded) for lanes in self.panels)
-        notes = [
+        note_texts = [
             describe_arrows(self.panels),
             f"{number(folded_count)} streams with the least work share the last row." if folded_count else "",
             "No operation was recorded." if not any(lanes.record.activities for lanes in self.panels) else "",
@@ -171,7 +171,7 @@ class TimelineView(View):
             words(self.summary) if self.summary else None,
             legend(make_legend_entries(plot)) if has_bars else None,
             plot,
-            words(text, "note") if (text := " ".join(filter(None, notes))) else None,
+            words(text, "note") if (text := " ".join(filter(None, note_texts))) else None,
             gap=4,
         )
         if not self.advice:

@@ -57,35 +57,37 @@ class TrafficView(View):
 
     def describe(self) -> str:
         lines = [self.sentence()]
-        lines += [_make_row_text(row) for row in self._traffic.expressions if row.kernel >= 0]
+        lines += [
+            _make_row_text(expression) for expression in self._traffic.expressions if expression.kernel >= 0
+        ]
         lines += self._make_reason_texts()
-        lines += [f"Folded while tracing: {row}." for row in self._traffic.folded]
-        lines += [f"Python needs a value here: {row}." for row in self._traffic.breaks]
+        lines += [f"Folded while tracing: {fold}." for fold in self._traffic.folded]
+        lines += [f"Python needs a value here: {place}." for place in self._traffic.breaks]
         return "\n".join(lines)
 
     def draw(self) -> Box:
         record = self._traffic
-        kernel_expressions = [item for item in record.expressions if item.kernel >= 0]
-        rows = [
+        kernel_expressions = [expression for expression in record.expressions if expression.kernel >= 0]
+        expression_rows = [
             (
-                item.name,
-                size(item.read_bytes),
-                size(item.written_bytes),
-                duration(item.time_ns),
-                f"kernel {item.kernel + 1}",
+                expression.name,
+                size(expression.read_bytes),
+                size(expression.written_bytes),
+                duration(expression.time_ns),
+                f"kernel {expression.kernel + 1}",
             )
-            for item in kernel_expressions
+            for expression in kernel_expressions
         ]
         return column(
             self._draw_ways(),
             legend(self._list_legend_entries()),
             self._draw_graph(),
-            *(words(item, "strong") for item in self._make_reason_texts()[:6]),
-            *(words(f"Folded while tracing: {item}", "note") for item in record.folded),
-            *(words(f"Python needs a value here: {item}", "note") for item in record.breaks),
+            *(words(reason, "strong") for reason in self._make_reason_texts()[:6]),
+            *(words(f"Folded while tracing: {fold}", "note") for fold in record.folded),
+            *(words(f"Python needs a value here: {place}", "note") for place in record.breaks),
             fold(
                 "Each expression by itself",
-                table(rows, headings=("expression", "reads", "writes", "time", "fused into")),
+                table(expression_rows, headings=("expression", "reads", "writes", "time", "fused into")),
                 opened=False,
             ),
             fold(
@@ -144,23 +146,23 @@ class TrafficView(View):
         kernel_sets = self._traffic.ways
         most_bytes = max(kernel_set.moved_bytes for kernel_set in kernel_sets) or 1
         longest_ns = max(kernel_set.time_ns or 0 for kernel_set in kernel_sets) or 1
-        segments = []
-        sentences = []
+        bar_segments = []
+        segment_sentences = []
         bar_labels = []
         for index, kernel_set in enumerate(kernel_sets):
             bar_top = ROW_PX * (index + 1)
             bytes_x, time_x = 0.0, TIME_X
             for kernel, sentence, moved_bytes, time_ns in self._list_kernel_parts(kernel_set):
                 colour = len(KERNEL_COLOURS) if kernel < 0 else min(kernel, len(KERNEL_COLOURS) - 1)
-                bytes_end, time_end = (
+                bytes_end_x, time_end_x = (
                     bytes_x + BAR_WIDTH * moved_bytes / most_bytes,
                     time_x + BAR_WIDTH * time_ns / longest_ns,
                 )
-                for x0, x1 in ((bytes_x, bytes_end), (time_x, time_end)):
+                for x0, x1 in ((bytes_x, bytes_end_x), (time_x, time_end_x)):
                     if x1 > x0:
-                        segments.append((x0, x1, bar_top, bar_top + BAR_PX, colour))
-                        sentences.append(sentence)
-                bytes_x, time_x = bytes_end, time_end
+                        bar_segments.append((x0, x1, bar_top, bar_top + BAR_PX, colour))
+                        segment_sentences.append(sentence)
+                bytes_x, time_x = bytes_end_x, time_end_x
             time_text = "not executed" if kernel_set.time_ns is None else duration(kernel_set.time_ns)
             size_text = size(kernel_set.moved_bytes)
             y = bar_top + BAR_PX / 2
@@ -173,17 +175,21 @@ class TrafficView(View):
                 ),
                 (time_x, y, time_text, TIME_X + BAR_WIDTH + TEXT_WIDTH - time_x),
             ]
-        value_x, value_y, value_texts, widths = zip(*bar_labels, strict=True)
-        domain = (0.0, TIME_X + BAR_WIDTH + TEXT_WIDTH)
+        value_x, value_y, value_texts, text_widths = zip(*bar_labels, strict=True)
+        x_domain = (0.0, TIME_X + BAR_WIDTH + TEXT_WIDTH)
         names_y = [ROW_PX * (index + 1) + BAR_PX / 2 for index in range(len(kernel_sets))]
         headings = ["bytes moved", "time"]
         return plot(
             ROW_PX * (len(kernel_sets) + 1),
-            domain,
-            make_rects(segments, [*KERNEL_COLOURS, "other"], inset=0.5, **make_sentence_args(sentences)),
-            Labels(value_x, value_y, value_texts, dx=6, room=[0.96 * width for width in widths]),
+            x_domain,
+            make_rects(
+                bar_segments, [*KERNEL_COLOURS, "other"], inset=0.5, **make_sentence_args(segment_sentences)
+            ),
+            Labels(
+                value_x, value_y, value_texts, dx=6, room=[0.96 * text_width for text_width in text_widths]
+            ),
             Labels([0, TIME_X], [BAR_PX / 2] * 2, headings, colour="muted"),
-            make_y_ticks(names_y, [kernel_set.way for kernel_set in kernel_sets], domain),
+            make_y_ticks(names_y, [kernel_set.way for kernel_set in kernel_sets], x_domain),
             left=NAME_COLUMN_PX,
             label=self.sentence(),
             hint="Point at a part of a bar, or use the arrow keys.",
@@ -239,7 +245,8 @@ class TrafficView(View):
             )
             edges_of_reason[edge.why].append(f"{source_name} → {target_name}")
         return [
-            f"Red: {listing([*dict.fromkeys(names)])}: {reason}." for reason, names in edges_of_reason.items()
+            f"Red: {listing([*dict.fromkeys(edge_names)])}: {reason}."
+            for reason, edge_names in edges_of_reason.items()
         ]
 
 

@@ -159,11 +159,13 @@ def make_warp_columns(
         columns |= {"run_turns": loops.run_turns, "run_outer": loops.run_outer}
     if steps.accesses.size:
         columns |= {"access_step": steps.accesses, "access_kind": steps.access_kinds.of}
-        for name, values in zip(
+        for name, field_values in zip(
             step_text.AccessText._fields, zip(*steps.access_words, strict=True), strict=True
         ):
-            are_texts = isinstance(values[0], str)
-            columns[f"kind_{name}"] = texts.number_texts(values) if are_texts else np.array(values, np.int32)
+            are_texts = isinstance(field_values[0], str)
+            columns[f"kind_{name}"] = (
+                texts.number_texts(field_values) if are_texts else np.array(field_values, np.int32)
+            )
         if trace.address is not None:
             addresses = trace.address[steps.accesses].astype(np.uint64)
             columns |= encode_lane_rows("address", addresses, trace.executed_mask[steps.accesses])
@@ -189,14 +191,14 @@ def _make_watch_columns(trace: WarpTrace, texts: TextTable) -> Columns:
         np.concatenate([getattr(watch, name) for watch in watches]) for name in watch_fields
     )
     first_rows = np.cumsum([0, *(watch.step.size for watch in watches)])
-    columns = {
+    watch_columns = {
         "watch_rows": first_rows,
         "watch_step": watch_steps,
         "watch_known": known_masks,
         "watch_outside": outside_masks,
     }
     notes = texts.number_texts(watch.note for watch in watches)
-    return columns | {"watch_note": notes} | encode_lane_rows("watch", watch_values, known_masks)
+    return watch_columns | {"watch_note": notes} | encode_lane_rows("watch", watch_values, known_masks)
 
 
 def _make_natural_key(register: str) -> list[tuple[int, str]]:
@@ -216,26 +218,31 @@ def _make_value_columns(trace: WarpTrace, texts: TextTable) -> Columns:
     detail = trace.detail
     if trace.value is None or not trace.value_register:
         return {}
-    names = list(trace.value_register)
-    types = [
+    register_names = list(trace.value_register)
+    value_types = [
         step_text.find_value_type(*texts_of_type)
         for texts_of_type in zip(trace.instruction, trace.value_type, strict=True)
     ]
-    value_step = np.flatnonzero(np.array([bool(name) for name in names])[trace.text_index])
+    value_step = np.flatnonzero(
+        np.array([bool(register_name) for register_name in register_names])[trace.text_index]
+    )
     name_index = trace.text_index[value_step].astype(np.int64)
     value_bits = trace.value[value_step].astype(np.uint64)
     call_of_step = np.zeros(len(trace), np.int64)
     if detail is not None:
         value_step = np.concatenate([value_step, detail.extra_step])
-        name_index = np.concatenate([name_index, len(names) + detail.extra_name])
+        name_index = np.concatenate([name_index, len(register_names) + detail.extra_name])
         value_bits = np.concatenate([value_bits, detail.extra_value])
-        names += detail.extra_register
-        types += detail.extra_type
+        register_names += detail.extra_register
+        value_types += detail.extra_type
         call_of_step = number_calls(detail.depth)
-    order_of_name = {name: index for index, name in enumerate(sorted(set(names), key=_make_natural_key))}
+    order_of_name = {
+        register_name: index
+        for index, register_name in enumerate(sorted(set(register_names), key=_make_natural_key))
+    }
     holder_of_value = (
         call_of_step[value_step] * len(order_of_name)
-        + np.array([order_of_name[name] for name in names])[name_index]
+        + np.array([order_of_name[register_name] for register_name in register_names])[name_index]
     )
     value_order = np.argsort(holder_of_value * len(trace) + value_step, kind="stable")
     # If a step writes several registers, the first one is its result, so it is assigned last.
@@ -246,39 +253,39 @@ def _make_value_columns(trace: WarpTrace, texts: TextTable) -> Columns:
     name_index = name_index[value_order]
     value_bits = value_bits[value_order]
     holder_of_value = holder_of_value[value_order]
-    name_numbers = texts.number_texts(names)[name_index]
-    type_numbers = texts.number_texts(types)[name_index]
+    name_numbers = texts.number_texts(register_names)[name_index]
+    type_numbers = texts.number_texts(value_types)[name_index]
     holder_starts = np.flatnonzero(np.diff(holder_of_value, prepend=-1))
     holders_of_call = np.searchsorted(
         holder_of_value[holder_starts] // len(order_of_name), np.arange(int(call_of_step.max(initial=0)) + 2)
     )
-    columns: Columns = {
+    value_columns: Columns = {
         "holder_rows": np.append(holder_starts, value_step.size),
         "call_holders": holders_of_call,
         "call": call_of_step,
     }
     if detail is not None:
         shown_stores = np.flatnonzero((detail.stored_part == 0) & (row_of_step[detail.stored_step] < 0))
-        stores = detail.stored_step[shown_stores]
-        row_of_step[stores] = value_step.size + np.arange(stores.size)
-        part_counts = np.bincount(detail.stored_step, minlength=len(trace))[stores].tolist()
+        store_steps = detail.stored_step[shown_stores]
+        row_of_step[store_steps] = value_step.size + np.arange(store_steps.size)
+        part_counts = np.bincount(detail.stored_step, minlength=len(trace))[store_steps].tolist()
         names_of_stores = [
             "stored value" if index == 1 else f"first of {index} stored values" for index in part_counts
         ]
-        value_step = np.concatenate([value_step, stores])
+        value_step = np.concatenate([value_step, store_steps])
         value_bits = np.concatenate([value_bits, detail.stored_value[shown_stores]])
         name_numbers = np.concatenate([name_numbers, texts.number_texts(names_of_stores)])
         type_numbers = np.concatenate(
-            [type_numbers, texts.number_texts(detail.stored_type)[trace.text_index[stores]]]
+            [type_numbers, texts.number_texts(detail.stored_type)[trace.text_index[store_steps]]]
         )
-    columns |= {
+    value_columns |= {
         "result_row": row_of_step,
         "value_step": value_step,
         "value_what": name_numbers,
         "value_type": type_numbers,
     }
-    columns |= _make_variable_columns(trace, name_index, value_step[: name_index.size])
-    return columns | encode_lane_rows("value", value_bits, trace.executed_mask[value_step])
+    value_columns |= _make_variable_columns(trace, name_index, value_step[: name_index.size])
+    return value_columns | encode_lane_rows("value", value_bits, trace.executed_mask[value_step])
 
 
 def _make_variable_columns(
@@ -288,11 +295,14 @@ def _make_variable_columns(
 
     Variable i has the rows ``variable_rows[variable_at[i]:variable_at[i + 1]]``.
     """
-    rows = [np.flatnonzero(np.isin(name_index, variable.written_by)) for variable in trace.variables]
-    sorted_rows = [row[np.argsort(step[row], kind="stable")].astype(np.int32) for row in rows]
+    variable_rows = [np.flatnonzero(np.isin(name_index, variable.written_by)) for variable in trace.variables]
+    sorted_rows = [
+        value_rows[np.argsort(step[value_rows], kind="stable")].astype(np.int32)
+        for value_rows in variable_rows
+    ]
     if not sorted_rows:
         return {}
-    first_rows = np.cumsum([0, *(row.size for row in sorted_rows)])
+    first_rows = np.cumsum([0, *(value_rows.size for value_rows in sorted_rows)])
     return {"variable_at": first_rows, "variable_rows": np.concatenate(sorted_rows)}
 
 

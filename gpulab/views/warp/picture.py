@@ -48,14 +48,14 @@ def _draw_source(steps: WarpSteps) -> Plot:
     executed_lines = steps.line[steps.line > 0].tolist() or [1, len(code_lines)]
     first_line = max(1, min(executed_lines) - 1)
     last_line = min(len(code_lines), max(executed_lines) + 1, first_line + MAX_LINES - 1)
-    visits = np.bincount(steps.line, minlength=last_line + 1)
+    line_visits = np.bincount(steps.line, minlength=last_line + 1)
     active_lanes = np.bincount(steps.line, np.bitwise_count(steps.trace.active_mask), minlength=last_line + 1)
     label_style: dict[str, Any] = {"colour": "muted", "size": 10.5}
     plot_items: list[Item] = [Labels([22, 66], [6, 6], ["line", "steps"], anchor="end", **label_style)]
     plot_items += [Labels([80], [6], ["mean active lanes (bar) and source"], **label_style)]
     for line, text in enumerate(code_lines[first_line - 1 : last_line], first_line):
         y = (line - first_line + 1.5) * LINE_HEIGHT_PX
-        visits_of_line = int(visits[line])
+        visits_of_line = int(line_visits[line])
         line_text = text if len(text) <= 50 else f"{text[:49]}…"
         plot_items.append(Labels([22], [y], [str(line)], anchor="end", **label_style))
         if visits_of_line:
@@ -79,7 +79,7 @@ def _draw_lanes(steps: WarpSteps, height_px: float) -> Box:
     bin_edges = np.unique(np.linspace(0, step_count, MAX_BINS + 1).astype(np.int64))
     lane_sums = np.add.reduceat(np.bitwise_count(trace.active_mask).astype(np.int64), bin_edges[:-1])
     base_y = raster_px + LOOP_HEIGHT_PX + ACTIVE_PLOT_PX
-    heights = base_y - ACTIVE_PLOT_PX / WARP_SIZE * lane_sums / np.diff(bin_edges)
+    active_lanes_y = base_y - ACTIVE_PLOT_PX / WARP_SIZE * lane_sums / np.diff(bin_edges)
     mark_steps = bin_edges[np.unique(np.searchsorted(bin_edges, steps.accesses, side="right") - 1)]
     cost_texts = [
         f"{count(int(costs.sum()), singular, plural)}, at best {number(int(ideal_costs[costs > 0].sum()))}"
@@ -89,7 +89,7 @@ def _draw_lanes(steps: WarpSteps, height_px: float) -> Box:
         )
         if costs.sum()
     ]
-    accesses = count(steps.accesses.size, "memory access", "memory accesses")
+    accesses_text = count(steps.accesses.size, "memory access", "memory accesses")
     return column(
         legend((state_index.colour, state_index.name) for state_index in _STATE_OF_MASK_COUNT[::-1]),
         plot(
@@ -108,7 +108,12 @@ def _draw_lanes(steps: WarpSteps, height_px: float) -> Box:
             ),
             *_draw_loops(steps, raster_px + 1),
             Polyline(
-                bin_edges, np.append(heights, heights[-1]), "accent", fill="accent-2", base=base_y, step=True
+                bin_edges,
+                np.append(active_lanes_y, active_lanes_y[-1]),
+                "accent",
+                fill="accent-2",
+                base=base_y,
+                step=True,
             ),
             make_y_ticks([base_y - ACTIVE_PLOT_PX + 4, base_y - 4], ["32", "0"], domain),
             Rects(
@@ -126,16 +131,16 @@ def _draw_lanes(steps: WarpSteps, height_px: float) -> Box:
             left=34,
             right=8,
         ),
-        paragraph("; ".join([f"Orange marks: {accesses}", *cost_texts]), "note"),
+        paragraph("; ".join([f"Orange marks: {accesses_text}", *cost_texts]), "note"),
     )
 
 
 def _draw_loops(steps: WarpSteps, top: float) -> list[Item]:
     """Return bars for outer loops, with their numbers of iterations if they fit."""
     loops = steps.loops
-    runs = np.flatnonzero(loops.run_outer < 0)[:MAX_LOOPS]
-    first_iterations = loops.run_turns[runs]
-    last_iterations = loops.run_turns[runs + 1] - 1
+    loop_runs = np.flatnonzero(loops.run_outer < 0)[:MAX_LOOPS]
+    first_iterations = loops.run_turns[loop_runs]
+    last_iterations = loops.run_turns[loop_runs + 1] - 1
     first_step = loops.turn_begin[first_iterations].astype(float)
     end_step = loops.turn_end[last_iterations] + 1.0
     # The forms of the first iteration, "iteration 1 of 25 (8 each)" and so on, become those of the loop.
@@ -144,9 +149,9 @@ def _draw_loops(steps: WarpSteps, top: float) -> list[Item]:
         for iteration in first_iterations.tolist()
     ]
     tops, middles, bottoms = (
-        [top + offset_y] * runs.size for offset_y in (0, LOOP_HEIGHT_PX / 2 - 1, LOOP_HEIGHT_PX - 2)
+        [top + offset_y] * loop_runs.size for offset_y in (0, LOOP_HEIGHT_PX / 2 - 1, LOOP_HEIGHT_PX - 2)
     )
-    labels = Labels(
+    loop_labels = Labels(
         (first_step + end_step) / 2, middles, loop_texts, anchor="middle", size=10, room=end_step - first_step
     )
-    return [Rects(first_step, end_step, tops, bottoms, "accent-2"), labels]
+    return [Rects(first_step, end_step, tops, bottoms, "accent-2"), loop_labels]

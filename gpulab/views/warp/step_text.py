@@ -183,12 +183,14 @@ def list_lanes(mask: int) -> str:
     lanes = [lane for lane in range(WARP_SIZE) if mask >> lane & 1]
     first_lanes = [lane for lane in lanes if lane - 1 not in lanes]
     last_lanes = [lane for lane in lanes if lane + 1 not in lanes]
-    ranges = [
+    range_texts = [
         f"{first_lane} to {last_lane}" if last_lane > first_lane else str(first_lane)
         for first_lane, last_lane in zip(first_lanes, last_lanes, strict=True)
     ]
     range_list = (
-        [*ranges[:MAX_BRIEFS], f"{len(ranges) - MAX_BRIEFS} more"] if len(ranges) > MAX_BRIEFS + 1 else ranges
+        [*range_texts[:MAX_BRIEFS], f"{len(range_texts) - MAX_BRIEFS} more"]
+        if len(range_texts) > MAX_BRIEFS + 1
+        else range_texts
     )
     return f"{noun(len(lanes), 'lane')} {listing(range_list)}"
 
@@ -237,15 +239,15 @@ def make_optimized_out_text(trace: WarpTrace, line: int) -> str:
     """Return a sentence about variables of a source line that the compiler has optimized out, or an empty
     string.
     """
-    names = dict.fromkeys(
+    variable_names = dict.fromkeys(
         variable.name
         for variable in trace.variables
         if not variable.written_by and variable.first_line <= line <= variable.last_line
     )
-    pronoun = noun(len(names), "it", "them")
+    pronoun = noun(len(variable_names), "it", "them")
     return (
-        f'Optimized out: {listing(list(names))}. Compile with options=("-G",) to keep {pronoun}.'
-        if names
+        f'Optimized out: {listing(list(variable_names))}. Compile with options=("-G",) to keep {pronoun}.'
+        if variable_names
         else ""
     )
 
@@ -254,12 +256,12 @@ def read_bits(bits: int, kind: str) -> str:
     """Format the number that a bit pattern represents in the given type."""
     if kind == "pred":
         return "true" if bits & 1 else "false"
-    letter = {"s": "i", "u": "u", "f": "f"}[kind[0]]
+    dtype_letter = {"s": "i", "u": "u", "f": "f"}[kind[0]]
     size_bytes = int(kind[1:]) // 8
     number_value = np.array([bits & ((1 << 8 * size_bytes) - 1)], f"u{size_bytes}").view(
-        f"{letter}{size_bytes}"
+        f"{dtype_letter}{size_bytes}"
     )[0]
-    return f"{number_value:.9g}" if letter == "f" else str(number_value)
+    return f"{number_value:.9g}" if dtype_letter == "f" else str(number_value)
 
 
 def describe_keys(has_loops: bool, has_values: bool, has_many_warps: bool, has_stops: bool = False) -> str:
@@ -290,23 +292,23 @@ def compare_masks(predicted: WarpTrace, measured: WarpTrace) -> str:
         measured_visits = measured_visits[:common_length]
     device = measured.provenance.device
     total_text = number(max(len(predicted_visits), len(measured_visits)))
-    confirmed = f"Masks confirmed by {device}: {total_text} of {total_text} basic blocks equal"
+    confirmed_text = f"Masks confirmed by {device}: {total_text} of {total_text} basic blocks equal"
     if predicted_visits == measured_visits:
-        return f"{confirmed}."
+        return f"{confirmed_text}."
     if sorted(predicted_visits) == sorted(measured_visits):
-        return f"{confirmed}, but the hardware ran divergent paths in another order."
-    matches = [
+        return f"{confirmed_text}, but the hardware ran divergent paths in another order."
+    visit_matches = [
         predicted_visit == measured_visit
         for predicted_visit, measured_visit in zip(predicted_visits, measured_visits, strict=False)
     ]
-    first_difference = matches.index(False) if False in matches else len(matches)
-    masks = [
-        f"mask {rows[first_difference][1]:#010x}" if first_difference < len(rows) else "nothing more"
-        for rows in (predicted_visits, measured_visits)
+    first_difference = visit_matches.index(False) if False in visit_matches else len(visit_matches)
+    mask_texts = [
+        f"mask {visits[first_difference][1]:#010x}" if first_difference < len(visits) else "nothing more"
+        for visits in (predicted_visits, measured_visits)
     ]
     line = int(measured.line[min(first_difference, len(measured_visits) - 1)]) if measured_visits else 0
     return (
-        f"{device} differs: {number(sum(matches))} of {total_text} basic blocks equal. "
+        f"{device} differs: {number(sum(visit_matches))} of {total_text} basic blocks equal. "
         f"First difference at block visit {number(first_difference + 1)} (line {line}): "
-        f"predicted {masks[0]}, measured {masks[1]}."
+        f"predicted {mask_texts[0]}, measured {mask_texts[1]}."
     )

@@ -71,13 +71,13 @@ class WarpStepper(View, module="warp/stepper"):
         sources = [trace.provenance.of_results] + ([measured.provenance.label] if measured else [])
         warps_text = f"Warp {displayed_warp}" if len(traces) == 1 else count(len(traces), "warp")
         contents_text = "Masks, addresses and values" if detail is not None else "Masks and addresses"
-        page_data, data = pack(self._make_contents(first_trace))
+        page_data, packed_data = pack(self._make_contents(first_trace))
         super().__init__(
             title=f"{warps_text} of block {_make_block_text(trace)} in {trace.kernel_name}",
             caption=f"{contents_text}: {'; masks also '.join(sources)}.",
             source=trace.provenance.of_results.split()[0],
             contents=page_data,
-            data=data,
+            data=packed_data,
             warp=displayed_warp,
             register=first_trace.watched[0].text if first_trace.watched else "",
         )
@@ -155,8 +155,8 @@ class WarpStepper(View, module="warp/stepper"):
     def _make_stop_notes(self) -> list[str]:
         """Return a note for each stop condition: how often the warps stop, and where the first stop is."""
         all_steps = self._warps.values()
-        notes = []
-        for index, stop_condition in enumerate(next(iter(all_steps)).trace.stops):
+        stop_notes = []
+        for stop_index, stop_condition in enumerate(next(iter(all_steps)).trace.stops):
             stop_positions = [
                 (
                     int(sequence[stop_steps[0]]),
@@ -166,10 +166,10 @@ class WarpStepper(View, module="warp/stepper"):
                 )
                 for warp_steps in all_steps
                 if warp_steps.trace.detail is not None
-                and (stop_steps := warp_steps.trace.stops[index].step).size
+                and (stop_steps := warp_steps.trace.stops[stop_index].step).size
                 and (sequence := warp_steps.trace.detail.sequence).size
             ]
-            stop_count = sum(warp_steps.trace.stops[index].step.size for warp_steps in all_steps)
+            stop_count = sum(warp_steps.trace.stops[stop_index].step.size for warp_steps in all_steps)
             first_text = ""
             if stop_positions:
                 _, warp, step_index, line = min(stop_positions)
@@ -177,12 +177,12 @@ class WarpStepper(View, module="warp/stepper"):
                 first_text = (
                     f"instruction {number(step_index + 1)}{warp_text} ({step_text.make_place_text(line)})"
                 )
-            notes.append(
+            stop_notes.append(
                 step_text.make_stops_sentence(
                     stop_condition.text, stop_condition.note, stop_count, first_text
                 )
             )
-        return notes
+        return stop_notes
 
     def draw(self) -> Box:
         notes = [self.confirmation, *self._make_stop_notes()]

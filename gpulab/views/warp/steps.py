@@ -34,18 +34,26 @@ class WarpSteps(TraceSteps):
         ]
         spaces = np.array(trace.space or [""])[self.space]
         is_shared = spaces == "shared"
-        costs = np.where(is_shared, self.wavefronts, self.sectors)
+        access_costs = np.where(is_shared, self.wavefronts, self.sectors)
         ideal_costs = np.where(is_shared, self.ideal_wavefronts, self.ideal_sectors)
         executed_masks = trace.executed_mask[self.accesses]
         text_indices = trace.text_index[self.accesses]
-        access_columns = (self.store, self.size_bytes, costs, ideal_costs, np.bitwise_count(executed_masks))
+        access_columns = (
+            self.store,
+            self.size_bytes,
+            access_costs,
+            ideal_costs,
+            np.bitwise_count(executed_masks),
+        )
         self.access_kinds = group_equal_rows(text_indices, self.space, *access_columns)
         access_rows = (
             column[self.access_kinds.first].tolist() for column in (text_indices, spaces, *access_columns)
         )
         self.access_words = [
-            step_text.describe_access(trace.instruction[index], *row, has_addresses=trace.address is not None)
-            for index, *row in zip(*access_rows, strict=True)
+            step_text.describe_access(
+                trace.instruction[text_index], *access_values, has_addresses=trace.address is not None
+            )
+            for text_index, *access_values in zip(*access_rows, strict=True)
         ]
 
         self.stop_step, self.stop_words = self._sort_stops(trace)

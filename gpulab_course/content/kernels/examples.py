@@ -71,8 +71,8 @@ def example(name: str, size: tuple[int, ...] | None = None, seed: int = 1) -> Ex
             for dx in range(5):
                 expected += padded_x[dy : dy + size[0], dx : dx + size[1]] / 25
     elif name == "softmax":
-        powers = cp.exp(wide_x - wide_x.max(axis=1, keepdims=True))
-        expected = powers / powers.sum(axis=1, keepdims=True)
+        exponentials = cp.exp(wide_x - wide_x.max(axis=1, keepdims=True))
+        expected = exponentials / exponentials.sum(axis=1, keepdims=True)
     else:
         centred_x = wide_x - wide_x.mean(axis=1, keepdims=True)
         expected = centred_x / cp.sqrt((centred_x**2).mean(axis=1, keepdims=True) + 1e-5)

@@ -76,8 +76,8 @@ def make_sum_launches(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tup
     )
     if is_one_pass:
         grid = min(resident_blocks, count_blocks(x.size, 4 * threads))
-        scratch = cp.empty(grid, cp.float32), cp.zeros(1, cp.uint32)
-        return (Step(raw_kernel, (grid,), (threads,), (x, *scratch, out, np.int32(x.size))),)
+        scratch_arrays = cp.empty(grid, cp.float32), cp.zeros(1, cp.uint32)
+        return (Step(raw_kernel, (grid,), (threads,), (x, *scratch_arrays, out, np.int32(x.size))),)
     launch_steps: list[Step] = []
     step_input = x
     n = x.size
@@ -105,11 +105,16 @@ def make_scan_launches(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tu
     threads = macro_values["BLOCK"]
     if name == "scan_look_back":
         grid = count_blocks(n, threads * macro_values["ITEMS"])
-        tiles = cp.zeros(grid + 1, cp.uint64)
+        tile_states = cp.zeros(grid + 1, cp.uint64)
         clear_kernel = kernel("scan.cu", "clear_tiles", tuning)
         return (
-            Step(raw_kernel, (grid,), (threads,), (x, out, tiles, np.int32(n))),
-            Step(clear_kernel, (count_blocks(grid + 1, threads),), (threads,), (tiles, np.int32(grid + 1))),
+            Step(raw_kernel, (grid,), (threads,), (x, out, tile_states, np.int32(n))),
+            Step(
+                clear_kernel,
+                (count_blocks(grid + 1, threads),),
+                (threads,),
+                (tile_states, np.int32(grid + 1)),
+            ),
         )
     grid = count_blocks(n, threads)
     if grid == 1:
@@ -174,7 +179,7 @@ def make_sgemm_launch(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tup
     """Return the launch that multiplies two float32 matrices, `a` (m, k) and `b` (k, n), into `c`."""
     a, b, c = arrays
     (m, k), n = a.shape, b.shape[1]
-    shared = 0
+    shared_bytes = 0
     grid = (count_blocks(n, 16), count_blocks(m, 16))
     block = (16, 16)
     if name == "sgemm_registers":
@@ -183,25 +188,25 @@ def make_sgemm_launch(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tup
     elif name in ("sgemm_vectors", "sgemm_double", "sgemm_async"):
         _require_shapes(k % 4 == n % 4 == 0, name, "k and n that are multiples of 4")
         tuning = _fit_stages("sgemm.cu", tuning, 4)
-        grid, block, shared = _make_tile_launch("sgemm.cu", m, n, tuning, 4)
-        shared = shared if name == "sgemm_async" else 0
-    raw_kernel = kernel("sgemm.cu", name, tuning, shared)
-    return (Step(raw_kernel, grid, block, (a, b, c, np.int32(m), np.int32(n), np.int32(k)), shared),)
+        grid, block, shared_bytes = _make_tile_launch("sgemm.cu", m, n, tuning, 4)
+        shared_bytes = shared_bytes if name == "sgemm_async" else 0
+    raw_kernel = kernel("sgemm.cu", name, tuning, shared_bytes)
+    return (Step(raw_kernel, grid, block, (a, b, c, np.int32(m), np.int32(n), np.int32(k)), shared_bytes),)
 
 
 def make_hgemm_launch(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple[Step, ...]:
     """Return the launch that multiplies two float16 matrices `a` and `b` into a float32 matrix `c`."""
     a, b, c = arrays
     (m, k), n = a.shape, b.shape[1]
-    shared = 0
+    shared_bytes = 0
     grid = (count_blocks(n, 8), count_blocks(m, 64))
     block = (128, 1)
     if name == "hgemm_async":
         _require_shapes(k % 8 == n % 8 == 0, name, "k and n that are multiples of 8")
         tuning = _fit_stages("tensor_cores.cu", tuning, 2)
-        grid, block, shared = _make_tile_launch("tensor_cores.cu", m, n, tuning, 2)
-    raw_kernel = kernel("tensor_cores.cu", name, tuning, shared)
-    return (Step(raw_kernel, grid, block, (a, b, c, np.int32(m), np.int32(n), np.int32(k)), shared),)
+        grid, block, shared_bytes = _make_tile_launch("tensor_cores.cu", m, n, tuning, 2)
+    raw_kernel = kernel("tensor_cores.cu", name, tuning, shared_bytes)
+    return (Step(raw_kernel, grid, block, (a, b, c, np.int32(m), np.int32(n), np.int32(k)), shared_bytes),)
 
 
 def _fit_stages(file: str, tuning: Tuning, element_bytes: int) -> Tuning:
@@ -224,11 +229,14 @@ def _make_tile_launch(
     file: str, m: int, n: int, tuning: Tuning, element_bytes: int
 ) -> tuple[tuple[int, int], tuple[int, int], int]:
     """Return grid, block and dynamic shared memory of a tiled matrix multiplication."""
-    macros = {**read_tunable_macros(file), **tuning}
-    warps = (macros["BM"] // macros["WM"]) * (macros["BN"] // macros["WN"])
-    grid = count_blocks(m, macros["BM"]) * count_blocks(n, macros["BN"])
+    macro_values = {**read_tunable_macros(file), **tuning}
+    warps = (macro_values["BM"] // macro_values["WM"]) * (macro_values["BN"] // macro_values["WN"])
+    grid = count_blocks(m, macro_values["BM"]) * count_blocks(n, macro_values["BN"])
     return (
         (grid, 1),
         (32 * warps, 1),
-        macros["STAGES"] * (macros["BM"] + macros["BN"]) * macros["BK"] * element_bytes,
+        macro_values["STAGES"]
+        * (macro_values["BM"] + macro_values["BN"])
+        * macro_values["BK"]
+        * element_bytes,
     )

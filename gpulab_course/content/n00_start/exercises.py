@@ -82,8 +82,10 @@ def judge_blocks(answer: Answer) -> str:
             thread_capacity,
             int(rng.integers(1, thread_capacity)),
         ]
-        condition = f" on a GPU with at most {threads:,} threads in a block and {blocks:,} blocks in a grid"
-        _judge_shapes(answer, info, element_counts, condition)
+        gpu_condition = (
+            f" on a GPU with at most {threads:,} threads in a block and {blocks:,} blocks in a grid"
+        )
+        _judge_shapes(answer, info, element_counts, gpu_condition)
     return "every element has a thread, and fewer threads than one block are spare, on any device."
 
 
@@ -225,10 +227,10 @@ def make_smooth_case(data: Draw, n: int, block: Dim3) -> Case:
     exact_x = x.astype(np.float64)
     with np.errstate(invalid="ignore"):
         expected_means = exact_x.copy()
-        terms = np.abs(exact_x)
+        term_magnitudes = np.abs(exact_x)
         expected_means[1:-1] = (exact_x[:-2] + exact_x[1:-1] + exact_x[2:]) / 3
-        terms[1:-1] = (terms[:-2] + terms[1:-1] + terms[2:]) / 3
-    expected = Near(expected_means.astype(np.float32), terms, ulps=3)
+        term_magnitudes[1:-1] = (term_magnitudes[:-2] + term_magnitudes[1:-1] + term_magnitudes[2:]) / 3
+    expected = Near(expected_means.astype(np.float32), term_magnitudes, ulps=3)
     return Case(count_blocks(n, block[0]), {"x": x, "n": n}, {"y": expected})
 
 
@@ -276,11 +278,11 @@ def draw_spotlight_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     picture = data.rng.integers(0, 256, (height, width)).astype(np.uint8)
     # The centre is in the picture or next to it. Radii are so small that floats represent squares of
     # distances near r, and their roots, exactly.
-    margin = int(data.rng.choice((2, 400)))
-    cx, cy = (int(data.rng.integers(-margin, side + margin)) for side in (width, height))
+    margin_px = int(data.rng.choice((2, 400)))
+    cx, cy = (int(data.rng.integers(-margin_px, side_px + margin_px)) for side_px in (width, height))
     short_radius = int(data.rng.integers(0, min(max(size), 2000)))
-    radius = int(data.rng.choice([0, 1, short_radius, margin + short_radius]))
-    return _make_spotlight_case(picture, cx, cy, radius, block)
+    radius_px = int(data.rng.choice([0, 1, short_radius, margin_px + short_radius]))
+    return _make_spotlight_case(picture, cx, cy, radius_px, block)
 
 
 def _make_spotlight_case(picture: Any, cx: int, cy: int, radius: int, block: Dim3) -> Case:
@@ -342,11 +344,11 @@ def _is_only_rim_wrong(mistake: Mistake) -> bool:
 
 def _draw_picture_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Draw sizes of pictures, with long sides halved so that squared distances fit into an int."""
-    sizes: list[Any] = []
+    picture_sizes: list[Any] = []
     for size in draw.draw_matrix_sizes(rng, threads_at_once):
         is_small = callable(size) or max(size) <= 1 << 15
-        sizes.append(size if is_small else tuple(max(2, side // 2) for side in size))
-    return sizes
+        picture_sizes.append(size if is_small else tuple(max(2, side // 2) for side in size))
+    return picture_sizes
 
 
 PICTURE = KernelExercise(

@@ -59,7 +59,7 @@ def paths(values_of_z: Mapping[complex, Sequence[complex]]) -> Picture:
     distance_axes.text(
         1, 2.06, "distance 2", ha="right", fontsize=9, color=_MUTED_COLOUR, transform=text_transform
     )
-    outcomes = []
+    outcome_texts = []
     for (c, z_values), colour, marker in zip(
         values_of_z.items(), ("accent", "tail"), ("o", "s"), strict=False
     ):
@@ -77,7 +77,7 @@ def paths(values_of_z: Mapping[complex, Sequence[complex]]) -> Picture:
             np.abs(z_points), marker=marker, color=find_hex(colour), linewidth=1.2, label=c_text
         )
         escape_steps = np.flatnonzero(np.abs(z_points) >= 2)
-        outcomes.append(
+        outcome_texts.append(
             f"with {c_text}, z escapes after {counted(int(escape_steps[0]), 'iteration')}"
             if escape_steps.size
             else f"with {c_text}, z stays within a distance of {np.abs(z_points).max():.1f} for "
@@ -92,7 +92,7 @@ def paths(values_of_z: Mapping[complex, Sequence[complex]]) -> Picture:
     distance_axes.set_xlabel("iterations")
     distance_axes.set_title("distance of z from 0", fontsize=10)
     distance_axes.legend(frameon=False, fontsize=9, loc="upper right", bbox_to_anchor=(1.0, 0.94))
-    return Picture.of(figure, f"The values of z, from z = 0 on, for two pixels: {'; '.join(outcomes)}.")
+    return Picture.of(figure, f"The values of z, from z = 0 on, for two pixels: {'; '.join(outcome_texts)}.")
 
 
 def blocks_of_picture(
@@ -200,29 +200,29 @@ def after_the_end(launches: Sequence[tuple[int, int, int]]) -> Picture:
     axes = figure.add_axes((0.02, 0.02, 0.96, 0.96))
     max_surplus = max(threads - n for n, threads, _ in launches)
     x_min, x_max = -max_surplus * 0.42, max_surplus * 1.12
-    outcomes = []
+    outcome_texts = []
     for row, (n, threads, reserved_elements) in enumerate(launches):
-        bottom = -2.2 * row
+        bottom_y = -2.2 * row
         padding, surplus_threads = reserved_elements - n, threads - n
-        for start, end, name, text in (
+        for start_x, end_x, colour_name, part_text in (
             (x_min, 0, "accent-2", f"… end of an array of {n:,}"),
             (0, padding, "bg", f"{padding} free"),
             (padding, x_max, "purple", "next array, or unused memory"),
         ):
             axes.add_patch(
                 Rectangle(
-                    (start, bottom),
-                    end - start,
+                    (start_x, bottom_y),
+                    end_x - start_x,
                     0.8,
-                    facecolor=(find_hex(name), 0.55),
+                    facecolor=(find_hex(colour_name), 0.55),
                     edgecolor=_TEXT_COLOUR,
                 )
             )
-            axes.text((start + end) / 2, bottom + 0.4, text, ha="center", va="center", fontsize=9)
+            axes.text((start_x + end_x) / 2, bottom_y + 0.4, part_text, ha="center", va="center", fontsize=9)
         axes.annotate(
             "",
-            xy=(surplus_threads, bottom + 1.0),
-            xytext=(0, bottom + 1.0),
+            xy=(surplus_threads, bottom_y + 1.0),
+            xytext=(0, bottom_y + 1.0),
             arrowprops={
                 "arrowstyle": "|-|, widthA=0.3, widthB=0.3",
                 "color": find_hex("tail"),
@@ -231,19 +231,19 @@ def after_the_end(launches: Sequence[tuple[int, int, int]]) -> Picture:
         )
         axes.text(
             0,
-            bottom + 1.18,
+            bottom_y + 1.18,
             f"{surplus_threads} spare threads write here",
             fontsize=9,
             color=find_hex("tail-text"),
         )
         overflow_count = max(surplus_threads - padding, 0)
-        outcomes.append(
+        outcome_texts.append(
             f"{n:,} elements and {threads:,} threads: {surplus_threads} spare threads, unused memory for "
             f"{padding} more elements, and {overflow_count or 'none'} of the writes beyond it"
         )
     axes.set(xlim=(x_min, x_max), ylim=(-2.2 * (len(launches) - 1) - 0.2, 1.7))
     axes.axis("off")
-    return Picture.of(figure, f"Memory around the end of an array. {'; '.join(outcomes)}.")
+    return Picture.of(figure, f"Memory around the end of an array. {'; '.join(outcome_texts)}.")
 
 
 def sooner(numpy_us: float, gpu_us: float) -> tuple[str, str]:
@@ -363,16 +363,17 @@ def stacks() -> Picture:
     axes.axis("off")
     axes.text(0.3, 8.1, "The path of one launch", weight="bold", color=_TEXT_COLOUR, fontsize=11)
     axes.text(8.1, 8.1, "The software layers", weight="bold", color=_TEXT_COLOUR, fontsize=11)
-    for row, ((step_name, action, fill), (layer, layer_contents, replacement, layer_fill)) in enumerate(
-        zip(_LAUNCH_STEPS, _SOFTWARE_LAYERS, strict=True)
-    ):
-        bottom = 6.5 - 1.55 * row
-        for box_left, width, name, text, colour in (
-            (0.3, 7.0, step_name, action, fill),
+    for row, (
+        (step_name, step_action, step_colour),
+        (layer, layer_contents, replacement, layer_fill),
+    ) in enumerate(zip(_LAUNCH_STEPS, _SOFTWARE_LAYERS, strict=True)):
+        bottom_y = 6.5 - 1.55 * row
+        for box_left, width, box_title, box_text, colour in (
+            (0.3, 7.0, step_name, step_action, step_colour),
             (8.1, 8.8, layer, layer_contents, layer_fill),
         ):
             box = FancyBboxPatch(
-                (box_left, bottom),
+                (box_left, bottom_y),
                 width,
                 1.05,
                 boxstyle="round,pad=0.05",
@@ -382,19 +383,19 @@ def stacks() -> Picture:
             axes.add_patch(box)
             axes.text(
                 box_left + 0.2,
-                bottom + 0.72,
-                name,
+                bottom_y + 0.72,
+                box_title,
                 va="center",
                 weight="bold",
                 color=_TEXT_COLOUR,
                 fontsize=10,
             )
-            axes.text(box_left + 0.2, bottom + 0.27, text, va="center", color=_TEXT_COLOUR, fontsize=9)
+            axes.text(box_left + 0.2, bottom_y + 0.27, box_text, va="center", color=_TEXT_COLOUR, fontsize=9)
         if is_virtual:
             replacement_text = f"here: {replacement}"
             axes.text(
                 16.7,
-                bottom + 0.72,
+                bottom_y + 0.72,
                 replacement_text,
                 va="center",
                 ha="right",
@@ -405,8 +406,8 @@ def stacks() -> Picture:
         if row:
             axes.annotate(
                 "",
-                xy=(1.0, bottom + 1.12),
-                xytext=(1.0, bottom + 1.49),
+                xy=(1.0, bottom_y + 1.12),
+                xytext=(1.0, bottom_y + 1.49),
                 arrowprops={"arrowstyle": "-|>", "color": _TEXT_COLOUR},
             )
     italics_note = "; the substitute for each layer without a GPU is in italics" if is_virtual else ""

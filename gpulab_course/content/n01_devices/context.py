@@ -82,9 +82,12 @@ def first_calls() -> ContextSteps:
 
 
 def _make_context_steps(data: dict[str, Any], source: Any) -> ContextSteps:
-    detail = ", ".join([*([data["date"]] if source == "recorded" else []), f"driver {data['driver']}"])
+    provenance_detail = ", ".join(
+        [*([data["date"]] if source == "recorded" else []), f"driver {data['driver']}"]
+    )
     return ContextSteps(
-        Provenance(source, data["device"], detail), tuple(CallStep(**step) for step in data["steps"])
+        Provenance(source, data["device"], provenance_detail),
+        tuple(CallStep(**step) for step in data["steps"]),
     )
 
 
@@ -116,9 +119,9 @@ def measure() -> dict[str, Any]:
         call_start_s = time.perf_counter()
         function()
         add_step(call_text, call_start_s)
-    name = pynvml.nvmlDeviceGetName(device_handle)
+    device_name = pynvml.nvmlDeviceGetName(device_handle)
     return {
-        "device": name if isinstance(name, str) else name.decode(),
+        "device": device_name if isinstance(device_name, str) else device_name.decode(),
         "driver": pynvml.nvmlSystemGetDriverVersion(),
         "date": time.strftime("%Y-%m-%d"),
         "steps": [asdict(step) for step in call_steps],

@@ -109,9 +109,9 @@ def _draw_devices(rng: np.random.Generator) -> list[DeviceInfo]:
         if info.boost_clock_mhz and info.memory_clock_mhz and info.memory_bus_bits
     ]
     imaginary_devices = []
-    indices = rng.permutation(len(table_devices))
-    for name, index in zip(("Imagined", "Fancied", "Invented"), indices, strict=False):
-        model_device = table_devices[index]
+    device_indices = rng.permutation(len(table_devices))
+    for name, device_index in zip(("Imagined", "Fancied", "Invented"), device_indices, strict=False):
+        model_device = table_devices[device_index]
         lane_counts = [
             lanes for lanes in (32, 64, 96, 128, 192, 256) if lanes != model_device.fp32_lanes_per_sm
         ]
@@ -140,9 +140,9 @@ def judge_capability(answer: Answer) -> str:
     random_texts = [
         str(10 * int(answer.rng.integers(3, 26)) + int(answer.rng.integers(10))) for _ in range(8)
     ]
-    for text in (*common_texts, *rare_texts, *random_texts):
-        version = divmod(int(text), 10)
-        neighbours = [
+    for capability_text in (*common_texts, *rare_texts, *random_texts):
+        version = divmod(int(capability_text), 10)
+        neighbour_versions = [
             version,
             (version[0], version[1] + 1),
             (version[0] + 1, 0),
@@ -151,9 +151,9 @@ def judge_capability(answer: Answer) -> str:
         ]
         for required_version in (
             *_REQUIRED_CAPABILITIES,
-            *(capability for capability in neighbours if capability[1] < 10),
+            *(capability for capability in neighbour_versions if capability[1] < 10),
         ):
-            _judge_comparison(answer, text, version, required_version)
+            _judge_comparison(answer, capability_text, version, required_version)
     return (
         "it is right from 3.0 to 25.9, and compares the two numbers of a version, not its digits as a string."
     )
@@ -183,11 +183,13 @@ def judge_limits(answer: Answer) -> str:
     limit.
     """
     info = list_table_devices()[0]
-    for grid, block, shared_bytes, expected, lesson in _list_example_launches(info):
+    for grid, block, shared_bytes, expected_problem, lesson in _list_example_launches(info):
         call_text = f"first_problem(info, {grid}, {block}, {shared_bytes})"
         result = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=call_text)
-        if not isinstance(result, str) or result != expected:
-            raise NotYet(f"{call_text} returns {short_repr(result)}, but it should be {expected!r}: {lesson}")
+        if not isinstance(result, str) or result != expected_problem:
+            raise NotYet(
+                f"{call_text} returns {short_repr(result)}, but it should be {expected_problem!r}: {lesson}"
+            )
     _check_reads_info(answer, info)
     for _ in range(120):
         _judge_launch(answer, *_draw_launch(answer.rng, info))
@@ -197,9 +199,12 @@ def judge_limits(answer: Answer) -> str:
 def _find_first_problem(info: DeviceInfo, grid: Dim3, block: Dim3, shared_bytes: int) -> str:
     if prod(block) > info.max_threads_per_block:
         return "threads"
-    for name, sizes, limits in (("block", block, info.max_block_dim), ("grid", grid, info.max_grid_dim)):
-        if any(size > limit for size, limit in zip(sizes, limits, strict=True)):
-            return name
+    for shape_name, launch_shape, max_shape in (
+        ("block", block, info.max_block_dim),
+        ("grid", grid, info.max_grid_dim),
+    ):
+        if any(size > limit for size, limit in zip(launch_shape, max_shape, strict=True)):
+            return shape_name
     return "shared" if shared_bytes > info.shared_per_block_bytes else "ok"
 
 
@@ -241,14 +246,15 @@ def _draw_launch(rng: np.random.Generator, info: DeviceInfo) -> tuple[DeviceInfo
 
 
 def _judge_launch(answer: Answer, info: DeviceInfo, grid: Dim3, block: Dim3, shared_bytes: int) -> None:
-    expected = _find_first_problem(info, grid, block, shared_bytes)
+    expected_problem = _find_first_problem(info, grid, block, shared_bytes)
     call_text = f"first_problem(info, {grid}, {block}, {shared_bytes})"
     result = call(answer, info, grid, block, shared_bytes, name="first_problem", shown=call_text)
-    if result != expected:
+    if result != expected_problem:
         raise NotYet(
-            f"{call_text} returns {short_repr(result)}, but it should be {expected!r} on a device with "
-            f"max_threads_per_block = {info.max_threads_per_block}, max_block_dim = {info.max_block_dim}, "
-            f"max_grid_dim = {info.max_grid_dim}, shared_per_block_bytes = {info.shared_per_block_bytes}."
+            f"{call_text} returns {short_repr(result)}, but it should be {expected_problem!r} on a device "
+            f"with max_threads_per_block = {info.max_threads_per_block}, "
+            f"max_block_dim = {info.max_block_dim}, max_grid_dim = {info.max_grid_dim}, "
+            f"shared_per_block_bytes = {info.shared_per_block_bytes}."
         )
 
 
@@ -261,7 +267,7 @@ def _check_reads_info(answer: Answer, info: DeviceInfo) -> None:
     large_device = replace(
         info, max_threads_per_block=2048, max_block_dim=(2048, 2048, 64), shared_per_block_bytes=_MIB
     )
-    for device, grid, block, shared_bytes, expected, field in (
+    for device, grid, block, shared_bytes, expected_problem, info_field in (
         (small_device, unit_shape, (1024, 1, 1), 0, "threads", "max_threads_per_block"),
         (small_device, unit_shape, (32, 1, 1), 32 * 1024, "shared", "shared_per_block_bytes"),
         (narrow_device, unit_shape, (257, 1, 1), 0, "block", "max_block_dim"),
@@ -280,10 +286,10 @@ def _check_reads_info(answer: Answer, info: DeviceInfo) -> None:
             name="first_problem",
             shown="first_problem of another device",
         )
-        if result != expected:
+        if result != expected_problem:
             raise NotYet(
-                f"it does not read info.{field}: for another device and grid {grid}, block {block}, "
-                f"{shared_bytes:,} bytes it returns {short_repr(result)} instead of {expected!r}."
+                f"it does not read info.{info_field}: for another device and grid {grid}, block {block}, "
+                f"{shared_bytes:,} bytes it returns {short_repr(result)} instead of {expected_problem!r}."
             )
 
 
@@ -437,10 +443,12 @@ def _draw_distinguishing_jobs(rng: np.random.Generator, gpus: list[DeviceInfo]) 
     Some jobs are for existing GPUs, the others for imaginary ones.
     """
     jobs: list[tuple[Job, int]] = []
-    for index, (mistaken_time, _) in enumerate(_TIME_MISTAKES):
+    for mistake_index, (mistaken_time, _) in enumerate(_TIME_MISTAKES):
         jobs += [
-            (job, index)
-            for job in _draw_jobs_against(rng, gpus, mistaken_time, uses_imaginary_gpus=index % 2 == 1)
+            (job, mistake_index)
+            for job in _draw_jobs_against(
+                rng, gpus, mistaken_time, uses_imaginary_gpus=mistake_index % 2 == 1
+            )
         ]
     for index in range(24):  # memory decides
         job_gpus, memory_bytes, moved_bytes, flop = _draw_job(
@@ -481,12 +489,12 @@ def _draw_job(rng: np.random.Generator, gpus: list[DeviceInfo], uses_imaginary_g
         job_gpus = [
             replace(
                 gpu,
-                name=f"GPU {letter}",
+                name=f"GPU {gpu_letter}",
                 memory_bytes=int(rng.integers(4, 200)) << 30,
                 memory_bandwidth_gbps=float(rng.integers(100, 9000)),
                 fp32_tflops=float(rng.integers(2, 150)),
             )
-            for letter, gpu in zip("ABCDEF", job_gpus, strict=False)
+            for gpu_letter, gpu in zip("ABCDEF", job_gpus, strict=False)
         ]
     moved_bytes = float(10 ** rng.uniform(10, 14))
     return (
@@ -540,23 +548,25 @@ def _judge_choice(answer: Answer, job: Job, lesson: str = "", mistake_index: int
         raise NotYet(f"{call_text} returns {short_repr(choice)}. Return the `.name` of a GPU, or None.")
     if choice in best_names or (choice is None and not best_names):
         return
-    expected = repr(best_names[0]) if best_names else "None"
+    expected_text = repr(best_names[0]) if best_names else "None"
     gpu_list = f" among {', '.join(info.name for info in gpus)}" if 0 < len(gpus) < 5 else ""
     explanation = lesson or _explain_choice(job, choice, mistake_index)
     raise NotYet(
-        f"{call_text}{gpu_list} returns {short_repr(choice)}, but it should be {expected}{explanation}"
+        f"{call_text}{gpu_list} returns {short_repr(choice)}, but it should be {expected_text}{explanation}"
     )
 
 
 def judge_select(answer: Answer) -> str:
     """Judge the learner's ``make_on(cp, device_id, n)``, which creates the array 0 to n - 1 on a device."""
     must_be_a_function("make_on", answer.is_function, answer.kind)
-    sizes = [5, 1, 300, 70_000, int(answer.rng.integers(129, 60_000)), 0, _LARGE_COUNT]
+    array_sizes = [5, 1, 300, 70_000, int(answer.rng.integers(129, 60_000)), 0, _LARGE_COUNT]
     message = ""
-    for current_id, device_id, n in zip((0, 0, 1, 2, 1, 2, 1), (1, 0, 0, 1, 2, 2, 0), sizes, strict=True):
+    for current_id, device_id, n in zip(
+        (0, 0, 1, 2, 1, 2, 1), (1, 0, 0, 1, 2, 2, 0), array_sizes, strict=True
+    ):
         call_text = f"with device {current_id} current, make_on(cp, {device_id}, {n:,})"
-        facts, excessive_facts = answer.ask(_run_make_on, current_id, device_id, n, shown=call_text)
-        _judge_array(call_text, facts, current_id, device_id, n)
+        array_facts, excessive_facts = answer.ask(_run_make_on, current_id, device_id, n, shown=call_text)
+        _judge_array(call_text, array_facts, current_id, device_id, n)
         if excessive_facts["current_id"] != current_id:
             raise NotYet(
                 f"make_on(cp, {device_id}, {_EXCESSIVE_COUNT:,}) runs out of memory and "
@@ -595,14 +605,14 @@ def _run_make_on(
         with cp.cuda.Device(current_id):
             result = make_on(cp, device_id, n)
             current_id_after = cp.cuda.Device().id
-        facts: dict[str, Any] = {
+        array_facts: dict[str, Any] = {
             "current_id": current_id_after,
             "kind": type(result).__name__,
             "device_id": None,
         }
         if isinstance(result, cp.ndarray):
             host_values = cp.asnumpy(result)
-            facts |= {
+            array_facts |= {
                 "device_id": result.device.id,
                 "shape": host_values.shape,
                 "values": host_values.ravel()[-_CHECKED_ELEMENTS:],
@@ -619,7 +629,7 @@ def _run_make_on(
                 problem_text = _describe_unexpected_result(
                     cp, make_on(cp, device_id, _EXCESSIVE_COUNT), device_id
                 )
-            return facts, {"description": problem_text, "current_id": cp.cuda.Device().id}
+            return array_facts, {"description": problem_text, "current_id": cp.cuda.Device().id}
 
 
 def _describe_unexpected_result(cp: Any, result: Any, device_id: int) -> str:

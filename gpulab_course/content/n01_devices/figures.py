@@ -60,7 +60,7 @@ def rates_of(info: DeviceInfo) -> Picture:
                 linewidth=0.4,
             )
         )
-    bottom = 6.6 - 0.32 * (row_count - 1)
+    bottom_y = 6.6 - 0.32 * (row_count - 1)
     # The chip with its SMs.
     draw_text(5.3, 8.2, f"the GPU: {info.sm_count} SMs", weight="bold")
     for sm in range(info.sm_count):
@@ -77,7 +77,7 @@ def rates_of(info: DeviceInfo) -> Picture:
             )
         )
     axes.plot([4.4, 5.3], [6.84, 7.82], color=find_hex("muted"), linewidth=0.8)
-    axes.plot([4.4, 5.3], [bottom, 7.5], color=find_hex("muted"), linewidth=0.8)
+    axes.plot([4.4, 5.3], [bottom_y, 7.5], color=find_hex("muted"), linewidth=0.8)
     chip_bottom = 7.5 - 0.42 * ((info.sm_count - 1) // _SMS_PER_ROW)
     # The stacks of memory.
     draw_text(11.6, 8.2, f"memory: {stack_count} stacks", weight="bold")

@@ -40,11 +40,11 @@ class SensorReadings:
     def picture(self) -> Picture:
         """Draw one chart for each sensor, one below the other."""
         figure = Figure(figsize=(7.6, 4.6), dpi=100)
-        names = [name for name in _SENSOR_NAMES if name in self.columns]
-        axes = figure.subplots(len(names), 1, sharex=True)
+        sensor_names = [name for name in _SENSOR_NAMES if name in self.columns]
+        axes = figure.subplots(len(sensor_names), 1, sharex=True)
         figure.subplots_adjust(left=0.3, right=0.98, top=0.9, bottom=0.1, hspace=0.3)
         colours = ("accent", "good", "warn", "accent-2", "tail")
-        for ax, name, colour in zip(axes, names, colours, strict=False):
+        for ax, name, colour in zip(axes, sensor_names, colours, strict=False):
             ax.plot(self.time_s, self.columns[name], color=find_hex(colour))
             ax.set_ylabel(
                 _break_last_word(f"{name} ({self.units[name]})"),
@@ -96,13 +96,13 @@ def _break_last_word(text: str) -> str:
 
 def _make_series(data: dict[str, Any], source: Any) -> SensorReadings:
     columns = {name: tuple(values) for name, values in data["columns"].items()}
-    detail = f"{data['date']}, driver {data['driver']}" if source == "recorded" else ""
+    provenance_detail = f"{data['date']}, driver {data['driver']}" if source == "recorded" else ""
     return SensorReadings(
-        Provenance(source, data["device"], detail),
+        Provenance(source, data["device"], provenance_detail),
         tuple(data["time_s"]),
         columns,
         data["units"],
-        tuple((name, start) for name, start in data["phases"]),
+        tuple((name, start_s) for name, start_s in data["phases"]),
     )
 
 

@@ -35,9 +35,9 @@ def warps_of_block(warp_numbers: Any) -> Picture:
     for y in range(rows):
         for x in range(columns):
             warp_number = int(warp_numbers[y, x])
-            name = _WARP_COLOURS[warp_number % len(_WARP_COLOURS)]
-            axes.add_patch(Rectangle((x, y), 1, 1, facecolor=find_hex(name), edgecolor="white"))
-            colour = find_hex(f"on-{name}")
+            colour_name = _WARP_COLOURS[warp_number % len(_WARP_COLOURS)]
+            axes.add_patch(Rectangle((x, y), 1, 1, facecolor=find_hex(colour_name), edgecolor="white"))
+            colour = find_hex(f"on-{colour_name}")
             axes.text(x + 0.5, y + 0.5, str(warp_number), ha="center", va="center", fontsize=9, color=colour)
     axes.set_xlim(0, columns)
     axes.set_ylim(rows, 0)
@@ -54,7 +54,7 @@ def warps_of_block(warp_numbers: Any) -> Picture:
         int((warp_numbers == warp_number).sum()) for warp_number in range(int(warp_numbers.max()) + 1)
     ]
     warps_text = ", ".join(
-        f"{count} in warp {warp_number}" for warp_number, count in enumerate(threads_of_warps)
+        f"{thread_count} in warp {warp_number}" for warp_number, thread_count in enumerate(threads_of_warps)
     )
     return Picture.of(
         figure,
@@ -119,8 +119,8 @@ def sectors_of_warps(positions: Mapping[str, Any], cols: int) -> Picture:
 
 def inside_sm(info: DeviceInfo) -> Picture:
     """Draw an SM with its warp schedulers, their warp slots and execution units, and the shared parts."""
-    slots = info.max_warps_per_sm // _SCHEDULERS
-    units = info.fp32_lanes_per_sm // _SCHEDULERS
+    warp_slots = info.max_warps_per_sm // _SCHEDULERS
+    fp32_lanes = info.fp32_lanes_per_sm // _SCHEDULERS
     figure = Figure(figsize=(7.6, 4.0), dpi=100)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0, 15.2), ylim=(0, 8.0))
@@ -140,7 +140,7 @@ def inside_sm(info: DeviceInfo) -> Picture:
 
     for scheduler in range(_SCHEDULERS):
         left_x = 0.3 + 3.7 * scheduler
-        for slot in range(slots):
+        for slot in range(warp_slots):
             row, column = divmod(slot, 8)
             axes.add_patch(
                 Rectangle(
@@ -152,12 +152,12 @@ def inside_sm(info: DeviceInfo) -> Picture:
                     linewidth=0.5,
                 )
             )
-        axes.text(left_x, 7.55, f"{slots} warp slots", fontsize=9)
+        axes.text(left_x, 7.55, f"{warp_slots} warp slots", fontsize=9)
         draw_box(left_x, 4.9, 3.4, 0.8, "accent-2", f"scheduler {scheduler}")
         axes.annotate(
             "",
             xy=(left_x + 1.7, 5.75),
-            xytext=(left_x + 1.7, 7.0 - 0.4 * ((slots - 1) // 8) - 0.05),
+            xytext=(left_x + 1.7, 7.0 - 0.4 * ((warp_slots - 1) // 8) - 0.05),
             arrowprops={"arrowstyle": "-|>", "color": find_hex("fg")},
         )
         axes.annotate(
@@ -166,7 +166,7 @@ def inside_sm(info: DeviceInfo) -> Picture:
             xytext=(left_x + 1.7, 4.85),
             arrowprops={"arrowstyle": "-|>", "color": find_hex("fg")},
         )
-        draw_box(left_x, 3.4, 3.4, 0.8, "good", f"{units} FP32 units")
+        draw_box(left_x, 3.4, 3.4, 0.8, "good", f"{fp32_lanes} FP32 units")
         draw_box(left_x, 2.5, 1.6, 0.8, "good", "SFUs")
         draw_box(left_x + 1.8, 2.5, 1.6, 0.8, "good", "tensor core")
         draw_box(left_x, 1.6, 3.4, 0.8, "purple", f"{info.registers_per_sm // _SCHEDULERS:,} registers")
@@ -175,9 +175,9 @@ def inside_sm(info: DeviceInfo) -> Picture:
     )
     return Picture.of(
         figure,
-        f"An SM of {info.name}: {_SCHEDULERS} warp schedulers, each with {slots} warp slots, {units} FP32 "
-        "units, special-function units, a tensor core and registers. All of them share the load/store "
-        "units, the shared memory and the L1 cache.",
+        f"An SM of {info.name}: {_SCHEDULERS} warp schedulers, each with {warp_slots} warp slots, "
+        f"{fp32_lanes} FP32 units, special-function units, a tensor core and registers. All of them share "
+        "the load/store units, the shared memory and the L1 cache.",
     )
 
 
@@ -191,22 +191,24 @@ def waiting_warps(warp_counts: Sequence[int], latency: int) -> Picture:
     latency
         The cycles from an instruction of a warp to its next one.
     """
-    cycles = 2 * latency
+    drawn_cycles = 2 * latency
     figure = Figure(figsize=(7.6, 0.6 + 0.27 * sum(warp_count + 1.4 for warp_count in warp_counts)), dpi=100)
     axes = figure.add_axes((0.11, 0.1, 0.87, 0.89))
     top_y = 0.0
-    shares = []
+    issue_shares = []
     for warp_count in warp_counts:
-        is_issuing = np.zeros(cycles, bool)
+        is_issuing = np.zeros(drawn_cycles, bool)
         for warp in range(warp_count):
             y = top_y - warp
-            axes.add_patch(Rectangle((warp, y), cycles - warp, 0.8, facecolor=(find_hex("other"), 0.35)))
-            for cycle in range(warp, cycles, latency):
+            axes.add_patch(
+                Rectangle((warp, y), drawn_cycles - warp, 0.8, facecolor=(find_hex("other"), 0.35))
+            )
+            for cycle in range(warp, drawn_cycles, latency):
                 is_issuing[cycle] = True
                 axes.add_patch(Rectangle((cycle, y), 1, 0.8, facecolor=find_hex("accent"), edgecolor="white"))
             axes.text(-0.2, y + 0.4, f"warp {warp}", ha="right", va="center", fontsize=9)
         busy_cycles = int(is_issuing[:latency].sum())
-        shares.append(
+        issue_shares.append(
             f"with {counted(warp_count, 'warp')} the scheduler issues in {busy_cycles} of {latency} cycles"
         )
         axes.text(
@@ -216,15 +218,15 @@ def waiting_warps(warp_counts: Sequence[int], latency: int) -> Picture:
             fontsize=10,
         )
         top_y -= warp_count + 1.3
-    axes.set(xlim=(0, cycles), ylim=(top_y + 1.1, 1.7))
+    axes.set(xlim=(0, drawn_cycles), ylim=(top_y + 1.1, 1.7))
     axes.set_yticks([])
-    axes.set_xticks(range(0, cycles + 1, 4))
+    axes.set_xticks(range(0, drawn_cycles + 1, 4))
     axes.set_xlabel("cycle (blue: the warp issues an instruction; grey: it waits)", fontsize=9)
     for spine_side in ("left", "right", "top"):
         axes.spines[spine_side].set_visible(False)
     return Picture.of(
         figure,
-        f"One scheduler whose warps wait {latency} cycles after each instruction: {'; '.join(shares)}.",
+        f"One scheduler whose warps wait {latency} cycles after each instruction: {'; '.join(issue_shares)}.",
     )
 
 

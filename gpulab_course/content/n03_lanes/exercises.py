@@ -176,8 +176,10 @@ def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
     out = data.integers((warps, _WARP_SIZE), 1, 100).astype(np.float32)
     inputs = {"x": x, "out": out.ravel(), "n": size}
     expected = out.copy()
-    for warp_index, (mask, elements) in enumerate(zip(is_kept, _split_by_warp(x, warps), strict=True)):
-        expected[warp_index, : mask.sum()] = elements[mask]
+    for warp_index, (kept_mask, warp_elements) in enumerate(
+        zip(is_kept, _split_by_warp(x, warps), strict=True)
+    ):
+        expected[warp_index, : kept_mask.sum()] = warp_elements[kept_mask]
     return Case(blocks, inputs, {"out": expected.ravel(), "counts": is_kept.sum(axis=1, dtype=np.int32)})
 
 

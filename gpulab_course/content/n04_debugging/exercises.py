@@ -45,19 +45,20 @@ def judge_whodunit(answer: Answer) -> str:
     """
     rng = answer.rng
     for fault_count, wait_count in ((1, 0), (0, 2), (1, 2), (2, 0), (1, 1), (0, 0), (2, 1)):
-        launches = int(rng.integers(6, 14))
-        index_steps = rng.integers(1, len(SUSPECT_KERNEL_NAMES), launches)  # not 0, so that neighbours differ
+        launch_count = int(rng.integers(6, 14))
+        # Not 0, so that neighbours differ.
+        index_steps = rng.integers(1, len(SUSPECT_KERNEL_NAMES), launch_count)
         name_indices = np.cumsum(index_steps) % len(SUSPECT_KERNEL_NAMES)
-        names = [SUSPECT_KERNEL_NAMES[index] for index in name_indices]
+        kernel_names = [SUSPECT_KERNEL_NAMES[index] for index in name_indices]
         failing_launches = sorted(
-            int(n) for n in rng.choice(np.arange(2, launches), fault_count, replace=False)
+            int(n) for n in rng.choice(np.arange(2, launch_count), fault_count, replace=False)
         )
         if failing_launches and fault_count + wait_count == 2:
             failing_launches[0] = 1  # the very first
         elif failing_launches and not wait_count:
-            failing_launches[-1] = launches  # the very last
+            failing_launches[-1] = launch_count  # the very last
         waiting_launches = sorted(
-            int(n) for n in rng.choice(np.arange(2, launches), wait_count, replace=False)
+            int(n) for n in rng.choice(np.arange(2, launch_count), wait_count, replace=False)
         )
         launch_counts: list[int] = []  # launches of each run
 
@@ -72,14 +73,14 @@ def judge_whodunit(answer: Answer) -> str:
             launch_counts[-1] += 1
             return _STRAY_OFFSET if launch_counts[-1] in failing_launches else 0
 
-        facts = answer.ask(
-            _run_whodunit, names, waiting_launches, shown="whodunit(program)", back=find_stray_offset
+        run_facts = answer.ask(
+            _run_whodunit, kernel_names, waiting_launches, shown="whodunit(program)", back=find_stray_offset
         )
-        if launch_counts != facts["started_launches"]:
+        if launch_counts != run_facts["started_launches"]:
             raise NotYet(
                 "whodunit(program) inspects the program. Run it instead, and use the error that CUDA reports."
             )
-        _judge_launch(facts, names, failing_launches)
+        _judge_launch(run_facts, kernel_names, failing_launches)
     return (
         "your function returns the first launch that failed, and runs a program without errors without waits."
     )
@@ -235,7 +236,7 @@ def judge_hunt(answer: Answer) -> str:
                 calls.append(name)
                 return program.written_values[name]
 
-            facts = answer.ask(
+            run_facts = answer.ask(
                 _run_hunt,
                 program.states[0],
                 program.array_names,
@@ -243,8 +244,8 @@ def judge_hunt(answer: Answer) -> str:
                 shown="hunt(steps, arrays)",
                 back=read_step,
             )
-            is_unchanged = not changed_steps and program.has_state_after(len(calls), facts["arrays"])
-            _judge_cell(facts["result"], program, calls, is_unchanged)
+            is_unchanged = not changed_steps and program.has_state_after(len(calls), run_facts["arrays"])
+            _judge_cell(run_facts["result"], program, calls, is_unchanged)
             if len(calls) < len(program.written_values):
                 unfinished_steps = f"{len(calls)} of {counted(len(program.written_values), 'step')}"
     if unfinished_steps:
@@ -282,7 +283,7 @@ def draw_program(rng: np.random.Generator, kind: str, has_stale_nan: bool) -> _H
     program initially contain NaN.
     """
     step_count = 1 if kind == "alone" else int(rng.integers(4, len(_STEP_NAMES) + 1))
-    names = [str(name) for name in rng.permutation(_STEP_NAMES)[:step_count]]
+    step_names = [str(name) for name in rng.permutation(_STEP_NAMES)[:step_count]]
     rows, cols = (int(n) for n in rng.integers(2, 9, 2) + (rng.permutation(2) == 0))  # no square
     nan_step = step_count if kind in ("two", "last", "alone") else int(rng.integers(1, step_count - 1))
     if kind == "in place":
@@ -295,27 +296,27 @@ def draw_program(rng: np.random.Generator, kind: str, has_stale_nan: bool) -> _H
     x = rng.integers(1, 9, (rows, cols)).astype(np.float32)
     if kind == "input":
         x[nan_cells[0]] = np.nan
-    names_with_input = ["x", *names]
+    names_with_input = ["x", *step_names]
     array_names = {name: name for name in names_with_input}
     if kind == "in place":
-        array_names[names[-1]] = array_names[names[-2]]
-        array_names[names[2]] = names[1]
+        array_names[step_names[-1]] = array_names[step_names[-2]]
+        array_names[step_names[2]] = step_names[1]
     if kind == "over the input":
-        array_names[names[0]] = "x"
+        array_names[step_names[0]] = "x"
     arrays = {
         name: np.full_like(x, np.nan if has_stale_nan else 1) for name in dict.fromkeys(array_names.values())
     }
     arrays["x"] = x
-    states = [dict(arrays)]
-    written_values = {}
+    array_states = [dict(arrays)]
+    values_by_step = {}
     first_nan = _find_first_nan("x", x)
-    for step_number, name in enumerate(names, 1):
+    for step_number, step_name in enumerate(step_names, 1):
         with np.errstate(invalid="ignore"):
             input_name = names_with_input[step_number - 1]
             step_values = arrays[array_names[input_name]] * np.float32(0.5) + np.float32(1)
             if step_number == nan_step and kind not in ("none", "input", "infinite"):
-                for cell in nan_cells[: 2 if kind in ("two", "twice") else 1]:
-                    step_values[cell] = np.nan
+                for nan_cell in nan_cells[: 2 if kind in ("two", "twice") else 1]:
+                    step_values[nan_cell] = np.nan
             if step_number == nan_step and kind == "infinite":
                 step_values[nan_cells[2]] = np.inf
                 step_values[nan_cells[1]] = -np.inf  # the sum of both is NaN, but no element is
@@ -324,11 +325,11 @@ def draw_program(rng: np.random.Generator, kind: str, has_stale_nan: bool) -> _H
                 step_values[nan_cells[0]] = step_values[nan_cells[0]] - step_values[nan_cells[0]]
         if step_number == step_count and kind == "in place":
             step_values = np.nan_to_num(step_values, nan=0.0)  # the final arrays contain no NaN
-        written_values[name] = step_values
-        arrays = arrays | {array_names[name]: step_values}
-        states.append(arrays)
-        first_nan = first_nan or _find_first_nan(name, step_values)
-    return _HuntProgram(kind, has_stale_nan, written_values, array_names, states, first_nan)
+        values_by_step[step_name] = step_values
+        arrays = arrays | {array_names[step_name]: step_values}
+        array_states.append(arrays)
+        first_nan = first_nan or _find_first_nan(step_name, step_values)
+    return _HuntProgram(kind, has_stale_nan, values_by_step, array_names, array_states, first_nan)
 
 
 def _find_first_nan(name: str, values: Any) -> tuple[str, tuple[int, ...]] | None:
@@ -370,22 +371,22 @@ def _is_initial_nan(result: Any, program: _HuntProgram) -> bool:
         return False
     if result[0] not in program.written_values:
         return False
-    values = program.written_values[result[0]]
-    cell = result[1]
-    if len(cell) != 2:
+    step_values = program.written_values[result[0]]
+    result_cell = result[1]
+    if len(result_cell) != 2:
         return False
-    row, col = cell
-    is_inside = 0 <= row < values.shape[0] and 0 <= col < values.shape[1]
-    return is_inside and bool(np.isfinite(values[cell]))
+    row, col = result_cell
+    is_inside = 0 <= row < step_values.shape[0] and 0 <= col < step_values.shape[1]
+    return is_inside and bool(np.isfinite(step_values[result_cell]))
 
 
 def _judge_cell(result: Any, program: _HuntProgram, calls: list[str], is_unchanged: bool) -> None:
     program_kind = program.kind
     expected = program.expected
     if isinstance(result, tuple | list) and len(result) == 2:
-        cell = list_parts(result[1])
-        if cell is not None:
-            result = (result[0], tuple(int(coordinate) for coordinate in cell if is_whole(coordinate)))
+        result_cell = list_parts(result[1])
+        if result_cell is not None:
+            result = (result[0], tuple(int(coordinate) for coordinate in result_cell if is_whole(coordinate)))
     message = f"hunt(steps, arrays) returns {short_repr(result)}"
     if calls != list(program.written_values)[: len(calls)]:
         raise NotYet(f"{message}, but runs the steps {', '.join(calls)}. Each step must run once, in order.")

@@ -145,11 +145,11 @@ def reuse(host_order: Sequence[str]) -> Picture:
     end_times = {name: start + _OPERATION_DURATIONS[name] for name, start in start_times.items()}
     is_memory_reused = host_order.index("del") < host_order.index("z")
     is_too_early = is_memory_reused and start_times["z"] < end_times["add"]
-    last_end = max(end_times.values())
-    figure, axes = empty_axes(3.0, (-2.3, last_end + 0.2), (-0.1, 5.5))
+    last_end_time = max(end_times.values())
+    figure, axes = empty_axes(3.0, (-2.3, last_end_time + 0.2), (-0.1, 5.5))
     for y, text in ((0.9, "stream here"), (2.4, "stream side"), (3.9, "the memory")):
         draw_text(axes, -2.3, y, text)
-    draw_text(axes, last_end, 0.15, "time →", "muted", ha="right", fontsize=9)
+    draw_text(axes, last_end_time, 0.15, "time →", "muted", ha="right", fontsize=9)
 
     def draw_bar(left: float, top: float, width: float, colour: str, text: str = "") -> None:
         draw_box(axes, left, top, width, 0.8, colour, text, edge="bg", fontsize=9)
@@ -171,9 +171,9 @@ def reuse(host_order: Sequence[str]) -> Picture:
     )
     draw_text(axes, memory_free_at, 4.55, "del doubled", ha="center", fontsize=9)
     if is_memory_reused:
-        draw_bar(start_times["z"], 3.5, last_end - start_times["z"], "purple")
-        text_left = max(start_times["z"], end_times["add"])
-        x = (text_left + last_end) / 2
+        draw_bar(start_times["z"], 3.5, last_end_time - start_times["z"], "purple")
+        text_start = max(start_times["z"], end_times["add"])
+        x = (text_start + last_end_time) / 2
         draw_text(axes, x, 3.9, "contains z", "on-purple", ha="center", fontsize=9)
     if is_too_early:
         box = Rectangle(
@@ -182,7 +182,7 @@ def reuse(host_order: Sequence[str]) -> Picture:
         box.set_edgecolor(find_hex("error"))
         axes.add_patch(box)
         text = "side may still read doubled, but the memory already contains z"
-        draw_text(axes, last_end, 5.1, text, "error", ha="right")
+        draw_text(axes, last_end_time, 5.1, text, "error", ha="right")
     return Picture.of(
         figure,
         "Two streams in one possible order: here computes doubled, then side computes y = doubled + 1. "

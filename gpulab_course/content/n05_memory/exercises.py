@@ -70,8 +70,8 @@ def draw_padded_case(data: Draw, size: Any, block: Dim3) -> Case:
     """
     rows, cols = size
     x = data.floats((rows, cols))
-    lengths = data.integers(rows, 0, cols + 1)
-    return _make_padded_case(data, x, lengths, block)
+    row_lengths = data.integers(rows, 0, cols + 1)
+    return _make_padded_case(data, x, row_lengths, block)
 
 
 def _make_padded_case(data: Draw, x: Any, lengths: Any, block: Dim3) -> Case:
@@ -90,8 +90,8 @@ def _make_valid_lengths_case_maker(lengths_for: Any) -> Any:
     def make_case(data: Draw, size: Any, block: Dim3) -> Case:
         rows, cols = size
         special_values = np.array((1, -2, np.nan, np.inf, 0), np.float32)  # in valid parts, too
-        lengths = np.resize(np.array(lengths_for(cols), np.int32), rows)
-        return _make_padded_case(data, data.rng.choice(special_values, size), lengths, block)
+        row_lengths = np.resize(np.array(lengths_for(cols), np.int32), rows)
+        return _make_padded_case(data, data.rng.choice(special_values, size), row_lengths, block)
 
     return make_case
 
@@ -150,8 +150,8 @@ def _make_infinite_end_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 def _draw_flat_blocks(rng: np.random.Generator) -> list[Dim3]:
     """Draw blocks of width 32 with heights up to 32."""
-    heights = (8, int(rng.integers(9, 32)), int(rng.integers(3, 8)), 2, _TILE_SIDE)
-    return [(_TILE_SIDE, height, 1) for height in heights]
+    block_heights = (8, int(rng.integers(9, 32)), int(rng.integers(3, 8)), 2, _TILE_SIDE)
+    return [(_TILE_SIDE, block_height, 1) for block_height in block_heights]
 
 
 def _draw_square_blocks(rng: np.random.Generator) -> list[Dim3]:
@@ -226,52 +226,58 @@ def judge_ways(answer: Answer) -> str:
     lanes = np.arange(32)
     lane_count = int(rng.integers(3, 31))
     word_stride = int(rng.integers(34, 200))
-    offset = int(rng.integers(1, 999))
-    for pattern, words in (
+    word_offset = int(rng.integers(1, 999))
+    for pattern_text, word_indices in (
         ("five lanes, words 8 apart", 8 * lanes[:5]),
-        ("neighbouring words", lanes + offset),
+        ("neighbouring words", lanes + word_offset),
         ("every second word", 2 * lanes),
-        ("every third word", 3 * lanes + offset),
-        ("one word for all lanes", np.full(32, offset)),
+        ("every third word", 3 * lanes + word_offset),
+        ("one word for all lanes", np.full(32, word_offset)),
         ("words 0 to 7, each for four lanes", lanes // 4),
         ("a column of 32 x 32", 32 * lanes),
         ("a column of 32 x 33", 33 * lanes),
         ("words 0 and 32, alternating", 32 * (lanes % 2)),
         ("words 31 to 0", 31 - lanes),
-        ("one lane", lanes[:1] + offset),
+        ("one lane", lanes[:1] + word_offset),
         (f"words {word_stride} apart", word_stride * lanes),
         ("random words", rng.integers(0, 4000, 32)),
         ("few random words", rng.choice(rng.integers(0, 400, 6), 32)),
         ("addresses beyond 2 GiB", lanes.astype(np.int64) * 64 + (1 << 31)),
-        ("addresses beyond 32 bits", lanes.astype(np.int64) * 33 + (1 << 34) + offset),
-        ("two lanes, words 2**32 apart", np.array([offset, offset + (1 << 32)])),
-        ("two lanes, words 32 apart", 32 * lanes[:2] + offset),
-        ("two lanes, one word", np.full(2, offset)),
+        ("addresses beyond 32 bits", lanes.astype(np.int64) * 33 + (1 << 34) + word_offset),
+        ("two lanes, words 2**32 apart", np.array([word_offset, word_offset + (1 << 32)])),
+        ("two lanes, words 32 apart", 32 * lanes[:2] + word_offset),
+        ("two lanes, one word", np.full(2, word_offset)),
         ("words 0, 0, 32, 32, 64 and so on", 32 * (lanes // 2)),
         (f"{lane_count} random lanes", rng.integers(0, 300, lane_count)),
-        (f"{lane_count} lanes, words 16 apart, in reverse order", (16 * lanes[:lane_count])[::-1] + offset),
+        (
+            f"{lane_count} lanes, words 16 apart, in reverse order",
+            (16 * lanes[:lane_count])[::-1] + word_offset,
+        ),
         ("16 words of one bank, and 16 of another", 32 * (lanes // 2) + lanes % 2),
         (
             "half of the lanes in one bank, the others in different banks",
             np.where(lanes < 16, 32 * lanes, lanes),
         ),
         # The bank of most lanes is not the bank of most words; then, first and last word as of neighbours.
-        ("one word for 27 lanes, five words of another bank", np.where(lanes < 27, 7, 32 * lanes) + offset),
+        (
+            "one word for 27 lanes, five words of another bank",
+            np.where(lanes < 27, 7, 32 * lanes) + word_offset,
+        ),
         (
             "three words of one bank for most lanes, two other words",
-            offset + np.where(lanes % 31, 7 + 32 * (lanes % 3), lanes),
+            word_offset + np.where(lanes % 31, 7 + 32 * (lanes % 3), lanes),
         ),
         ("32-bit words, shuffled", rng.permutation(2 * lanes).astype(np.int32)),
     ):
-        _judge_words(answer, pattern, words)
+        _judge_words(answer, pattern_text, word_indices)
     return "the number of ways is right for any pattern, and a word that several lanes read counts once."
 
 
 def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
-    banks: dict[int, set[int]] = {}
+    words_of_bank: dict[int, set[int]] = {}
     for word in words.tolist():
-        banks.setdefault(word % _BANK_COUNT, set()).add(word)
-    expected = max(map(len, banks.values()))
+        words_of_bank.setdefault(word % _BANK_COUNT, set()).add(word)
+    expected = max(map(len, words_of_bank.values()))
     result = call(answer, words, name="ways", shown=f"ways(words) of {pattern}")
     if not is_number(result):
         raise NotYet(f"ways(words) of {pattern} returned {short_repr(result)}. Return one number.")
@@ -284,7 +290,10 @@ def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
             int(lanes_per_bank.max()),
             "lanes that read the same word receive it in one pass: count different words.",
         ),
-        (len(banks), "that is the number of banks in use; the bank with the most different words decides."),
+        (
+            len(words_of_bank),
+            "that is the number of banks in use; the bank with the most different words decides.",
+        ),
         (
             len(np.unique(words // _BANK_COUNT)),
             "word w is in bank w % 32: neighbouring words are in different banks.",
@@ -314,7 +323,7 @@ def judge_asked(answer: Answer) -> str:
         base_address = 256 * int(rng.integers(1, 1 << 26)) + (1 << 34)
         byte_stride = int(rng.integers(5, 60))
         first_number = int(rng.integers(1, 8))
-        for pattern, positions, width_bytes in (
+        for pattern_text, element_positions, width_bytes in (
             ("every second double", 2 * lanes, 8),  # several cache lines; float32 merges some addresses
             ("neighbouring floats", lanes, 4),
             (f"neighbouring floats, from number {first_number} on", lanes + first_number, 4),
@@ -334,15 +343,18 @@ def judge_asked(answer: Answer) -> str:
             (f"{lane_count} bytes, {first_number} from the start", lanes[:lane_count] + first_number, 1),
         ):
             _judge_request(
-                answer, pattern, base_address + width_bytes * np.asarray(positions, np.int64), width_bytes
+                answer,
+                pattern_text,
+                base_address + width_bytes * np.asarray(element_positions, np.int64),
+                width_bytes,
             )
     return "the numbers of sectors and useful bytes are right for any request, wherever it starts."
 
 
 def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: int) -> None:
     read_addresses = {address + byte for address in addresses.tolist() for byte in range(width_bytes)}
-    sectors = {byte // _SECTOR_BYTES for byte in read_addresses}
-    expected = len(sectors), len(read_addresses)
+    sector_indices = {byte // _SECTOR_BYTES for byte in read_addresses}
+    expected = len(sector_indices), len(read_addresses)
     call_text = f"asked({pattern}, {width_bytes})"
     result = call(answer, addresses, width_bytes, name="asked", shown=call_text)
     result_values = list_parts(result)
@@ -355,7 +367,7 @@ def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: in
     span_bytes = int(addresses.max() - addresses.min()) + width_bytes
     sector_guesses = (
         (
-            len({sector // 4 for sector in sectors}),
+            len({sector // 4 for sector in sector_indices}),
             "those are cache lines; count the sectors that are read in them.",
         ),
         (

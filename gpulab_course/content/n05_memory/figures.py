@@ -139,11 +139,11 @@ def sector_map(requests: Mapping[str, Sequence[int]]) -> Picture:
         The indices of the floats that the lanes read, by the name of the request. Float 0 starts a line.
     """
     shown_floats = _FLOATS_PER_SECTOR * _SHOWN_SECTORS
-    map_left = 22.0
+    map_left_x = 22.0
     height_in = 0.55 + 0.45 * len(requests)
-    figure, axes = empty_axes(height_in, (0, map_left + shown_floats + 15), (-0.1, len(requests) + 0.9))
+    figure, axes = empty_axes(height_in, (0, map_left_x + shown_floats + 15), (-0.1, len(requests) + 0.9))
     for sector in range(_SHOWN_SECTORS):
-        x = map_left + _FLOATS_PER_SECTOR * (sector + 0.5)
+        x = map_left_x + _FLOATS_PER_SECTOR * (sector + 0.5)
         draw_text(axes, x, 0.4, str(sector), "muted", ha="center", fontsize=9)
     draw_text(axes, 0, 0.4, "sector", "muted", fontsize=9)
     sector_counts = {}
@@ -158,7 +158,7 @@ def sector_map(requests: Mapping[str, Sequence[int]]) -> Picture:
             colour = "accent" if index in read_floats else "accent-2" if is_touched else "grid"
             alpha = 1.0 if index in read_floats or not is_touched else 0.45
             cell = Rectangle(
-                (map_left + index, top_y),
+                (map_left_x + index, top_y),
                 1,
                 0.7,
                 facecolor=find_hex(colour),
@@ -167,11 +167,11 @@ def sector_map(requests: Mapping[str, Sequence[int]]) -> Picture:
             )
             axes.add_patch(cell)
         for sector in range(_SHOWN_SECTORS + 1):
-            x = map_left + _FLOATS_PER_SECTOR * sector
+            x = map_left_x + _FLOATS_PER_SECTOR * sector
             axes.plot([x, x], [top_y - 0.02, top_y + 0.72], color="white", linewidth=2.5)
         hidden_sectors = max(touched_sectors) - _SHOWN_SECTORS + 1
         text = f"{'… ' if hidden_sectors > 0 else ''}{sector_counts[name]} sectors"
-        draw_text(axes, map_left + shown_floats + 0.8, top_y + 0.35, text)
+        draw_text(axes, map_left_x + shown_floats + 0.8, top_y + 0.35, text)
     counts_text = ", ".join(f"{count} for {name}" for name, count in sector_counts.items())
     return Picture.of(figure, f"The sectors that a request of one warp touches: {counts_text}.")
 
@@ -220,8 +220,8 @@ def texture_curve(texels: Sequence[float], coordinates: Any, values: Any) -> Pic
             zorder=0,
         )
     axes.plot(coordinates, values, color=find_hex("accent"), linewidth=2, label="returned")
-    centres = [index + 0.5 for index in range(len(texels))]
-    axes.plot(centres, texels, "o", color=find_hex("tail"), label="centre of a texel")
+    texel_centres = [index + 0.5 for index in range(len(texels))]
+    axes.plot(texel_centres, texels, "o", color=find_hex("tail"), label="centre of a texel")
     halfway_value = float(np.interp(1.0, coordinates, values))
     axes.plot(
         [1.0],
@@ -286,34 +286,34 @@ def transpose_through_tile(
     draw_box(axes, tile_x, 0, tile_side, tile_side, "highlight")
     tile_row = _TILE_SCALE * (loaded_row % _TILE_SIDE)
     tile_column = _TILE_SCALE * (stored_row % _TILE_SIDE)
-    bars = (
+    highlighted_bars = (
         ((x_corner[0], loaded_row), 32, 3, "accent"),
         ((tile_x, tile_row), tile_side, 4, "accent"),
         ((tile_x + tile_column, 0), 4, tile_side, "tail"),
         ((result_corner[0], stored_row), 32, 3, "tail"),
     )
-    for corner, width, panel_height, colour in bars:
+    for corner, width, panel_height, colour in highlighted_bars:
         axes.add_patch(Rectangle(corner, width, panel_height, facecolor=find_hex(colour)))
     arrow_start, arrow_end = (x_corner[0] + 36, loaded_row + 1.5), (tile_x - 3, tile_row + 2)
     draw_arrow(axes, arrow_start, arrow_end, linewidth=2, mutation_scale=16)
     y = stored_row + 1.5
     draw_arrow(axes, (tile_x + tile_side + 3, y), (result_corner[0] - 3, y), linewidth=2, mutation_scale=16)
-    labels = (
+    step_labels = (
         (columns / 2, f"1  load a row: {load_sectors} sectors", "accent"),
         (tile_x + tile_side / 2, "2  store it as a row", "accent"),
         (out_x + rows / 2, f"4  store a row: {store_sectors} sectors", "tail-text"),
     )
-    for label_x, text, colour in labels:
+    for label_x, text, colour in step_labels:
         draw_text(axes, label_x, height + 14, text, colour, ha="center", fontsize=9)
     draw_text(
         axes, tile_x + tile_side / 2, height + 28, "3  read a column", "tail-text", ha="center", fontsize=9
     )
-    titles = (
+    panel_titles = (
         (columns / 2, f"in: {rows} × {columns}"),
         (tile_x + tile_side / 2, "tile in shared memory"),
         (out_x + rows / 2, f"out: {columns} × {rows}"),
     )
-    for title_x, text in titles:
+    for title_x, text in panel_titles:
         draw_text(axes, title_x, -12, text, ha="center", fontsize=9, weight="bold")
     return Picture.of(
         figure,

@@ -146,12 +146,13 @@ def _make_scan_case(prefix_sums: Any, block: Dim3) -> Case:
 def _make_extreme_sums_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a scan test case whose sums at block ends are the largest int, the smallest int, or near 0."""
     extreme_sums = (0, -_INT_MIN - 1, 0, _INT_MIN, -1)
-    positions = np.arange(size + 1)
+    sum_positions = np.arange(size + 1)
     end_sums = np.array(
         [extreme_sums[i % len(extreme_sums)] for i in range(size // block[0] + 2)], np.float64
     )
     return _make_scan_case(
-        np.rint(np.interp(positions, block[0] * np.arange(end_sums.size), end_sums)).astype(np.int64), block
+        np.rint(np.interp(sum_positions, block[0] * np.arange(end_sums.size), end_sums)).astype(np.int64),
+        block,
     )
 
 
@@ -263,9 +264,9 @@ def _make_softmax_case(x: Any) -> Case:
     rows, cols = x.shape
     wide_x = x.astype(np.float64)
     row_maxima = wide_x.max(axis=1, keepdims=True)
-    powers = np.exp(wide_x - np.where(np.isfinite(row_maxima), row_maxima, 0))
-    row_sums = powers.sum(axis=1, keepdims=True)
-    expected = powers / np.where(row_sums > 0, row_sums, 1)
+    exponentials = np.exp(wide_x - np.where(np.isfinite(row_maxima), row_maxima, 0))
+    row_sums = exponentials.sum(axis=1, keepdims=True)
+    expected = exponentials / np.where(row_sums > 0, row_sums, 1)
     # The argument of a fast exponential is up to 64, and its rounding error becomes a relative error.
     comparison = Near(expected.astype(np.float32), np.where(np.isinf(x), 0, expected), ulps=160)
     return Case(rows, {"x": x, "rows": rows, "cols": cols}, {"y": comparison})
@@ -339,8 +340,10 @@ def _is_rounded_to_float(mistake: Mistake) -> bool:
 def _compute_scan_of_own_values(mistake: Mistake) -> Any:
     """Return the scan that results if lanes without a left neighbour add their own value."""
     warp_rows = _split_by_warp(mistake["x"])
-    for distance in (1, 2, 4, 8, 16):
-        warp_rows = warp_rows + np.concatenate((warp_rows[:, :distance], warp_rows[:, :-distance]), axis=1)
+    for lane_distance in (1, 2, 4, 8, 16):
+        warp_rows = warp_rows + np.concatenate(
+            (warp_rows[:, :lane_distance], warp_rows[:, :-lane_distance]), axis=1
+        )
     return warp_rows.ravel()[: mistake["x"].size]
 
 
