@@ -48,8 +48,8 @@ def main() -> int:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     if options.part:
-        package, number, process_count, until = options.part.split(",")
-        record_part(package, int(number), int(process_count), float(until), options.out)
+        package, process_number, process_count, until_s = options.part.split(",")
+        record_part(package, int(process_number), int(process_count), float(until_s), options.out)
         return 0
     return record(options.out, options.seconds)
 
@@ -62,8 +62,8 @@ def record(folder: Path, seconds: float) -> int:
     deadline_s = start_s + seconds - 6
     processes = {}
     for package, process_count in PROCESSES.items():
-        for number in range(process_count):
-            part_arguments = f"{package},{number},{process_count},{deadline_s}"
+        for process_number in range(process_count):
+            part_arguments = f"{package},{process_number},{process_count},{deadline_s}"
             command = [
                 sys.executable,
                 "-m",
@@ -73,32 +73,36 @@ def record(folder: Path, seconds: float) -> int:
                 "--part",
                 part_arguments,
             ]
-            with (parts_folder / f"{package}_{number}.log").open("wb") as log:
-                processes[package, number] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+            with (parts_folder / f"{package}_{process_number}.log").open("wb") as log:
+                processes[package, process_number] = subprocess.Popen(
+                    command, stdout=log, stderr=subprocess.STDOUT
+                )
     notes = []
-    for (package, number), process in processes.items():
+    for (package, process_number), process in processes.items():
         try:
             status = process.wait(max(1.0, start_s + seconds - time.time()))
         except subprocess.TimeoutExpired:
             process.kill()
             status = process.wait()
-        log_text = (parts_folder / f"{package}_{number}.log").read_text(errors="replace").strip()
+        log_text = (parts_folder / f"{package}_{process_number}.log").read_text(errors="replace").strip()
         if status or log_text:
-            notes.append(f"{package} {number} ended with {status}: {log_text[-1500:]}")
-    lines = [line for file in sorted(parts_folder.glob("*.jsonl")) for line in file.read_text().splitlines()]
-    content = join(lines)
-    notes += content.pop("notes")
+            notes.append(f"{package} {process_number} ended with {status}: {log_text[-1500:]}")
+    result_lines = [
+        line for file in sorted(parts_folder.glob("*.jsonl")) for line in file.read_text().splitlines()
+    ]
+    recording = join(result_lines)
+    notes += recording.pop("notes")
     case_count = sum(len(list_cases(package)) for package in PROCESSES)
-    notes.append(f"{len(content['calls'])} of {case_count} cases in {time.time() - start_s:.0f} s")
-    device = re.sub(r"\W+", "_", content["device"].lower().removeprefix("nvidia ")).strip("_") or "gpu"
+    notes.append(f"{len(recording['calls'])} of {case_count} cases in {time.time() - start_s:.0f} s")
+    device = re.sub(r"\W+", "_", recording["device"].lower().removeprefix("nvidia ")).strip("_") or "gpu"
     file = folder / f"{device}_calls.json.xz"
-    file.write_bytes(pack_content(content))
+    file.write_bytes(pack_content(recording))
     (folder / "calls_notes.txt").write_text("\n".join(notes) + "\n")
     for part_path in parts_folder.iterdir():
         part_path.unlink()
     parts_folder.rmdir()
     print(f"{file} ({file.stat().st_size:,} bytes): {notes[-1]}")
-    return 0 if content["calls"] else 1
+    return 0 if recording["calls"] else 1
 
 
 def join(lines: list[str]) -> dict[str, Any]:
@@ -118,8 +122,8 @@ def join(lines: list[str]) -> dict[str, Any]:
             notes.append(f"{' '.join(row['key'])}: {row['error']}")
         else:
             rows_by_key[tuple(row["key"])] = [*row["key"], row["routines"], row["kernels"]]
-    order = [tuple(case.key) for package in PROCESSES for case in list_cases(package)]
-    content["calls"] = [rows_by_key[key] for key in order if key in rows_by_key]
+    key_order = [tuple(case.key) for package in PROCESSES for case in list_cases(package)]
+    content["calls"] = [rows_by_key[key] for key in key_order if key in rows_by_key]
     return {**content, "notes": notes}
 
 
@@ -140,14 +144,14 @@ def record_part(package: str, number: int, process_count: int, until: float, fol
     from gpulab import session
 
     session.use_device("cuda")
-    xp, space, versions = _import_package(package)
+    xp, namespace, versions = _import_package(package)
     library_calls = LibraryCalls(_LIBRARIES, "^lib(cu|nccl)")
     file = folder / f"{package}_{number}.jsonl"
-    with file.open("a") as lines:
+    with file.open("a") as lines_file:
 
         def write_row(row: dict[str, Any]) -> None:
-            lines.write(json.dumps(row) + "\n")
-            lines.flush()
+            lines_file.write(json.dumps(row) + "\n")
+            lines_file.flush()
 
         info = session.backend().device_info()
         versions["driver"] = info.driver or ""
@@ -159,7 +163,7 @@ def record_part(package: str, number: int, process_count: int, until: float, fol
                 return
             try:
                 _set_tensor_cores(package, xp, case.dtype == "tf32")
-                routines, kernels = _run_case(case, space, library_calls)
+                routines, kernels = _run_case(case, namespace, library_calls)
             except Exception as error:
                 write_row({"key": case.key, "error": f"{type(error).__name__}: {str(error)[:300]}"})
                 continue
@@ -209,8 +213,8 @@ def _import_package(package: str) -> tuple[Any, dict[str, Any], dict[str, str]]:
 
         sparse = importlib.import_module("cupyx.scipy.sparse")
         linalg = importlib.import_module("cupyx.scipy.sparse.linalg")
-        space = {"xp": cupy, "np": np, "sparse": sparse, "sparse_linalg": linalg}
-        return cupy, space, {"CuPy": cupy.__version__}
+        namespace = {"xp": cupy, "np": np, "sparse": sparse, "sparse_linalg": linalg}
+        return cupy, namespace, {"CuPy": cupy.__version__}
     torch = importlib.import_module("torch")
     torch.set_grad_enabled(False)
     versions = {"PyTorch": torch.__version__, "cuDNN": str(torch.backends.cudnn.version())}
@@ -222,11 +226,11 @@ def _set_tensor_cores(package: str, xp: Any, tf32: bool) -> None:
     if package == "torch":
         xp.backends.cuda.matmul.allow_tf32 = xp.backends.cudnn.allow_tf32 = tf32
         return
-    kinds = importlib.import_module("cupy._core._routines_linalg")
+    routines = importlib.import_module("cupy._core._routines_linalg")
     if tf32:
-        kinds.set_compute_type(np.float32, kinds.COMPUTE_TYPE_TF32)
-    elif kinds.get_compute_type(np.float32) == getattr(kinds, "COMPUTE_TYPE_TF32", None):
-        kinds.set_compute_type(np.float32, kinds.COMPUTE_TYPE_DEFAULT)
+        routines.set_compute_type(np.float32, routines.COMPUTE_TYPE_TF32)
+    elif routines.get_compute_type(np.float32) == getattr(routines, "COMPUTE_TYPE_TF32", None):
+        routines.set_compute_type(np.float32, routines.COMPUTE_TYPE_DEFAULT)
 
 
 if __name__ == "__main__":

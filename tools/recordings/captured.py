@@ -77,9 +77,9 @@ class LaunchTimers:
     def times(self, streams: Sequence[tuple[int, Any]], issue: Callable[[], None]) -> dict[str, float]:
         """Return the times in µs by name. `issue` launches the work in the streams of several GPUs."""
         times_us = self._time_on_host(issue)
-        for name, way in (("gated", self._time_behind_gate), ("graph", self._time_graph)):
+        for name, measure in (("gated", self._time_behind_gate), ("graph", self._time_graph)):
             try:
-                times_us.update(way(streams, issue, times_us["issue_us"]))
+                times_us.update(measure(streams, issue, times_us["issue_us"]))
             except Exception as error:
                 if name not in self.failed:
                     self.failed.add(name)
@@ -103,7 +103,7 @@ class LaunchTimers:
             self.wait()
             times_ns.append((time.perf_counter_ns() - begin_ns, end_issue_ns - begin_ns))
         host_us, issued_ns = (
-            statistics.median(column) / 1000 for column in zip(*times_ns[WARM:], strict=True)
+            statistics.median(round_times_ns) / 1000 for round_times_ns in zip(*times_ns[WARM:], strict=True)
         )
         return {"host_us": round(host_us, 2), "issue_us": round(issued_ns, 2)}
 
@@ -146,8 +146,8 @@ class LaunchTimers:
             else:
                 late_rounds += 1
                 gate_ns *= 2
-        result = {"gated_us": round(statistics.median(times_us[min(WARM, len(times_us) - 1) :]), 2)}
-        return {**result, "late": late_rounds} if late_rounds else result
+        gated_median = {"gated_us": round(statistics.median(times_us[min(WARM, len(times_us) - 1) :]), 2)}
+        return {**gated_median, "late": late_rounds} if late_rounds else gated_median
 
     def _time_graph(
         self, streams: Sequence[tuple[int, Any]], issue: Callable[[], None], _: float
@@ -179,9 +179,9 @@ class LaunchTimers:
                 self.origin.synchronize()
                 idle_ns = time.perf_counter_ns()
                 times_us.append((device_us, (launched_ns - start_ns) / 1000, (idle_ns - start_ns) / 1000))
-        names = ("graph_us", "graph_launch_us", "graph_host_us")
-        medians = (statistics.median(column) for column in zip(*times_us[WARM:], strict=True))
-        return {name: round(value, 2) for name, value in zip(names, medians, strict=True)}
+        median_names = ("graph_us", "graph_launch_us", "graph_host_us")
+        medians_us = (statistics.median(column) for column in zip(*times_us[WARM:], strict=True))
+        return {name: round(median_us, 2) for name, median_us in zip(median_names, medians_us, strict=True)}
 
 
 def time_schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> None:
@@ -206,16 +206,16 @@ def time_schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES)
 
                 issue()
                 run.wait()
-                row = {
+                times_row = {
                     "algorithm": algorithm,
                     "size_bytes": size,
                     "slices": slices,
                     **timers.times(streams, issue),
                 }
                 run.discard_events()
-                row["right"] = _is_right(run, steps, slices, timers)
-                row["by_steps_us"] = _time_steps(run, steps, slices)
-                tell("schedules", row)
+                times_row["right"] = _is_right(run, steps, slices, timers)
+                times_row["by_steps_us"] = _time_steps(run, steps, slices)
+                tell("schedules", times_row)
             del run
             cp.get_default_memory_pool().free_all_blocks()
 
@@ -305,14 +305,14 @@ class GpuBuffers:
 
 def list_building_blocks(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
     """Return the building blocks to time: name, number of repetitions, bytes, and the pieces of work."""
-    result: list[tuple[str, int, int, list[Piece]]] = []
+    block_programs: list[tuple[str, int, int, list[Piece]]] = []
 
     def sources(i: int) -> int:
         return 1 + i % (gpus - 1)
 
     for k in CHAINS:
-        result.append(("kernels", k, 0, [("tick", 0, 0, 0, 0, 0, ()) for _ in range(k)]))
-        result.append(
+        block_programs.append(("kernels", k, 0, [("tick", 0, 0, 0, 0, 0, ()) for _ in range(k)]))
+        block_programs.append(
             (
                 "kernels in turns",
                 k,
@@ -324,7 +324,7 @@ def list_building_blocks(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
         is_chained = size in (4 * KIB, 256 * KIB, 4 * MIB, 16 * MIB)
         for k in CHAINS if is_chained else (1, 2):
             gpu_pairs = [(i % 2, 1 - i % 2) for i in range(k)]
-            result.append(
+            block_programs.append(
                 (
                     "copies in turns",
                     k,
@@ -337,7 +337,7 @@ def list_building_blocks(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
                 previous_piece = (len(pieces) - 1,) if pieces else ()
                 pieces.append(("copy", a, 0, 1, b, size, previous_piece))
                 pieces.append(("add", b, 1, 1, a, size, (len(pieces) - 1,)))
-            result.append(("copy and add in turns", k, size, pieces))
+            block_programs.append(("copy and add in turns", k, size, pieces))
             pieces = []
             for i in range(k):
                 first_copy = len(pieces)
@@ -346,8 +346,8 @@ def list_building_blocks(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
                     pieces.append(("copy", a, 0, 1, 1 - a, size, dependencies))
                 for a in (0, 1):
                     pieces.append(("add", a, 1, 1, 1 - a, size, (first_copy, first_copy + 1)))
-            result.append(("both copy and add", k, size, pieces))
-            result.append(
+            block_programs.append(("both copy and add", k, size, pieces))
+            block_programs.append(
                 (
                     "add from afar in turns",
                     k,
@@ -359,9 +359,9 @@ def list_building_blocks(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
             for m in MANY if is_chained else (1, 2, 4, 7):
                 copies: list[Piece] = [("copy", sources(i), i, i + 1, 0, size, ()) for i in range(m)]
                 add_pieces: list[Piece] = [("add", 0, 0, i + 1, 0, size, (i,)) for i in range(m)]
-                result.append(("into one port", m, size, copies))
-                result.append(("into one port, added", m, size, copies + add_pieces))
-                result.append(
+                block_programs.append(("into one port", m, size, copies))
+                block_programs.append(("into one port, added", m, size, copies + add_pieces))
+                block_programs.append(
                     (
                         "out of one stream",
                         m,
@@ -369,7 +369,7 @@ def list_building_blocks(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
                         [("copy", 0, 0, i + 1, sources(i), size, ()) for i in range(m)],
                     )
                 )
-                result.append(
+                block_programs.append(
                     (
                         "out of one port",
                         m,
@@ -377,10 +377,12 @@ def list_building_blocks(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
                         [("copy", 0, i, i + 1, sources(i), size, ()) for i in range(m)],
                     )
                 )
-                result.append(("adds", m, size, [("add", 0, 0, i + 1, 0, size, ()) for i in range(m)]))
+                block_programs.append(
+                    ("adds", m, size, [("add", 0, 0, i + 1, 0, size, ()) for i in range(m)])
+                )
         else:
-            result.append(("adds", 1, size, [("add", 0, 0, 1, 0, size, ())]))
-    return result
+            block_programs.append(("adds", 1, size, [("add", 0, 0, 1, 0, size, ())]))
+    return block_programs
 
 
 def time_building_blocks(cp: Any, gpus: int, tell: Tell, limit_s: float = 40.0) -> None:
@@ -462,13 +464,15 @@ def time_nccl_calls(gpus: int, tell: Tell, sizes: Sequence[int] = SIZES, limit_s
     """Time NCCL's all-reduce with a process for each GPU; each time is that of the slowest rank."""
     context = multiprocessing.get_context("spawn")
     deadline_s = time.monotonic() + limit_s
-    links = []
-    ranks = []
+    pipe_ends = []
+    rank_processes = []
     for rank in range(gpus):
         own_end, other_end = context.Pipe()
-        links.append(own_end)
-        ranks.append(context.Process(target=run_nccl_rank, args=(other_end, rank, gpus, sizes), daemon=True))
-        ranks[-1].start()
+        pipe_ends.append(own_end)
+        rank_processes.append(
+            context.Process(target=run_nccl_rank, args=(other_end, rank, gpus, sizes), daemon=True)
+        )
+        rank_processes[-1].start()
         other_end.close()
 
     def receive(link: Any) -> Any:
@@ -477,11 +481,11 @@ def time_nccl_calls(gpus: int, tell: Tell, sizes: Sequence[int] = SIZES, limit_s
         return link.recv()
 
     try:
-        key = receive(links[0])
-        for link in links:
-            link.send(key)
+        communicator_id = receive(pipe_ends[0])
+        for pipe_end in pipe_ends:
+            pipe_end.send(communicator_id)
         for _ in sizes:
-            rows = [receive(link) for link in links]
+            rows = [receive(pipe_end) for pipe_end in pipe_ends]
             single_us, in_a_row_us, captured_us = (
                 max(values) for values in list(zip(*rows, strict=True))[2:]
             )
@@ -496,6 +500,6 @@ def time_nccl_calls(gpus: int, tell: Tell, sizes: Sequence[int] = SIZES, limit_s
                 },
             )
     finally:
-        for process in ranks:
+        for process in rank_processes:
             process.kill()
             process.join()

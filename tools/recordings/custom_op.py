@@ -99,8 +99,10 @@ def list_kernels(torch: Any, call: Callable[[], object]) -> list[str]:
     with torch.profiler.profile(activities=activities) as profile:
         call()
         torch.cuda.synchronize()
-    cuda = torch.autograd.DeviceType.CUDA
-    events = sorted((e for e in profile.events() if e.device_type == cuda), key=lambda e: e.time_range.start)
+    cuda_device_type = torch.autograd.DeviceType.CUDA
+    events = sorted(
+        (e for e in profile.events() if e.device_type == cuda_device_type), key=lambda e: e.time_range.start
+    )
     return [event.name for event in events]
 
 
@@ -110,8 +112,8 @@ def explain_graph(torch: Any, function: Callable[..., Any], arguments: tuple[Any
     explanation = torch._dynamo.explain(function)(*arguments)
     nodes = [
         str(node.target)
-        for module in explanation.graphs
-        for node in module.graph.nodes
+        for graph_module in explanation.graphs
+        for node in graph_module.graph.nodes
         if node.op.startswith("call")
     ]
     reasons = [str(reason.reason).splitlines()[0] for reason in explanation.break_reasons]
@@ -220,28 +222,29 @@ def compile_function(torch: Any, function: Callable[..., Any], mode: str) -> Cal
         return function(x, w, b)
 
     torch._dynamo.reset()
-    result: Callable[..., Any] = torch.compile(call, mode=mode)
-    return result
+    compiled_function: Callable[..., Any] = torch.compile(call, mode=mode)
+    return compiled_function
 
 
 def list_compiled_kernels(torch: Any, function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[str]:
     """Return the kernels of one call of the compiled function."""
     torch._dynamo.reset()
-    names = list_kernels(torch, partial(torch.compile(function), *arguments))
+    kernel_names = list_kernels(torch, partial(torch.compile(function), *arguments))
     torch._dynamo.reset()
-    return names
+    return kernel_names
 
 
 def compute_errors(torch: Any, program: Any, tensors: list[Any]) -> dict[str, float]:
     """Return the largest differences of the result and the gradients from those of PyTorch's operations."""
-    results = []
+    tensors_of_functions = []
     for function in (program.affine_gelu, program.expressions):
         y = function(*tensors)
-        results.append([y, *torch.autograd.grad((y * y).sum(), tensors)])
-    names = ("result", "gradient of x", "gradient of w", "gradient of b")
-    pairs = zip(names, *results, strict=True)
+        tensors_of_functions.append([y, *torch.autograd.grad((y * y).sum(), tensors)])
+    tensor_names = ("result", "gradient of x", "gradient of w", "gradient of b")
+    named_tensor_pairs = zip(tensor_names, *tensors_of_functions, strict=True)
     return {
-        name: float((operator_value - torch_value).abs().max()) for name, operator_value, torch_value in pairs
+        name: float((operator_value - torch_value).abs().max())
+        for name, operator_value, torch_value in named_tensor_pairs
     }
 
 

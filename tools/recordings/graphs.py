@@ -83,9 +83,9 @@ def describe_machine() -> dict[str, Any]:
     from importlib import metadata
 
     cp = _import_cupy()
-    names = ("cupy-cuda13x", "cupy-cuda12x", "cuda-bindings", "cuda-core", "cuda-python")
+    package_names = ("cupy-cuda13x", "cupy-cuda12x", "cuda-bindings", "cuda-core", "cuda-python")
     versions = {}
-    for name in names:
+    for name in package_names:
         try:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -102,27 +102,29 @@ def record_nodes() -> list[Any]:
     from virtualgpu.records import Provenance
 
     cp = _import_cupy()
-    add = _load_kernel("add")
-    kernel = _load_kernel("put")
+    add_kernel = _load_kernel("add")
+    put_kernel = _load_kernel("put")
     x = cp.zeros(64, np.float32)
     y = cp.zeros(64, np.float32)
     second_stream = cp.cuda.Stream(non_blocking=True)
-    pinned = cp.cuda.alloc_pinned_memory(256)
+    pinned_memory = cp.cuda.alloc_pinned_memory(256)
 
     def work(stream: Any) -> None:
-        add((2,), (32,), (x, np.float32(2)))
+        add_kernel((2,), (32,), (x, np.float32(2)))
         second_stream.wait_event(stream.record())
         with second_stream:
-            add((2,), (32,), (y, np.float32(3)))
-            kernel((1,), (64,), (x, y), shared_mem=512)
+            add_kernel((2,), (32,), (y, np.float32(3)))
+            put_kernel((1,), (64,), (x, y), shared_mem=512)
             z = x * 2 + y
             z.sum()
         y.data.memset_async(0, 128, stream)
         stream.wait_event(second_stream.record())
         x.data.copy_from_device_async(y.data, 64, stream)
-        cp.cuda.runtime.memcpyAsync(pinned.ptr, x.data.ptr, 256, cp.cuda.runtime.memcpyDefault, stream.ptr)
         cp.cuda.runtime.memcpyAsync(
-            x.data.ptr, pinned.ptr, 256, cp.cuda.runtime.memcpyHostToDevice, stream.ptr
+            pinned_memory.ptr, x.data.ptr, 256, cp.cuda.runtime.memcpyDefault, stream.ptr
+        )
+        cp.cuda.runtime.memcpyAsync(
+            x.data.ptr, pinned_memory.ptr, 256, cp.cuda.runtime.memcpyHostToDevice, stream.ptr
         )
         stream.launch_host_func(print, "")
 
@@ -145,13 +147,13 @@ def record_nodes() -> list[Any]:
     ]
     raw_nodes = []
     driver = graphs._import_driver()
-    for handle in graphs._read_handles(graph):
-        kind = driver.cuGraphNodeGetType(handle)[1].name
-        if "MEMCPY" in kind:
-            raw_nodes.append(str(driver.cuGraphMemcpyNodeGetParams(handle)[1]))
-        elif "MEMSET" in kind:
-            raw_nodes.append(str(driver.cuGraphMemsetNodeGetParams(handle)[1]))
-    addresses = {"x": x.data.ptr, "y": y.data.ptr, "pinned": pinned.ptr}
+    for node_handle in graphs._read_handles(graph):
+        node_type = driver.cuGraphNodeGetType(node_handle)[1].name
+        if "MEMCPY" in node_type:
+            raw_nodes.append(str(driver.cuGraphMemcpyNodeGetParams(node_handle)[1]))
+        elif "MEMSET" in node_type:
+            raw_nodes.append(str(driver.cuGraphMemsetNodeGetParams(node_handle)[1]))
+    addresses = {"x": x.data.ptr, "y": y.data.ptr, "pinned": pinned_memory.ptr}
     return [node_rows, record.edges, record.note, graph.debug_dot_str(0), raw_nodes, addresses]
 
 
@@ -161,32 +163,32 @@ def record_updates() -> dict[str, Any]:
 
     cp = _import_cupy()
     driver = graphs._import_driver()
-    add = _load_kernel("add")
+    add_kernel = _load_kernel("add")
     kernel = _load_kernel("put")
     x = cp.zeros(64, np.float32)
     y = cp.ones(64, np.float32)
-    pinned = cp.cuda.alloc_pinned_memory(256)
+    pinned_memory = cp.cuda.alloc_pinned_memory(256)
     host_to = cp.cuda.runtime.memcpyHostToDevice
-    works: dict[str, Callable[[Any], object]] = {
-        "add": lambda s: add((2,), (32,), (x, np.float32(1))),
-        "another value": lambda s: add((2,), (32,), (x, np.float32(5))),
-        "another array": lambda s: add((2,), (32,), (y, np.float32(5))),
-        "another shape": lambda s: add((1,), (64,), (x, np.float32(5))),
+    work_by_name: dict[str, Callable[[Any], object]] = {
+        "add": lambda s: add_kernel((2,), (32,), (x, np.float32(1))),
+        "another value": lambda s: add_kernel((2,), (32,), (x, np.float32(5))),
+        "another array": lambda s: add_kernel((2,), (32,), (y, np.float32(5))),
+        "another shape": lambda s: add_kernel((1,), (64,), (x, np.float32(5))),
         "another kernel": lambda s: kernel((1,), (64,), (x, y)),
         "a memset": lambda s: x.data.memset_async(0, 256, s),
         "another memset": lambda s: y.data.memset_async(1, 128, s),
         "a copy": lambda s: x.data.copy_from_device_async(y.data, 256, s),
         "a copy back": lambda s: y.data.copy_from_device_async(x.data, 128, s),
         "a copy from the host": lambda s: cp.cuda.runtime.memcpyAsync(
-            x.data.ptr, pinned.ptr, 256, host_to, s.ptr
+            x.data.ptr, pinned_memory.ptr, 256, host_to, s.ptr
         ),
-        "two kernels": lambda s: [add((2,), (32,), (x, np.float32(1))) for _ in range(2)],
+        "two kernels": lambda s: [add_kernel((2,), (32,), (x, np.float32(1))) for _ in range(2)],
         "nothing": lambda s: None,
     }
     results: dict[str, Any] = {}
     for base_name in ("add", "a memset", "a copy", "two kernels"):
-        for name, work in works.items():
-            graph, _ = _capture(works[base_name])
+        for name, work in work_by_name.items():
+            graph, _ = _capture(work_by_name[base_name])
             changed_graph, _ = _capture(work)
             status, info = driver.cuGraphExecUpdate(
                 driver.CUgraphExec(graph.graphExec), driver.CUgraph(changed_graph.graph)
@@ -209,7 +211,7 @@ def _measure_host_ns(run: Callable[[], object], repeats: int) -> float:
 def time_costs() -> dict[int, Any]:
     """Time launches with and without a graph, and the creation and upload of graphs, by number of nodes."""
     cp = _import_cupy()
-    add = _load_kernel("add")
+    add_kernel = _load_kernel("add")
     x = cp.zeros(N, np.float32)
     rows_by_count: dict[int, Any] = {}
     for count in COUNTS:
@@ -217,43 +219,43 @@ def time_costs() -> dict[int, Any]:
 
         def work(stream: Any, count: int = count, argument: Any = argument) -> None:
             for _ in range(count):
-                add((4,), (256,), argument)
+                add_kernel((4,), (256,), argument)
 
         repeats = max(3, 300 // count)
         stream = cp.cuda.Stream(non_blocking=True)
-        row: dict[str, Any] = {}
+        costs_ns: dict[str, Any] = {}
         with stream:
             work(stream)
             stream.synchronize()
             begin_event = cp.cuda.Event()
             end_event = cp.cuda.Event()
             begin_event.record()
-            row["eager_host"] = _measure_host_ns(partial(work, stream), repeats)
+            costs_ns["eager_host"] = _measure_host_ns(partial(work, stream), repeats)
             end_event.record()
             end_event.synchronize()
-            row["eager_device"] = cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6 / repeats
+            costs_ns["eager_device"] = cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6 / repeats
             for is_uploaded in (False, True):
                 stream.begin_capture()
                 start_ns = time.perf_counter_ns()
                 work(stream)
-                row["capture_host"] = time.perf_counter_ns() - start_ns
+                costs_ns["capture_host"] = time.perf_counter_ns() - start_ns
                 start_ns = time.perf_counter_ns()
                 graph = stream.end_capture()
-                row["end_capture_host"] = time.perf_counter_ns() - start_ns
+                costs_ns["end_capture_host"] = time.perf_counter_ns() - start_ns
                 if is_uploaded:
-                    row["upload_host"] = _measure_host_ns(partial(graph.upload, stream), 1)
+                    costs_ns["upload_host"] = _measure_host_ns(partial(graph.upload, stream), 1)
                     stream.synchronize()
-                row[f"first_launch_host_{'uploaded' if is_uploaded else 'not_uploaded'}"] = _measure_host_ns(
-                    graph.launch, 1
+                costs_ns[f"first_launch_host_{'uploaded' if is_uploaded else 'not_uploaded'}"] = (
+                    _measure_host_ns(graph.launch, 1)
                 )
                 stream.synchronize()
-                row.setdefault("second_launch_host", _measure_host_ns(graph.launch, 1))
+                costs_ns.setdefault("second_launch_host", _measure_host_ns(graph.launch, 1))
                 stream.synchronize()
             begin_event.record()
-            row["launch_host"] = _measure_host_ns(graph.launch, repeats)
+            costs_ns["launch_host"] = _measure_host_ns(graph.launch, repeats)
             end_event.record()
             end_event.synchronize()
-            row["launch_device"] = cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6 / repeats
+            costs_ns["launch_device"] = cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6 / repeats
             single_times_ns = []
             for _ in range(10):
                 begin_event.record()
@@ -261,8 +263,8 @@ def time_costs() -> dict[int, Any]:
                 end_event.record()
                 end_event.synchronize()
                 single_times_ns.append(cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6)
-            row["launch_between_events"] = sorted(single_times_ns)[5]
-        rows_by_count[count] = {name: round(value) for name, value in row.items()}
+            costs_ns["launch_between_events"] = sorted(single_times_ns)[5]
+        rows_by_count[count] = {name: round(cost_ns) for name, cost_ns in costs_ns.items()}
     return rows_by_count
 
 
@@ -273,7 +275,7 @@ def record_memory() -> dict[str, Any]:
     cp = _import_cupy()
     runtime = _import_cupy().cuda.runtime
     results: dict[str, Any] = {}
-    add = _load_kernel("add")
+    add_kernel = _load_kernel("add")
     kept_objects: list[Any] = []
 
     def with_free(stream: Any) -> None:
@@ -290,33 +292,33 @@ def record_memory() -> dict[str, Any]:
     def by_arrays(stream: Any) -> None:
         with cp.cuda.using_allocator(cp.cuda.MemoryAsyncPool().malloc):
             x = cp.zeros(N, np.float32)
-            add((4,), (256,), (x, np.float32(1)))
+            add_kernel((4,), (256,), (x, np.float32(1)))
 
     def by_pool(stream: Any) -> None:
         with cp.cuda.using_allocator(cp.cuda.MemoryPool().malloc):
             kept_objects.append(cp.zeros(1 << 22, np.float32) + 1)
 
     for work in (with_free, without_free, by_arrays, by_pool):
-        row: dict[str, Any] = {}
-        results[work.__name__] = row
+        result: dict[str, Any] = {}
+        results[work.__name__] = result
         try:
             graph, stream = _capture(work)
             driver = graphs._import_driver()
-            row["nodes"] = [
-                driver.cuGraphNodeGetType(handle)[1].name for handle in graphs._read_handles(graph)
+            result["nodes"] = [
+                driver.cuGraphNodeGetType(node_handle)[1].name for node_handle in graphs._read_handles(graph)
             ]
-            row["dot"] = graph.debug_dot_str(0)
+            result["dot"] = graph.debug_dot_str(0)
             for launch_number in range(3):
                 try:
                     graph.launch(stream)
                     stream.synchronize()
-                    row[f"launch {launch_number}"] = "ok"
+                    result[f"launch {launch_number}"] = "ok"
                 except Exception as error:
-                    row[f"launch {launch_number}"] = (
+                    result[f"launch {launch_number}"] = (
                         f"{type(error).__name__} {getattr(error, 'status', '')}: {error}"
                     )
         except Exception as error:
-            row["error"] = f"{type(error).__name__} {getattr(error, 'status', '')}: {error}"
+            result["error"] = f"{type(error).__name__} {getattr(error, 'status', '')}: {error}"
     results["address"] = [hex(a) for a in kept_objects if isinstance(a, int)]
     return results
 
@@ -327,13 +329,15 @@ def record_refusals() -> dict[str, str]:
     runtime = _import_cupy().cuda.runtime
     x = cp.zeros(16, np.float32)
     second_stream = cp.cuda.Stream(non_blocking=True)
-    add = _load_kernel("add")
-    blocking = cp.cuda.Stream()
-    works: dict[str, Callable[[Any], object]] = {
+    add_kernel = _load_kernel("add")
+    blocking_stream = cp.cuda.Stream()
+    work_by_name: dict[str, Callable[[Any], object]] = {
         "begin of another stream": lambda s: [second_stream.begin_capture(), second_stream.end_capture()],
-        "work on another stream": lambda s: add((1,), (16,), (x, np.float32(1)), stream=second_stream),
-        "work on a blocking stream": lambda s: add((1,), (16,), (x, np.float32(1)), stream=blocking),
-        "work on the default stream": lambda s: add(
+        "work on another stream": lambda s: add_kernel((1,), (16,), (x, np.float32(1)), stream=second_stream),
+        "work on a blocking stream": lambda s: add_kernel(
+            (1,), (16,), (x, np.float32(1)), stream=blocking_stream
+        ),
+        "work on the default stream": lambda s: add_kernel(
             (1,), (16,), (x, np.float32(1)), stream=cp.cuda.Stream.null
         ),
         "sync of another stream": lambda s: second_stream.synchronize(),
@@ -362,7 +366,7 @@ def record_refusals() -> dict[str, str]:
         "einsum": lambda s: cp.einsum("i,i", x, x),
     }
     results = {}
-    for name, work in works.items():
+    for name, work in work_by_name.items():
         stream = cp.cuda.Stream(non_blocking=True)
         outcome = "ok"
         with stream:
@@ -387,11 +391,11 @@ def record_gpulab() -> dict[str, Any]:
 
     gl.use_device("cuda")
     cp = gl.cp
-    add = _load_kernel("add")
+    add_kernel = _load_kernel("add")
     x = cp.ones(64, np.float32)
 
     def work(x: Any) -> Any:
-        add((2,), (32,), (x, np.float32(2)))
+        add_kernel((2,), (32,), (x, np.float32(2)))
         return cp.sqrt(x * 2) + 1
 
     graph = gl.graph(work, x)

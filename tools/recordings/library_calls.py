@@ -32,8 +32,8 @@ _RELOCATION_BYTES = 24
 _CODE_BYTES = 32
 _RELOCATION = np.dtype([("offset", "u8"), ("info", "u8"), ("addend", "i8")])
 # lock inc qword [counter]; jmp qword [target]; both lie behind, at 16 and 24.
-_CODE = bytes.fromhex("f048ff0508000000ff250a0000000000")
-_PAGE = mmap.PAGESIZE
+_STUB_CODE = bytes.fromhex("f048ff0508000000ff250a0000000000")
+_PAGE_BYTES = mmap.PAGESIZE
 
 
 class _Header(ctypes.Structure):
@@ -74,38 +74,40 @@ class LibraryCalls:
     def __init__(self, functions: str, excluded_files: str, max_functions: int = 20_000) -> None:
         self._functions = re.compile(functions)
         self._excluded_files = re.compile(excluded_files)
-        size = max_functions * _CODE_BYTES
-        self._memory = mmap.mmap(-1, size, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+        size_bytes = max_functions * _CODE_BYTES
+        self._memory = mmap.mmap(-1, size_bytes, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
         # Tables point there until the process has ended, and libraries still call while it ends.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._memory))
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self._size = size
+        self._size = size_bytes
         self._names: list[str] = []
         self._slots: dict[int, int] = {}  # our code for an entry of a table, by its address
         self._tables: dict[tuple[int, str], list[tuple[int, str]]] = {}
 
     def watch(self) -> int:
         """Start to count calls of all loaded objects; return the number of watched entries."""
-        for base, name, dynamic in _list_objects():
-            if (base, name) not in self._tables:
-                is_skipped = not dynamic or self._excluded_files.search(Path(name).name)
-                self._tables[base, name] = [] if is_skipped else list(self._find_entries(base, dynamic))
-            for slot, symbol in self._tables[base, name]:
-                self._redirect(slot, symbol)
+        for base_address, name, dynamic_address in _list_objects():
+            if (base_address, name) not in self._tables:
+                is_skipped = not dynamic_address or self._excluded_files.search(Path(name).name)
+                self._tables[base_address, name] = (
+                    [] if is_skipped else list(self._find_entries(base_address, dynamic_address))
+                )
+            for slot_address, symbol in self._tables[base_address, name]:
+                self._redirect(slot_address, symbol)
         return len(self._slots)
 
     def clear(self) -> None:
         """Reset all counts to 0."""
-        for number in range(len(self._names)):
-            self._stub_word(number, 16).value = 0
+        for function_number in range(len(self._names)):
+            self._stub_word(function_number, 16).value = 0
 
     def counted(self) -> Counter[str]:
         """Return the number of calls of each function since `clear`."""
-        counts: Counter[str] = Counter()
-        for number, name in enumerate(self._names):
-            if times := self._stub_word(number, 16).value:
-                counts[name] += times
-        return counts
+        counts_by_name: Counter[str] = Counter()
+        for function_number, name in enumerate(self._names):
+            if call_count := self._stub_word(function_number, 16).value:
+                counts_by_name[name] += call_count
+        return counts_by_name
 
     def _stub_word(self, number: int, offset: int) -> ctypes.c_uint64:
         return ctypes.c_uint64.from_address(self._base + number * _CODE_BYTES + offset)
@@ -113,38 +115,40 @@ class LibraryCalls:
     def _redirect(self, slot: int, symbol: str) -> None:
         """Point an entry to the counting code; the loader may change it again when it resolves the name."""
         table_entry = ctypes.c_uint64.from_address(slot)
-        code = self._slots.get(slot)
-        if table_entry.value == code or not table_entry.value:
+        stub_address = self._slots.get(slot)
+        if table_entry.value == stub_address or not table_entry.value:
             return
-        if code is None:
-            number = len(self._names)
-            code = self._base + number * _CODE_BYTES
-            if (number + 1) * _CODE_BYTES > self._size:
+        if stub_address is None:
+            function_number = len(self._names)
+            stub_address = self._base + function_number * _CODE_BYTES
+            if (function_number + 1) * _CODE_BYTES > self._size:
                 return
-            ctypes.memmove(code, _CODE, len(_CODE))
+            ctypes.memmove(stub_address, _STUB_CODE, len(_STUB_CODE))
             self._names.append(symbol)
-            self._slots[slot] = code
-        ctypes.c_uint64.from_address(code + 24).value = table_entry.value
-        page = slot & ~(_PAGE - 1)
+            self._slots[slot] = stub_address
+        ctypes.c_uint64.from_address(stub_address + 24).value = table_entry.value
+        page_address = slot & ~(_PAGE_BYTES - 1)
         ctypes.CDLL(None).mprotect(
-            ctypes.c_void_p(page), ctypes.c_size_t(_PAGE), mmap.PROT_READ | mmap.PROT_WRITE
+            ctypes.c_void_p(page_address), ctypes.c_size_t(_PAGE_BYTES), mmap.PROT_READ | mmap.PROT_WRITE
         )
-        table_entry.value = code
+        table_entry.value = stub_address
 
     def _find_entries(self, base: int, dynamic: int) -> Iterator[tuple[int, str]]:
         """Yield the addresses of an object's entries for counted functions, with their names."""
-        tags = _read_tags(dynamic, base)
-        for table, size in ((_JMPREL, _PLTRELSZ), (_RELA, _RELASZ)):
-            if table not in tags or not tags.get(size):
+        values_by_tag = _read_tags(dynamic, base)
+        for table_tag, size_tag in ((_JMPREL, _PLTRELSZ), (_RELA, _RELASZ)):
+            if table_tag not in values_by_tag or not values_by_tag.get(size_tag):
                 continue
-            count = tags[size] // _RELOCATION_BYTES
-            relocation_bytes = (ctypes.c_char * (count * _RELOCATION_BYTES)).from_address(tags[table])
+            relocation_count = values_by_tag[size_tag] // _RELOCATION_BYTES
+            relocation_bytes = (ctypes.c_char * (relocation_count * _RELOCATION_BYTES)).from_address(
+                values_by_tag[table_tag]
+            )
             relocations = np.frombuffer(memoryview(relocation_bytes), _RELOCATION)
-            kinds = relocations["info"] & 0xFFFFFFFF
-            for relocation in relocations[(kinds == _JUMP_SLOT) | (kinds == _GLOB_DAT)]:
-                symbol_address = tags[_SYMTAB] + int(relocation["info"] >> 32) * _SYMBOL_BYTES
+            relocation_types = relocations["info"] & 0xFFFFFFFF
+            for relocation in relocations[(relocation_types == _JUMP_SLOT) | (relocation_types == _GLOB_DAT)]:
+                symbol_address = values_by_tag[_SYMTAB] + int(relocation["info"] >> 32) * _SYMBOL_BYTES
                 name = ctypes.string_at(
-                    tags[_STRTAB] + ctypes.c_uint32.from_address(symbol_address).value
+                    values_by_tag[_STRTAB] + ctypes.c_uint32.from_address(symbol_address).value
                 ).decode()
                 if self._functions.match(name):
                     yield base + int(relocation["offset"]), name
@@ -166,15 +170,19 @@ def _list_objects() -> list[tuple[int, str, int]]:
     objects: list[tuple[int, str, int]] = []
 
     def add_object(info: Any, size: int, data: Any) -> int:
-        information = info.contents
-        parts = (information.headers[number] for number in range(information.count))
-        dynamic = next((part.address for part in parts if part.type == _PT_DYNAMIC), 0)
-        name = (information.name or b"").decode(errors="replace")
+        object_info = info.contents
+        program_headers = (object_info.headers[number] for number in range(object_info.count))
+        dynamic_address = next(
+            (header.address for header in program_headers if header.type == _PT_DYNAMIC), 0
+        )
+        name = (object_info.name or b"").decode(errors="replace")
         if "vdso" not in name:
-            objects.append((information.base, name, information.base + dynamic if dynamic else 0))
+            objects.append(
+                (object_info.base, name, object_info.base + dynamic_address if dynamic_address else 0)
+            )
         return 0
 
-    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Object), ctypes.c_size_t, ctypes.c_void_p)
-    callback: Callable[..., int] = kind(add_object)
+    callback_type = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Object), ctypes.c_size_t, ctypes.c_void_p)
+    callback: Callable[..., int] = callback_type(add_object)
     ctypes.CDLL(None).dl_iterate_phdr(callback, None)
     return objects

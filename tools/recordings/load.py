@@ -76,8 +76,8 @@ class Lines:
 
 def main(folder: Path) -> None:
     """Run the programs, and write the readings."""
-    programs = phases()
-    for name, run_phase in programs[6:]:  # compile, and let cuBLAS choose, before anything is read
+    named_phases = phases()
+    for name, run_phase in named_phases[6:]:  # compile, and let cuBLAS choose, before anything is read
         if "loader" not in name:
             run_phase()
     time.sleep(5)
@@ -87,8 +87,8 @@ def main(folder: Path) -> None:
     query = Lines(QUERY)
     load_recorder.start()
     phase_starts = list[tuple[str, float]]()
-    report = ""
-    for name, run_phase in (*programs, ("idle again", lambda: time.sleep(3))):
+    profiler_report = ""
+    for name, run_phase in (*named_phases, ("idle again", lambda: time.sleep(3))):
         load_recorder.mark(name)
         phase_starts.append((name, time.perf_counter()))
         run_phase()
@@ -97,11 +97,11 @@ def main(folder: Path) -> None:
                 ["nvidia-smi", "-q", "-d", "POWER,PERFORMANCE,CLOCK"], stdout=subprocess.PIPE, text=True
             )
             run_phase()
-            report = smi_process.communicate()[0]
+            profiler_report = smi_process.communicate()[0]
     record = load_recorder.stop()
     phase_starts.append(("", time.perf_counter()))
-    for lines in (dmon, query):
-        lines.stop()
+    for command_lines in (dmon, query):
+        command_lines.stop()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "h200_monitor.json").write_text(
         _put_fields_on_lines(data_to_json(record.as_data())), encoding="utf-8"
@@ -112,14 +112,14 @@ def main(folder: Path) -> None:
     )  # a list per line
     (folder / "smi.json").write_text(smi_json + "\n", encoding="utf-8")
     print(table(record).text())
-    print(report)
+    print(profiler_report)
 
 
 def _make_smi_tables(
     record: Any, phase_starts: list[tuple[str, float]], dmon: Lines, query: Lines
 ) -> dict[str, Any]:
-    heading = next(line.lstrip("# ").split() for _, line in dmon.lines if "pclk" in line)
-    column_indices = [heading.index(name) for name in SHOWN]
+    column_names = next(line.lstrip("# ").split() for _, line in dmon.lines if "pclk" in line)
+    column_indices = [column_names.index(name) for name in SHOWN]
     rows: dict[str, list[Any]] = {"dmon": [], "query": []}
     for (name, begin_s), (_, end_s) in pairwise(phase_starts):
         cells = dmon.last_of(begin_s, end_s).split()
@@ -145,9 +145,11 @@ def _make_smi_tables(
 
 def _put_fields_on_lines(text: str) -> str:
     """Return a record as JSON with one line for each column, and six digits of each number."""
-    data = json.loads(text, parse_float=lambda number: float(f"{float(number):.6g}"))
-    columns = data.pop("columns")
-    field_lines = [f' "{name}": {json.dumps(value, ensure_ascii=False)}' for name, value in data.items()]
+    record_data = json.loads(text, parse_float=lambda number: float(f"{float(number):.6g}"))
+    columns = record_data.pop("columns")
+    field_lines = [
+        f' "{name}": {json.dumps(value, ensure_ascii=False)}' for name, value in record_data.items()
+    ]
     column_lines = [
         f'  "{name}": {json.dumps(value, separators=(",", ":"))}' for name, value in columns.items()
     ]

@@ -60,36 +60,37 @@ def measure_tflops(name: str, sums: int, blocks: int, steps: int) -> float:
     cp = session.cp()
     form, sum_count, _, _ = FORMS[name]
     kernel = cp.RawKernel(make_code(FORMS[name], sums), "k")
-    wide = np.float64 if name.startswith("f64") else np.uint32
-    out = cp.zeros(sum_count * 32 * WARPS, wide)
+    word_dtype = np.float64 if name.startswith("f64") else np.uint32
+    sum_array = cp.zeros(sum_count * 32 * WARPS, word_dtype)
     times_ms = []
     for _ in range(REPEATS):
         start, end = cp.cuda.Event(), cp.cuda.Event()
         start.record()
-        kernel((blocks,), (32 * WARPS,), (out, np.int32(steps)))
+        kernel((blocks,), (32 * WARPS,), (sum_array, np.int32(steps)))
         end.record()
         end.synchronize()
         times_ms.append(float(cp.cuda.get_elapsed_time(start, end)))
     shape = re.match(r"m(\d+)n(\d+)k(\d+)", form)
     assert shape is not None
-    operations = 2 * int(np.prod([int(size) for size in shape.groups()])) * blocks * WARPS * sums * steps
-    return round(operations / min(times_ms) / 1e9, 1)
+    operation_count = 2 * int(np.prod([int(size) for size in shape.groups()])) * blocks * WARPS * sums * steps
+    return round(operation_count / min(times_ms) / 1e9, 1)
 
 
 def make_code(form: Form, sums: int) -> str:
     """Return a kernel with independent sums, whose factors are zero."""
     shape_and_types, sum_count, a_count, b_count = form
     instruction = f"mma.sync.aligned.{shape_and_types}"
-    numbers = iter(range(sum_count + a_count + b_count))
-    groups = [
-        "{" + ",".join(f"%{next(numbers)}" for _ in range(n)) + "}" for n in (sum_count, a_count, b_count)
+    operand_numbers = iter(range(sum_count + a_count + b_count))
+    operands = [
+        "{" + ",".join(f"%{next(operand_numbers)}" for _ in range(n)) + "}"
+        for n in (sum_count, a_count, b_count)
     ]
-    letter, cpp = ("d", "double") if "f64" in instruction else ("r", "unsigned")
-    outputs = ", ".join(f'"+{letter}"(all[s][{n}])' for n in range(sum_count))
+    constraint_letter, cpp = ("d", "double") if "f64" in instruction else ("r", "unsigned")
+    outputs = ", ".join(f'"+{constraint_letter}"(all[s][{n}])' for n in range(sum_count))
     inputs = ", ".join(
-        f'"{letter}"({matrix}[{n}])'
-        for matrix, count in (("a", a_count), ("b", b_count))
-        for n in range(count)
+        f'"{constraint_letter}"({matrix}[{n}])'
+        for matrix, register_count in (("a", a_count), ("b", b_count))
+        for n in range(register_count)
     )
     return f"""
     extern "C" __global__ void k({cpp}* out, int steps) {{
@@ -100,7 +101,7 @@ def make_code(form: Form, sums: int) -> str:
         for (int step = 0; step < steps; ++step)
             #pragma unroll
             for (int s = 0; s < {sums}; ++s)
-                asm volatile("{instruction} {groups[0]}, {groups[1]}, {groups[2]}, {groups[0]};"
+                asm volatile("{instruction} {operands[0]}, {operands[1]}, {operands[2]}, {operands[0]};"
                              : {outputs} : {inputs});
         for (int n = 0; n < {sum_count}; ++n) {{
             {cpp} sum = 0;

@@ -177,21 +177,24 @@ def time_rates() -> dict[str, Any]:
     import cupyx
 
     runtime = cp.cuda.runtime
-    watch = Watch(cp)
+    timer = Watch(cp)
     device = cp.empty(SIZES[-1], cp.uint8)
     second_array = cp.empty(SIZES[-1], cp.uint8)
-    hosts = {"pinned": cupyx.zeros_pinned(SIZES[-1], np.uint8), "pageable": np.ones(SIZES[-1], np.uint8)}
+    host_arrays = {
+        "pinned": cupyx.zeros_pinned(SIZES[-1], np.uint8),
+        "pageable": np.ones(SIZES[-1], np.uint8),
+    }
     results: dict[str, Any] = {"sizes": SIZES}
 
     def copies(target: int, source: int, kind: int) -> list[dict[str, float]]:
         return [
-            watch.both(partial(runtime.memcpyAsync, target, source, size, kind, watch.stream.ptr))
+            timer.both(partial(runtime.memcpyAsync, target, source, size, kind, timer.stream.ptr))
             for size in SIZES
         ]
 
-    for name, host in hosts.items():
-        results[f"HtoD {name}"] = copies(device.data.ptr, host.ctypes.data, runtime.memcpyHostToDevice)
-        results[f"DtoH {name}"] = copies(host.ctypes.data, device.data.ptr, runtime.memcpyDeviceToHost)
+    for name, host_array in host_arrays.items():
+        results[f"HtoD {name}"] = copies(device.data.ptr, host_array.ctypes.data, runtime.memcpyHostToDevice)
+        results[f"DtoH {name}"] = copies(host_array.ctypes.data, device.data.ptr, runtime.memcpyDeviceToHost)
     results["DtoD"] = copies(second_array.data.ptr, device.data.ptr, runtime.memcpyDeviceToDevice)
     return results
 
@@ -201,39 +204,39 @@ def time_arrays() -> dict[str, Any]:
     cp = _import_cupy()
     import cupyx
 
-    watch = Watch(cp)
+    timer = Watch(cp)
     n = BIG_BYTES // 4
-    pageable = np.ones(n, np.float32)
-    pinned = cupyx.zeros_pinned(n, np.float32)
+    pageable_array = np.ones(n, np.float32)
+    pinned_array = cupyx.zeros_pinned(n, np.float32)
     x = cp.ones(n, cp.float32)
     output_array = np.ones(n, np.float32)
-    staging = cupyx.zeros_pinned(1024 * 1000, np.float32)
-    small = staging.reshape(1000, 1024)
-    calls: dict[str, Callable[[], Any]] = {
-        "asarray pageable": lambda: cp.asarray(pageable),
-        "asarray pageable blocking": lambda: cp.asarray(pageable, blocking=True),
-        "asarray pinned": lambda: cp.asarray(pinned),
-        "set pageable": lambda: x.set(pageable),
-        "set pinned": lambda: x.set(pinned),
+    staging_array = cupyx.zeros_pinned(1024 * 1000, np.float32)
+    small_rows = staging_array.reshape(1000, 1024)
+    call_by_name: dict[str, Callable[[], Any]] = {
+        "asarray pageable": lambda: cp.asarray(pageable_array),
+        "asarray pageable blocking": lambda: cp.asarray(pageable_array, blocking=True),
+        "asarray pinned": lambda: cp.asarray(pinned_array),
+        "set pageable": lambda: x.set(pageable_array),
+        "set pinned": lambda: x.set(pinned_array),
         "get": lambda: x.get(),
         "get out pageable": lambda: x.get(out=output_array),
-        "get out pinned": lambda: x.get(out=pinned),
-        "get out pinned blocking=False": lambda: x.get(out=pinned, blocking=False),
+        "get out pinned": lambda: x.get(out=pinned_array),
+        "get out pinned blocking=False": lambda: x.get(out=pinned_array, blocking=False),
         "get out pageable blocking=False": lambda: x.get(out=output_array, blocking=False),
         "there and back": lambda: cp.asarray(x.get()),
         "copy": lambda: x.copy(),
-        "1000 x 4 KiB": lambda: [cp.asarray(part) for part in small],
-        "1 x 4 MB": lambda: cp.asarray(staging),
+        "1000 x 4 KiB": lambda: [cp.asarray(small_row) for small_row in small_rows],
+        "1 x 4 MB": lambda: cp.asarray(staging_array),
         "every 32nd of 64 MiB": lambda: x[::32].get(),
         "float(x[0])": lambda: float(x[0]),
     }
-    results: dict[str, Any] = {name: watch.both(call) for name, call in calls.items()}
-    results["set in the null stream"] = _time_null_set(cp, x, pinned)
-    host = np.ones(n, np.float32)
+    results: dict[str, Any] = {name: timer.both(call) for name, call in call_by_name.items()}
+    results["set in the null stream"] = _time_null_set(cp, x, pinned_array)
+    host_array = np.ones(n, np.float32)
 
     def numpy_copy() -> float:
         start_s = time.perf_counter()
-        pinned[...] = host
+        pinned_array[...] = host_array
         return (time.perf_counter() - start_s) * 1e6
 
     results["numpy into pinned"] = {"call_us": _measure_median_us(numpy_copy)}
@@ -261,7 +264,7 @@ def time_busy() -> dict[str, Any]:
 
     runtime = cp.cuda.runtime
     stream = cp.cuda.Stream(non_blocking=True)
-    spin = cp.RawKernel(
+    spin_kernel = cp.RawKernel(
         r"""extern "C" __global__ void spin(long long clocks) {
             long long begin = clock64();
             while (clock64() - begin < clocks) { }
@@ -269,13 +272,13 @@ def time_busy() -> dict[str, Any]:
         "spin",
     )
     x = cp.zeros(64 << 20, cp.uint8)
-    hosts = {"pinned": cupyx.zeros_pinned(64 << 20, np.uint8), "pageable": np.ones(64 << 20, np.uint8)}
+    host_arrays = {"pinned": cupyx.zeros_pinned(64 << 20, np.uint8), "pageable": np.ones(64 << 20, np.uint8)}
     results: dict[str, Any] = {}
 
     def call_us(call: Callable[[], Any]) -> float:
         cp.cuda.Device().synchronize()
         with stream:
-            spin((1,), (1,), (np.int64(8_000_000),))
+            spin_kernel((1,), (1,), (np.int64(8_000_000),))
             start_s = time.perf_counter()
             call()
             took_us = (time.perf_counter() - start_s) * 1e6
@@ -287,20 +290,20 @@ def time_busy() -> dict[str, Any]:
             call_us(partial(runtime.memcpyAsync, target, source, size, kind, stream.ptr)) for _ in range(2)
         )
 
-    for name, host in hosts.items():
-        address = host.ctypes.data
+    for name, host_array in host_arrays.items():
+        address = host_array.ctypes.data
         for size in (1 << 12, 1 << 16, (1 << 16) + 1, 1 << 20, 1 << 22, 1 << 24, 1 << 26):
             results[f"HtoD {name} {size}"] = time_copy(x.data.ptr, address, size, runtime.memcpyHostToDevice)
             results[f"DtoH {name} {size}"] = time_copy(address, x.data.ptr, size, runtime.memcpyDeviceToHost)
-    host = hosts["pageable"]
-    pinned = hosts["pinned"]
-    results["asarray pageable 64 MiB"] = call_us(lambda: cp.asarray(host))
-    results["asarray pinned 64 MiB"] = call_us(lambda: cp.asarray(pinned))
-    results["set pageable 64 MiB"] = call_us(lambda: x.set(host))
-    results["set pinned 64 MiB"] = call_us(lambda: x.set(pinned))
-    results["set pinned 64 MiB, stream="] = call_us(lambda: x.set(pinned, stream=stream))
-    results["get(out=pinned, blocking=False)"] = call_us(lambda: x.get(out=pinned, blocking=False))
-    results["get(out=pageable, blocking=False)"] = call_us(lambda: x.get(out=host, blocking=False))
+    host_array = host_arrays["pageable"]
+    pinned_array = host_arrays["pinned"]
+    results["asarray pageable 64 MiB"] = call_us(lambda: cp.asarray(host_array))
+    results["asarray pinned 64 MiB"] = call_us(lambda: cp.asarray(pinned_array))
+    results["set pageable 64 MiB"] = call_us(lambda: x.set(host_array))
+    results["set pinned 64 MiB"] = call_us(lambda: x.set(pinned_array))
+    results["set pinned 64 MiB, stream="] = call_us(lambda: x.set(pinned_array, stream=stream))
+    results["get(out=pinned, blocking=False)"] = call_us(lambda: x.get(out=pinned_array, blocking=False))
+    results["get(out=pageable, blocking=False)"] = call_us(lambda: x.get(out=host_array, blocking=False))
     results["malloc_managed 1 MiB"] = call_us(lambda: cp.cuda.malloc_managed(1 << 20))
     results["cudaMalloc 1 MiB"] = call_us(lambda: cp.cuda.Memory(1 << 20))
     results["hostAlloc 1 MiB"] = call_us(lambda: runtime.freeHost(runtime.hostAlloc(1 << 20, 0)))
@@ -313,41 +316,47 @@ def time_zero_copy() -> dict[str, Any]:
     cp = _import_cupy()
     import cupyx
 
-    watch = Watch(cp)
+    timer = Watch(cp)
     module = cp.RawModule(code=_KERNELS)
-    twice, passes, gather = (module.get_function(name) for name in ("twice", "passes", "gather"))
+    twice_kernel, passes_kernel, gather_kernel = (
+        module.get_function(name) for name in ("twice", "passes", "gather")
+    )
     n = BIG_BYTES // 4
-    pinned = cupyx.zeros_pinned(n, np.float32)
-    pinned[...] = 1
-    memory = cp.cuda.UnownedMemory(pinned.ctypes.data, pinned.nbytes, pinned)
-    mapped = cp.ndarray(n, cp.float32, cp.cuda.MemoryPointer(memory, 0))
+    pinned_array = cupyx.zeros_pinned(n, np.float32)
+    pinned_array[...] = 1
+    memory = cp.cuda.UnownedMemory(pinned_array.ctypes.data, pinned_array.nbytes, pinned_array)
+    mapped_array = cp.ndarray(n, cp.float32, cp.cuda.MemoryPointer(memory, 0))
     x = cp.ones(n, cp.float32)
     y = cp.empty(n, cp.float32)
     positions = cp.asarray(np.random.default_rng(1).integers(0, n, 4096).astype(np.int32))
-    count = np.int64(n)
+    element_count = np.int64(n)
     blocks = 8 * cp.cuda.Device().attributes["MultiProcessorCount"]
     results: dict[str, Any] = {}
-    for name, source in (("zero-copy", mapped), ("device", x)):
-        for rounds in (1, 8):
-            arguments = (source, y, count, np.int32(rounds))
-            results[f"{name}, {rounds} reads"] = watch.both(partial(twice, (blocks,), (256,), arguments))
-        for rounds in (1, 8):
-            arguments = (source, y, np.int64(n // 8), np.int32(rounds))
-            results[f"{name}, 8 MiB in {rounds} passes"] = watch.both(
-                partial(passes, (blocks,), (256,), arguments)
+    for name, source_array in (("zero-copy", mapped_array), ("device", x)):
+        for round_count in (1, 8):
+            arguments = (source_array, y, element_count, np.int32(round_count))
+            results[f"{name}, {round_count} reads"] = timer.both(
+                partial(twice_kernel, (blocks,), (256,), arguments)
             )
-        arguments = (source, positions, y, np.int32(4096))
-        results[f"{name}, 4096 of {n}"] = watch.both(partial(gather, (16,), (256,), arguments))
-        results[f"{name}, sum"] = watch.both(source.sum)
-    results["zero-copy, written"] = watch.both(
-        lambda: twice((blocks,), (256,), (x, mapped, count, np.int32(1)))
+        for round_count in (1, 8):
+            arguments = (source_array, y, np.int64(n // 8), np.int32(round_count))
+            results[f"{name}, 8 MiB in {round_count} passes"] = timer.both(
+                partial(passes_kernel, (blocks,), (256,), arguments)
+            )
+        arguments = (source_array, positions, y, np.int32(4096))
+        results[f"{name}, 4096 of {n}"] = timer.both(partial(gather_kernel, (16,), (256,), arguments))
+        results[f"{name}, sum"] = timer.both(source_array.sum)
+    results["zero-copy, written"] = timer.both(
+        lambda: twice_kernel((blocks,), (256,), (x, mapped_array, element_count, np.int32(1)))
     )
-    results["zero-copy right"] = bool((mapped[:100] == 2).all())
-    small = cp.ndarray(1024, cp.float32, mapped.data)
-    results["zero-copy, 4 KiB"] = watch.both(
-        lambda: twice((4,), (256,), (small, y, np.int64(1024), np.int32(1)))
+    results["zero-copy right"] = bool((mapped_array[:100] == 2).all())
+    small_array = cp.ndarray(1024, cp.float32, mapped_array.data)
+    results["zero-copy, 4 KiB"] = timer.both(
+        lambda: twice_kernel((4,), (256,), (small_array, y, np.int64(1024), np.int32(1)))
     )
-    results["device, 4 KiB"] = watch.both(lambda: twice((4,), (256,), (x, y, np.int64(1024), np.int32(1))))
+    results["device, 4 KiB"] = timer.both(
+        lambda: twice_kernel((4,), (256,), (x, y, np.int64(1024), np.int32(1)))
+    )
     return results
 
 
@@ -355,12 +364,12 @@ def time_managed() -> dict[str, Any]:
     """Time 64 MiB of managed memory, used by the host and by kernels in turn."""
     cp = _import_cupy()
     runtime = cp.cuda.runtime
-    watch = Watch(cp)
+    timer = Watch(cp)
     module = cp.RawModule(code=_KERNELS)
-    twice = module.get_function("twice")
+    twice_kernel = module.get_function("twice")
     every_kernel = module.get_function("every")
     n = BIG_BYTES // 4
-    count = np.int64(BIG_BYTES // 4)
+    element_count = np.int64(BIG_BYTES // 4)
     y = cp.empty(n, cp.float32)
     blocks = 8 * cp.cuda.Device().attributes["MultiProcessorCount"]
     results: dict[str, Any] = {}
@@ -382,21 +391,25 @@ def time_managed() -> dict[str, Any]:
         return round((time.perf_counter() - start_s) * 1e6, 1)
 
     def time_kernel(x: Any) -> float:
-        return round(watch.once(lambda: twice((blocks,), (256,), (x, y, count, np.int32(1))))[0], 1)
+        return round(
+            timer.once(lambda: twice_kernel((blocks,), (256,), (x, y, element_count, np.int32(1))))[0], 1
+        )
 
     def time_kernel_writes(x: Any) -> float:
-        return round(watch.once(lambda: twice((blocks,), (256,), (y, x, count, np.int32(1))))[0], 1)
+        return round(
+            timer.once(lambda: twice_kernel((blocks,), (256,), (y, x, element_count, np.int32(1))))[0], 1
+        )
 
     def time_prefetch(x: Any, device: int) -> float:
         pointer = x.data.ptr
-        stream = watch.stream.ptr
-        return round(watch.once(lambda: runtime.memPrefetchAsync(pointer, BIG_BYTES, device, stream))[0], 1)
+        stream = timer.stream.ptr
+        return round(timer.once(lambda: runtime.memPrefetchAsync(pointer, BIG_BYTES, device, stream))[0], 1)
 
     def time_strided(x: Any, step: int) -> float:
         threads = -(-n // step)
         blocks = -(-threads // 32)
-        arguments = (x, count, np.int64(step))
-        return round(watch.once(lambda: every_kernel((blocks,), (32,), arguments))[0], 1)
+        arguments = (x, element_count, np.int64(step))
+        return round(timer.once(lambda: every_kernel((blocks,), (32,), arguments))[0], 1)
 
     warm_up_array, host = make_managed_array()
     (
@@ -405,49 +418,51 @@ def time_managed() -> dict[str, Any]:
         time_kernel(warm_up_array),
         time_strided(warm_up_array, 1024),
     )
-    for row in range(3):
+    for repetition in range(3):
         x, host = make_managed_array()
-        steps: dict[str, Any] = {
+        times_by_step: dict[str, Any] = {
             "host writes first": time_host_writes(host),
             "host writes again": time_host_writes(host),
         }
-        steps["kernel, pages on the host"] = time_kernel(x)
-        steps["kernel again"] = time_kernel(x)
-        steps["host reads, pages on the device"] = read(host)
-        steps["host reads again"] = read(host)
-        steps["kernel, back again"] = time_kernel(x)
+        times_by_step["kernel, pages on the host"] = time_kernel(x)
+        times_by_step["kernel again"] = time_kernel(x)
+        times_by_step["host reads, pages on the device"] = read(host)
+        times_by_step["host reads again"] = read(host)
+        times_by_step["kernel, back again"] = time_kernel(x)
         time_host_writes(host)
-        steps["prefetch"] = time_prefetch(x, 0)
-        steps["kernel after prefetch"] = time_kernel(x)
+        times_by_step["prefetch"] = time_prefetch(x, 0)
+        times_by_step["kernel after prefetch"] = time_kernel(x)
         host[0] = 1
-        steps["kernel after one page went back"] = time_kernel(x)
+        times_by_step["kernel after one page went back"] = time_kernel(x)
         try:
-            steps["prefetch to the host"] = time_prefetch(x, -1)
-            steps["host reads after prefetch"] = read(host)
+            times_by_step["prefetch to the host"] = time_prefetch(x, -1)
+            times_by_step["host reads after prefetch"] = read(host)
         except Exception as error:
-            steps["prefetch to the host"] = f"{type(error).__name__}: {error}"
+            times_by_step["prefetch to the host"] = f"{type(error).__name__}: {error}"
         time_host_writes(host)
         try:
             x.data.mem.advise(runtime.cudaMemAdviseSetReadMostly, cp.cuda.Device(0))
-            steps["kernel, read mostly"] = time_kernel(x)
-            steps["host reads, read mostly"] = read(host)
-            steps["kernel again, read mostly"] = time_kernel(x)
+            times_by_step["kernel, read mostly"] = time_kernel(x)
+            times_by_step["host reads, read mostly"] = read(host)
+            times_by_step["kernel again, read mostly"] = time_kernel(x)
         except Exception as error:
-            steps["read mostly"] = f"{type(error).__name__}: {error}"
+            times_by_step["read mostly"] = f"{type(error).__name__}: {error}"
         x, host = make_managed_array()
-        steps["kernel writes first"] = time_kernel_writes(x)
-        steps["kernel writes again"] = time_kernel_writes(x)
-        for step in (1024, 16384, 524288):
+        times_by_step["kernel writes first"] = time_kernel_writes(x)
+        times_by_step["kernel writes again"] = time_kernel_writes(x)
+        for stride_elements in (1024, 16384, 524288):
             x, host = make_managed_array()
             time_host_writes(host)
-            steps[f"kernel, one of every {4 * step:,} bytes"] = time_strided(x, step)
-            steps[f"all after one of every {4 * step:,} bytes"] = time_kernel(x)
-        results[f"run {row + 1}"] = steps
+            times_by_step[f"kernel, one of every {4 * stride_elements:,} bytes"] = time_strided(
+                x, stride_elements
+            )
+            times_by_step[f"all after one of every {4 * stride_elements:,} bytes"] = time_kernel(x)
+        results[f"run {repetition + 1}"] = times_by_step
     results["device memory, kernel"] = time_kernel(cp.ones(n, cp.float32))
     x, host = make_managed_array()
-    view = np.from_dlpack(x)
-    view[0] = 7
-    results["numpy shares by DLPack"] = bool(float(x[0]) == 7 and view.ctypes.data == x.data.ptr)
+    numpy_view = np.from_dlpack(x)
+    numpy_view[0] = 7
+    results["numpy shares by DLPack"] = bool(float(x[0]) == 7 and numpy_view.ctypes.data == x.data.ptr)
     results["dlpack device"] = [int(part) for part in x.__dlpack_device__()]
     pool = cp.cuda.MemoryPool(cp.cuda.malloc_managed)
     with cp.cuda.using_allocator(pool.malloc):
@@ -461,9 +476,9 @@ def record_refusals() -> dict[str, Any]:
     import cupyx
 
     runtime = cp.cuda.runtime
-    host = np.zeros(1 << 20, np.uint8)
-    page = host.ctypes.data
-    pinned = cupyx.zeros_pinned(1 << 16, np.uint8)
+    host_array = np.zeros(1 << 20, np.uint8)
+    host_address = host_array.ctypes.data
+    pinned_array = cupyx.zeros_pinned(1 << 16, np.uint8)
     x = cp.zeros(1 << 16, cp.uint8)
 
     def describe_call(call: Callable[[], Any]) -> str:
@@ -472,35 +487,37 @@ def record_refusals() -> dict[str, Any]:
         except Exception as error:
             return f"{type(error).__name__} {getattr(error, 'status', '')}: {error}"[:200]
 
-    calls: dict[str, Callable[[], Any]] = {
-        "register 0 bytes": lambda: runtime.hostRegister(page, 0, 0),
+    call_by_name: dict[str, Callable[[], Any]] = {
+        "register 0 bytes": lambda: runtime.hostRegister(host_address, 0, 0),
         "register null": lambda: runtime.hostRegister(0, 4096, 0),
-        "register": lambda: runtime.hostRegister(page, 1 << 19, 0),
-        "register twice": lambda: runtime.hostRegister(page, 1 << 19, 0),
-        "register overlapping": lambda: runtime.hostRegister(page + 4096, 1 << 19, 0),
-        "register inside": lambda: runtime.hostRegister(page + 4096, 4096, 0),
-        "type of registered": lambda: runtime.pointerGetAttributes(page).type,
-        "device of registered": lambda: runtime.pointerGetAttributes(page).device,
-        "device pointer is host pointer": lambda: runtime.pointerGetAttributes(page).devicePointer == page,
-        "register pinned": lambda: runtime.hostRegister(pinned.ctypes.data, 4096, 0),
+        "register": lambda: runtime.hostRegister(host_address, 1 << 19, 0),
+        "register twice": lambda: runtime.hostRegister(host_address, 1 << 19, 0),
+        "register overlapping": lambda: runtime.hostRegister(host_address + 4096, 1 << 19, 0),
+        "register inside": lambda: runtime.hostRegister(host_address + 4096, 4096, 0),
+        "type of registered": lambda: runtime.pointerGetAttributes(host_address).type,
+        "device of registered": lambda: runtime.pointerGetAttributes(host_address).device,
+        "device pointer is host pointer": lambda: (
+            runtime.pointerGetAttributes(host_address).devicePointer == host_address
+        ),
+        "register pinned": lambda: runtime.hostRegister(pinned_array.ctypes.data, 4096, 0),
         "register device": lambda: runtime.hostRegister(x.data.ptr, 4096, 0),
-        "register flags 64": lambda: runtime.hostRegister(page + (1 << 19) + 8192, 4096, 64),
-        "unregister inside": lambda: runtime.hostUnregister(page + 4096),
-        "unregister": lambda: runtime.hostUnregister(page),
-        "unregister twice": lambda: runtime.hostUnregister(page),
-        "unregister pinned": lambda: runtime.hostUnregister(pinned.ctypes.data),
+        "register flags 64": lambda: runtime.hostRegister(host_address + (1 << 19) + 8192, 4096, 64),
+        "unregister inside": lambda: runtime.hostUnregister(host_address + 4096),
+        "unregister": lambda: runtime.hostUnregister(host_address),
+        "unregister twice": lambda: runtime.hostUnregister(host_address),
+        "unregister pinned": lambda: runtime.hostUnregister(pinned_array.ctypes.data),
         "hostAlloc 0": lambda: runtime.hostAlloc(0, 0),
         "hostAlloc flags 64": lambda: runtime.hostAlloc(4096, 64),
-        "freeHost of pageable": lambda: runtime.freeHost(page),
+        "freeHost of pageable": lambda: runtime.freeHost(host_address),
         "mallocManaged 0": lambda: runtime.mallocManaged(0),
         "mallocManaged flags 4": lambda: runtime.mallocManaged(4096, 4),
         "prefetch device memory": lambda: runtime.memPrefetchAsync(x.data.ptr, 4096, 0, 0),
-        "memcpy 0 bytes": lambda: runtime.memcpy(x.data.ptr, page, 0, 1),
-        "memcpy wrong kind": lambda: runtime.memcpy(x.data.ptr, page, 16, 2),
-        "memcpy beyond": lambda: runtime.memcpy(x.data.ptr, page, 1 << 20, 1),
-        "memcpy freed": lambda: runtime.memcpy(_find_freed_address(runtime), page, 16, 1),
+        "memcpy 0 bytes": lambda: runtime.memcpy(x.data.ptr, host_address, 0, 1),
+        "memcpy wrong kind": lambda: runtime.memcpy(x.data.ptr, host_address, 16, 2),
+        "memcpy beyond": lambda: runtime.memcpy(x.data.ptr, host_address, 1 << 20, 1),
+        "memcpy freed": lambda: runtime.memcpy(_find_freed_address(runtime), host_address, 16, 1),
         "ipc of pool memory": lambda: len(runtime.ipcGetMemHandle(x.data.ptr)),
-        "ipc of host memory": lambda: len(runtime.ipcGetMemHandle(pinned.ctypes.data)),
+        "ipc of host memory": lambda: len(runtime.ipcGetMemHandle(pinned_array.ctypes.data)),
         "ipc open here": lambda: runtime.ipcOpenMemHandle(runtime.ipcGetMemHandle(x.data.ptr)),
         "ipc open nonsense": lambda: runtime.ipcOpenMemHandle(bytes(64)),
         "ipc close nonsense": lambda: runtime.ipcCloseMemHandle(x.data.ptr),
@@ -510,15 +527,17 @@ def record_refusals() -> dict[str, Any]:
         "numpy from_dlpack of device": lambda: np.from_dlpack(cp.zeros(3)),
         "numpy from_dlpack cpu": lambda: np.from_dlpack(cp.zeros(3), device="cpu"),
         "pageable to a kernel": lambda: (
-            cp.ndarray(4, cp.uint8, cp.cuda.MemoryPointer(cp.cuda.UnownedMemory(page, 4096, host), 0)).device
+            cp.ndarray(
+                4, cp.uint8, cp.cuda.MemoryPointer(cp.cuda.UnownedMemory(host_address, 4096, host_array), 0)
+            ).device
         ),
-        "set from a view": lambda: cp.zeros(4, cp.uint8).set(host[::262144]),
+        "set from a view": lambda: cp.zeros(4, cp.uint8).set(host_array[::262144]),
         "set needs the dtype": lambda: cp.zeros(4).set(np.zeros(4, np.float32)),
         "dlpack stream 0": lambda: cp.zeros(3).__dlpack__(stream=0),
         "dlpack stream -1": lambda: type(cp.zeros(3).__dlpack__(stream=-1)).__name__,
     }
     results: dict[str, Any] = {}
-    for name, call in calls.items():
+    for name, call in call_by_name.items():
         results[name] = describe_call(call)
         print(json.dumps(results), flush=True)  # keeps the results before a call that ends the process
     return results
@@ -535,8 +554,8 @@ def time_torch_copies() -> dict[str, Any]:
     torch: Any = importlib.import_module("torch")
 
     x = torch.ones(BIG_BYTES // 4, device="cuda")
-    pageable = torch.ones(BIG_BYTES // 4)
-    pinned = torch.ones(BIG_BYTES // 4).pin_memory()
+    pageable_tensor = torch.ones(BIG_BYTES // 4)
+    pinned_tensor = torch.ones(BIG_BYTES // 4).pin_memory()
     results: dict[str, Any] = {"torch": torch.__version__}
 
     def time_call(call: Callable[[], Any]) -> dict[str, float]:
@@ -553,13 +572,13 @@ def time_torch_copies() -> dict[str, Any]:
         return {"call_us": called_us, "done_us": done_us}
 
     for name, call in {
-        "pageable to cuda": lambda: pageable.to("cuda"),
-        "pageable to cuda, non_blocking": lambda: pageable.to("cuda", non_blocking=True),
-        "pinned to cuda": lambda: pinned.to("cuda"),
-        "pinned to cuda, non_blocking": lambda: pinned.to("cuda", non_blocking=True),
+        "pageable to cuda": lambda: pageable_tensor.to("cuda"),
+        "pageable to cuda, non_blocking": lambda: pageable_tensor.to("cuda", non_blocking=True),
+        "pinned to cuda": lambda: pinned_tensor.to("cuda"),
+        "pinned to cuda, non_blocking": lambda: pinned_tensor.to("cuda", non_blocking=True),
         "cuda to cpu": lambda: x.to("cpu"),
         "cuda to cpu, non_blocking": lambda: x.to("cpu", non_blocking=True),
-        "copy_ into pageable, non_blocking": lambda: pageable.copy_(x, non_blocking=True),
+        "copy_ into pageable, non_blocking": lambda: pageable_tensor.copy_(x, non_blocking=True),
         "cpu().to(cuda)": lambda: x.cpu().to("cuda"),
         "clone": lambda: x.clone(),
     }.items():
@@ -576,8 +595,8 @@ def time_torch_copies() -> dict[str, Any]:
     results["read after synchronize"] = float(unfinished_copy[0])
     import cupy
 
-    shared = cupy.from_dlpack(x)
-    results["cupy shares with torch"] = shared.data.ptr == x.data_ptr()
+    cupy_view = cupy.from_dlpack(x)
+    results["cupy shares with torch"] = cupy_view.data.ptr == x.data_ptr()
     return results
 
 

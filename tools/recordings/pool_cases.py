@@ -200,7 +200,7 @@ def limits(cp: Any) -> Any:
     pool = cp.cuda.MemoryPool()
     limit_arguments: list[dict[str, Any]] = [
         *({"size": size} for size in SIZES.values()),
-        *({"fraction": part} for part in (1.5, -0.1, float("nan"), "0.5", True, 0, np.float32(0))),
+        *({"fraction": fraction} for fraction in (1.5, -0.1, float("nan"), "0.5", True, 0, np.float32(0))),
         {"size": 1, "fraction": 0.5},
         {"size": 0, "fraction": 0},
         {},
@@ -253,15 +253,20 @@ def environment_limits(cp: Any) -> Any:
 
 @case
 def out_of_memory(cp: Any) -> Any:
-    error = cp.cuda.memory.OutOfMemoryError
-    errors = [error(1, 2), error(1000, 2000, 3000), error(1, -1), error(1, 2, 0)]
-    copies = [copy.copy(e) for e in errors] + [pickle.loads(pickle.dumps(e)) for e in errors]
-    kinds = [kind.__name__ for kind in error.__mro__]
+    error_class = cp.cuda.memory.OutOfMemoryError
+    example_errors = [
+        error_class(1, 2),
+        error_class(1000, 2000, 3000),
+        error_class(1, -1),
+        error_class(1, 2, 0),
+    ]
+    copies = [copy.copy(e) for e in example_errors] + [pickle.loads(pickle.dumps(e)) for e in example_errors]
+    class_names = [base_class.__name__ for base_class in error_class.__mro__]
     return (
-        [str(e) for e in [*errors, *copies]],
-        kinds,
-        describe_call(lambda: error(1)),
-        [e.args for e in errors],
+        [str(e) for e in [*example_errors, *copies]],
+        class_names,
+        describe_call(lambda: error_class(1)),
+        [e.args for e in example_errors],
     )
 
 
@@ -302,20 +307,20 @@ def double_frees(cp: Any) -> Any:
     block = pool.malloc(600)
     block.mem.free()
     block.mem.free()
-    state_after = read_figures(pool), block.mem.ptr, block.mem.size, bool(block.ptr)
+    state_after_free = read_figures(pool), block.mem.ptr, block.mem.size, bool(block.ptr)
     second_block = pool.malloc(600)
     del block
     pinned_pool = cp.cuda.PinnedMemoryPool()
-    pinned = pinned_pool.malloc(600)
-    pinned.mem.free()
-    pinned.mem.free()
+    pinned_block = pinned_pool.malloc(600)
+    pinned_block.mem.free()
+    pinned_block.mem.free()
     return (
-        state_after,
+        state_after_free,
         read_figures(pool),
         second_block.mem.size,
         pinned_pool.n_free_blocks(),
-        pinned.mem.ptr,
-        pinned.mem.size,
+        pinned_block.mem.ptr,
+        pinned_block.mem.size,
     )
 
 
@@ -351,10 +356,13 @@ def foreign_pointers(cp: Any) -> Any:
 def pointers(cp: Any) -> Any:
     memory = cp.cuda.Memory(1024)
     pointer = cp.cuda.MemoryPointer(memory, 16)
-    unowned = cp.cuda.UnownedMemory
+    unowned_class = cp.cuda.UnownedMemory
     return _join_results(
         {
-            "kind": lambda: [type(part).__name__ for part in (memory, pointer, pointer.mem, pointer.device)],
+            "kind": lambda: [
+                type(memory_object).__name__
+                for memory_object in (memory, pointer, pointer.mem, pointer.device)
+            ],
             "arithmetic": lambda: [(p.ptr - memory.ptr) for p in (pointer + 4, 4 + pointer, pointer - 4)],
             "int": lambda: int(pointer) == pointer.ptr == int(memory) + 16,
             "no memory": lambda: cp.cuda.MemoryPointer(None, 0),
@@ -365,13 +373,13 @@ def pointers(cp: Any) -> Any:
             "none": lambda: pointer + None,
             "sum": lambda: pointer + pointer,
             "difference": lambda: pointer - pointer,
-            "unowned null": lambda: unowned(0, 0, None),
+            "unowned null": lambda: unowned_class(0, 0, None),
             "unowned": lambda: (
-                unowned(memory.ptr, 8, memory).device_id,
-                unowned(memory.ptr, 8, memory).size,
+                unowned_class(memory.ptr, 8, memory).device_id,
+                unowned_class(memory.ptr, 8, memory).size,
             ),
-            "unowned negative": lambda: unowned(memory.ptr, -1, memory).size,
-            "unowned device": lambda: unowned(memory.ptr, 8, memory, 7).device_id,
+            "unowned negative": lambda: unowned_class(memory.ptr, -1, memory).size,
+            "unowned device": lambda: unowned_class(memory.ptr, 8, memory, 7).device_id,
             "set": lambda: setattr(pointer, "ptr", 3),
             "equal": lambda: pointer == cp.cuda.MemoryPointer(memory, 16),
             "hash": lambda: hash(pointer) == hash(cp.cuda.MemoryPointer(memory, 16)),
@@ -420,12 +428,12 @@ class Watcher:
 
     def _writer(self, callback: str, is_failing: bool) -> Callable[..., None]:
         def write(hook: Any, **arguments: Any) -> None:
-            words = ",".join(
+            argument_texts = ",".join(
                 f"{k}={v if k.endswith('size') else bool(v)}"
                 for k, v in arguments.items()
                 if k != "device_id"
             )
-            self.log.append(f"{self.name}.{callback}({words})")
+            self.log.append(f"{self.name}.{callback}({argument_texts})")
             if is_failing:
                 raise ValueError(callback)
 
@@ -433,9 +441,9 @@ class Watcher:
 
 
 def _log_hooks(cp: Any, failing_callback: str, prepare: Callable[[Any], None], by_hand: bool = False) -> Any:
-    log: list[str] = []
-    watcher = Watcher(cp, "a", failing_callback, log)
-    second_watcher = Watcher(cp, "b", "", log)
+    hook_log: list[str] = []
+    watcher = Watcher(cp, "a", failing_callback, hook_log)
+    second_watcher = Watcher(cp, "b", "", hook_log)
     pool = cp.cuda.MemoryPool()
     prepare(pool)
     results = ["-", "-"]
@@ -452,7 +460,7 @@ def _log_hooks(cp: Any, failing_callback: str, prepare: Callable[[Any], None], b
         gc.collect()
     return (
         results,
-        log,
+        hook_log,
         figures_during,
         read_figures(pool),
         describe_call(lambda: bool(pool.malloc(1000).ptr)),
@@ -514,10 +522,10 @@ def hooks_of_other_allocators(cp: Any) -> Any:
 
 @case
 def hooks_and_names(cp: Any) -> Any:
-    log: list[str] = []
-    first_watcher = Watcher(cp, "one", "", log)
-    second_watcher = Watcher(cp, "two", "", log)
-    namesake_watcher = Watcher(cp, "one", "", log)
+    hook_log: list[str] = []
+    first_watcher = Watcher(cp, "one", "", hook_log)
+    second_watcher = Watcher(cp, "two", "", hook_log)
+    namesake_watcher = Watcher(cp, "one", "", hook_log)
     hook_type = cp.cuda.MemoryHook
     get_hooks = cp.cuda.memory_hook.get_memory_hooks
 
@@ -576,24 +584,24 @@ def hooks_of_threads(cp: Any) -> Any:
 
 @case
 def debug_print(cp: Any) -> Any:
-    out = io.StringIO()
+    printed_text = io.StringIO()
     pool = cp.cuda.MemoryPool()
-    with cp.cuda.memory_hooks.DebugPrintHook(file=out):
+    with cp.cuda.memory_hooks.DebugPrintHook(file=printed_text):
         block = pool.malloc(24)
         del block
         block = pool.malloc(10)
         del block
         pool.malloc(0)
         describe_call(lambda: pool.malloc(2**43))
-    return re.sub(r'("mem_ptr":)\d{2,}', r"\1ADDRESS", out.getvalue())
+    return re.sub(r'("mem_ptr":)\d{2,}', r"\1ADDRESS", printed_text.getvalue())
 
 
 @case
 def debug_print_to_a_closed_file(cp: Any) -> Any:
-    out = io.StringIO()
+    closed_text = io.StringIO()
     pool = cp.cuda.MemoryPool()
-    out.close()
-    with cp.cuda.memory_hooks.DebugPrintHook(file=out, flush=False):
+    closed_text.close()
+    with cp.cuda.memory_hooks.DebugPrintHook(file=closed_text, flush=False):
         return describe_call(lambda: pool.malloc(24)), read_figures(pool)
 
 
@@ -601,7 +609,7 @@ def debug_print_to_a_closed_file(cp: Any) -> Any:
 def line_profile(cp: Any) -> Any:
     hook = cp.cuda.memory_hooks.LineProfileHook(max_depth=0)
     pool = cp.cuda.MemoryPool()
-    out = io.StringIO()
+    printed_text = io.StringIO()
 
     def inner(size: int) -> None:
         pool.malloc(size)
@@ -610,8 +618,8 @@ def line_profile(cp: Any) -> Any:
         for _ in range(2):
             inner(600)
         inner(1 << 20)
-    hook.print_report(file=out)
-    lines = [line for line in out.getvalue().splitlines() if "pool_cases" in line or "_root" in line]
+    hook.print_report(file=printed_text)
+    lines = [line for line in printed_text.getvalue().splitlines() if "pool_cases" in line or "_root" in line]
     shown_lines = [re.sub(r"(pool_cases\.py):\d+", r"\1:N", line.strip()) for line in lines]
     return [
         line
@@ -625,11 +633,11 @@ def line_profile_depth(cp: Any) -> Any:
     reports = []
     for depth in (1, 2, 3, -1):
         hook = cp.cuda.memory_hooks.LineProfileHook(max_depth=depth)
-        out = io.StringIO()
+        printed_text = io.StringIO()
         with hook:
             cp.cuda.MemoryPool().malloc(600)
-        hook.print_report(out)
-        reports.append(len(out.getvalue().splitlines()) if depth > 0 else "all")
+        hook.print_report(printed_text)
+        reports.append(len(printed_text.getvalue().splitlines()) if depth > 0 else "all")
     return reports
 
 
@@ -640,19 +648,19 @@ _FREE_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes
 @case
 def c_functions(cp: Any) -> Any:
     runtime = cp.cuda.runtime
-    calls = []
+    logged_calls = []
 
     def take(param: int, size: int, device_id: int) -> int:
-        calls.append(f"take {param} {size} {device_id}")
+        logged_calls.append(f"take {param} {size} {device_id}")
         return 0 if size == 77 else int(runtime.malloc(size))
 
     def give(param: int, address: int, device_id: int) -> None:
-        calls.append(f"give {param} {device_id}")
+        logged_calls.append(f"give {param} {device_id}")
         runtime.free(address)
 
-    functions = _MALLOC(take), _FREE_FUNCTION(give)
-    addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
-    allocator = cp.cuda.CFunctionAllocator(1234, *addresses, functions)
+    c_callbacks = _MALLOC(take), _FREE_FUNCTION(give)
+    addresses = [ctypes.cast(c_callback, ctypes.c_void_p).value for c_callback in c_callbacks]
+    allocator = cp.cuda.CFunctionAllocator(1234, *addresses, c_callbacks)
 
     def an_array() -> Any:
         with cp.cuda.using_allocator(allocator.malloc):
@@ -662,10 +670,10 @@ def c_functions(cp: Any) -> Any:
     def a_pool() -> Any:
         pool = cp.cuda.MemoryPool(allocator.malloc)
         block = pool.malloc(10)
-        kind = block.mem.identity
+        identity = block.mem.identity
         block.mem.free()
         pool.free_all_blocks()
-        return kind, read_figures(pool)
+        return identity, read_figures(pool)
 
     results = _join_results(
         {
@@ -686,7 +694,7 @@ def c_functions(cp: Any) -> Any:
             "attributes": lambda: allocator._param,
         }
     )
-    return results, calls
+    return results, logged_calls
 
 
 _ZERO_FUNCTIONS = (
@@ -698,18 +706,18 @@ _ZERO_ADDRESSES = [ctypes.cast(function, ctypes.c_void_p).value for function in 
 
 @case
 def python_functions(cp: Any) -> Any:
-    make = cp.cuda.PythonFunctionAllocator
+    allocator_class = cp.cuda.PythonFunctionAllocator
     runtime = cp.cuda.runtime
-    calls = []
+    logged_calls = []
 
     def give(address: int, device_id: int) -> None:
-        calls.append(f"give {bool(address)} {device_id}")
+        logged_calls.append(f"give {bool(address)} {device_id}")
 
     def raises(*arguments: Any) -> Any:
         raise ValueError("no more of this")
 
     def answer(value: Any) -> Callable[[], Any]:
-        return lambda: make(lambda size, device_id: value, give).malloc(10).ptr
+        return lambda: allocator_class(lambda size, device_id: value, give).malloc(10).ptr
 
     def a_pool(value: Any) -> Callable[[], Any]:
         def use() -> Any:
@@ -729,11 +737,13 @@ def python_functions(cp: Any) -> Any:
                 "large": answer(2**63),
                 "true": answer(True),
                 "int64": answer(np.int64(4096)),
-                "raises": lambda: make(raises, give).malloc(10),
-                "free raises": lambda: make(lambda size, device_id: 4096, raises).malloc(10).mem.size,
-                "arguments": lambda: make(lambda size: 4096, give).malloc(10),
-                "no functions": lambda: make(1, 2).malloc(10),
-                "nothing": lambda: make(raises, raises).malloc(0).ptr,
+                "raises": lambda: allocator_class(raises, give).malloc(10),
+                "free raises": lambda: (
+                    allocator_class(lambda size, device_id: 4096, raises).malloc(10).mem.size
+                ),
+                "arguments": lambda: allocator_class(lambda size: 4096, give).malloc(10),
+                "no functions": lambda: allocator_class(1, 2).malloc(10),
+                "nothing": lambda: allocator_class(raises, raises).malloc(0).ptr,
                 "pool raises": a_pool(raises),
                 "pool none": a_pool(lambda size: None),
                 "pool int": a_pool(lambda size: 4096),
@@ -741,7 +751,7 @@ def python_functions(cp: Any) -> Any:
                 "pool zero": a_pool(lambda size: cp.cuda.Memory(0)),
             }
         ),
-        calls,
+        logged_calls,
         bool(runtime),
     )
 
@@ -809,9 +819,9 @@ def whose_allocator(cp: Any) -> Any:
                 yield name()
 
         running_generator = generate()
-        first = next(running_generator), name()
+        name_inside = next(running_generator), name()
         running_generator.close()
-        return first, name()
+        return name_inside, name()
 
     try:
         with cp.cuda.using_allocator(pool.malloc):
@@ -832,22 +842,22 @@ def whose_allocator(cp: Any) -> Any:
 
 @case
 def ordered_pools(cp: Any) -> Any:
-    make = cp.cuda.MemoryAsyncPool
+    pool_class = cp.cuda.MemoryAsyncPool
     runtime = cp.cuda.runtime
     return _join_results(
         {
-            "create": lambda: make("create"),
-            "text": lambda: make("x"),
-            "none": lambda: make(None),
-            "float": lambda: make(1.5),
-            "list": lambda: make(["default"]).get_limit(),
-            "empty list": lambda: make([]),
-            "two": lambda: make(["default", "default"]).get_limit(),
-            "tuple": lambda: make(("current",)).get_limit(),
-            "limit": lambda: make().get_limit(),
-            "n_free_blocks": lambda: make().n_free_blocks(),
-            "free_all_free": lambda: make().free_all_free(),
-            "handles": lambda: len(make()._pools),
+            "create": lambda: pool_class("create"),
+            "text": lambda: pool_class("x"),
+            "none": lambda: pool_class(None),
+            "float": lambda: pool_class(1.5),
+            "list": lambda: pool_class(["default"]).get_limit(),
+            "empty list": lambda: pool_class([]),
+            "two": lambda: pool_class(["default", "default"]).get_limit(),
+            "tuple": lambda: pool_class(("current",)).get_limit(),
+            "limit": lambda: pool_class().get_limit(),
+            "n_free_blocks": lambda: pool_class().n_free_blocks(),
+            "free_all_free": lambda: pool_class().free_all_free(),
+            "handles": lambda: len(pool_class()._pools),
             "destroy default": lambda: runtime.memPoolDestroy(runtime.deviceGetDefaultMemPool(0)),
             "wrong device": lambda: runtime.deviceGetDefaultMemPool(9),
         }
@@ -897,9 +907,9 @@ def pinned_pointers(cp: Any) -> Any:
 @case
 def public_names(cp: Any) -> Any:
     def names(path: str) -> list[str]:
-        value = cp.cuda
-        for part in path.split("."):
-            value = getattr(value, part)
-        return [name for name in dir(value) if not name.startswith("_")]
+        namespace = cp.cuda
+        for attribute_name in path.split("."):
+            namespace = getattr(namespace, attribute_name)
+        return [name for name in dir(namespace) if not name.startswith("_")]
 
     return _join_results({path: partial(names, path) for path in CLASSES})

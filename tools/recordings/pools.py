@@ -83,23 +83,23 @@ def _run_part(part: str, options: argparse.Namespace) -> dict[str, Any]:
             )
         except subprocess.TimeoutExpired as timeout:
             output = (timeout.stdout or b"").decode()
-            failure = f"not done within {LIMIT_S} s"
+            failure_text = f"not done within {LIMIT_S} s"
         else:
             output = process.stdout
-            failure = (
+            failure_text = (
                 f"ended with {process.returncode}: {(process.stderr.strip().splitlines() or [''])[-1][:300]}"
             )
-            failure = "" if process.returncode == 0 else failure
+            failure_text = "" if process.returncode == 0 else failure_text
         results |= dict(json.loads(line) for line in output.splitlines() if line.startswith("["))
-        if not failure:
+        if not failure_text:
             return results
         names = list(pool_cases.CASES) if part == "cases" else []
         fatal_name = (
             names[names.index(next(reversed(results), "")) + 1 :][:1] if results and names else names[:1]
         )
         if not fatal_name:
-            return results | {"failed": failure}
-        results[fatal_name[0]] = failure
+            return results | {"failed": failure_text}
+        results[fatal_name[0]] = failure_text
 
 
 def _describe_device(cp: Any, last_name: str) -> Any:
@@ -117,23 +117,23 @@ def _make_recorder(kind: str) -> Callable[[Any, str], Any]:
     def record(cp: Any, last_name: str) -> Any:
         gc.freeze()
         gc.disable()
-        capacity = cp.cuda.runtime.memGetInfo()[1]
-        count = COUNTS[kind]
-        tables = []
-        errors = {}
-        for program_number in range(count):
+        capacity_bytes = cp.cuda.runtime.memGetInfo()[1]
+        program_count = COUNTS[kind]
+        state_tables = []
+        error_by_program = {}
+        for program_number in range(program_count):
             try:
                 if kind in ("pool", "ties"):
                     seed = program_number + (TIES_FROM if kind == "ties" else 0)
-                    tables.append(pool_programs.run(cp, seed, capacity, kind == "ties"))
+                    state_tables.append(pool_programs.run(cp, seed, capacity_bytes, kind == "ties"))
                 else:
-                    tables.append(getattr(pool_programs, kind)(cp, program_number))
+                    state_tables.append(getattr(pool_programs, kind)(cp, program_number))
             except Exception as error:
-                errors[program_number] = f"{type(error).__name__}: {error}"
-                tables.append(tables[-1][:0])
-        yield "count", count
-        yield "failed programs", errors
-        yield "tables", pool_programs.pack(tables)
+                error_by_program[program_number] = f"{type(error).__name__}: {error}"
+                state_tables.append(state_tables[-1][:0])
+        yield "count", program_count
+        yield "failed programs", error_by_program
+        yield "tables", pool_programs.pack(state_tables)
 
     return record
 

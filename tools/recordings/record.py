@@ -122,8 +122,10 @@ def record(date: str, *, with_ncu: bool = True) -> dict[str, Any]:
     cases = {c.name: record_case(c) for c in CASES}
     timings = [_time_workload(w) for w in WORKLOADS]
     if with_ncu:
-        for entry, launch in zip(cases.values(), _profile("cases", [c.kernel for c in CASES]), strict=True):
-            entry["counters"] = launch.metrics
+        for case_entry, launch in zip(
+            cases.values(), _profile("cases", [c.kernel for c in CASES]), strict=True
+        ):
+            case_entry["counters"] = launch.metrics
         for timing, launch in zip(timings, _profile("workloads", [w.kernel for w in WORKLOADS]), strict=True):
             timing["kernel_ns"] = launch.metrics[nsight.DURATION_METRIC]
     backend: Any = session.backend()
@@ -147,7 +149,7 @@ def record_case(c: Case) -> dict[str, Any]:
     arguments = c.make_args(SEED)
     kernel = _make_kernel(c)
     outputs, printed_text = run_case(c, arguments, kernel)
-    entry: dict[str, Any] = {
+    case_entry: dict[str, Any] = {
         "inputs_sha256": compute_inputs_digest(arguments),
         "outputs": [
             pack_output(array, with_values=not c.exact or array.nbytes <= SMALL_BYTES) for array in outputs
@@ -155,8 +157,8 @@ def record_case(c: Case) -> dict[str, Any]:
         "registers": kernel.num_regs,
     }
     if printed_text:
-        entry["stdout"] = printed_text
-    return entry
+        case_entry["stdout"] = printed_text
+    return case_entry
 
 
 def run_case(c: Case, arguments: Arguments, kernel: Any) -> tuple[list[Any], str]:

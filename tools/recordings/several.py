@@ -73,26 +73,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run_all(folder: Path, limit_s: float, parts: Sequence[str] = PARTS) -> int:
     """Run all parts, for all GPUs and then for two, and write the results after each part."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "several.json"
+    record_path = folder / "several.json"
     start_s = time.monotonic()
-    facts, failure = _run_in_process("facts", 2, PART_S)
-    log = [f"facts: {failure or 'done'}"]
+    fact_lines, failure_text = _run_in_process("facts", 2, PART_S)
+    log_lines = [f"facts: {failure_text or 'done'}"]
     lines_by_gpus = {
-        gpus: list(facts) for gpus in sorted({2, int(dict(facts).get("there", 2))}, reverse=True)
+        gpus: list(fact_lines) for gpus in sorted({2, int(dict(fact_lines).get("there", 2))}, reverse=True)
     }
     for gpus in lines_by_gpus:
-        for number, part in enumerate(parts):
+        for part_index, part in enumerate(parts):
             part_start_s = time.monotonic()
             remaining_s = limit_s - (part_start_s - start_s)
             if remaining_s < LEAST_S:
-                log.append(f"{gpus} GPUs: no time left for {', '.join(parts[number:])}")
+                log_lines.append(f"{gpus} GPUs: no time left for {', '.join(parts[part_index:])}")
                 break
-            lines, failure = _run_in_process(part, gpus, min(PART_S, remaining_s - 5))
+            lines, failure_text = _run_in_process(part, gpus, min(PART_S, remaining_s - 5))
             lines_by_gpus[gpus] += lines
-            log.append(f"{gpus} GPUs, {part}: {time.monotonic() - part_start_s:.1f} s; {failure or 'done'}")
-            print(log[-1], flush=True)
-            records = _write_records(file, lines_by_gpus, log)
-    records = _write_records(file, lines_by_gpus, log)
+            log_lines.append(
+                f"{gpus} GPUs, {part}: {time.monotonic() - part_start_s:.1f} s; {failure_text or 'done'}"
+            )
+            print(log_lines[-1], flush=True)
+            records = _write_records(record_path, lines_by_gpus, log_lines)
+    records = _write_records(record_path, lines_by_gpus, log_lines)
     for record in records:
         print("\n".join(list_compared_times(record)), flush=True)
     return 0 if all(record[part] for record in records for part in parts if part in record) else 1
@@ -152,13 +154,13 @@ def _run_in_process(part: str, gpus: int, limit_s: float) -> tuple[list[tuple[st
 
 def _record(gpus: int, lines: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Return the results in the form of the shipped file."""
-    values = dict(lines)
-    device = str(values.get("device", ""))
-    rows: dict[str, dict[int, dict[str, Any]]] = {"all_reduce": {}, "copies": {}}
-    for key, value in lines:
-        kind, _, name = key.partition("/")
-        if kind in rows:
-            rows[kind].setdefault(value[0], {"size_bytes": value[0]})[name] = value[1]
+    results = dict(lines)
+    device = str(results.get("device", ""))
+    rows_by_size: dict[str, dict[int, dict[str, Any]]] = {"all_reduce": {}, "copies": {}}
+    for result_key, value in lines:
+        kind, _, name = result_key.partition("/")
+        if kind in rows_by_size:
+            rows_by_size[kind].setdefault(value[0], {"size_bytes": value[0]})[name] = value[1]
     device_words = [word for word in device.split() if word != "NVIDIA"]
     return {
         "format": FORMAT,
@@ -167,16 +169,22 @@ def _record(gpus: int, lines: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         "gpus": gpus,
         "ranks": "a process each",
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "what": f"{gpus} of one host; driver {values.get('driver')}, {values.get('versions')}, NVLS off",
-        "copies": [rows["copies"][size_bytes] for size_bytes in sorted(rows["copies"])],
-        "matrix": {key.partition("/")[2]: value for key, value in lines if key.startswith("matrix/")},
-        "kernel_gbps": values.get("kernel_gbps"),
-        "both_ways_gbps": values.get("both_ways_gbps"),
-        "all_reduce": [rows["all_reduce"][size_bytes] for size_bytes in sorted(rows["all_reduce"])],
-        "wrong": [value for key, value in lines if key == "wrong"],
-        "schedules": [value for key, value in lines if key == "schedules"],
-        "blocks": [value for key, value in lines if key == "blocks"],
-        "nccl": [value for key, value in lines if key == "nccl"],
+        "what": f"{gpus} of one host; driver {results.get('driver')}, {results.get('versions')}, NVLS off",
+        "copies": [rows_by_size["copies"][size_bytes] for size_bytes in sorted(rows_by_size["copies"])],
+        "matrix": {
+            result_key.partition("/")[2]: value
+            for result_key, value in lines
+            if result_key.startswith("matrix/")
+        },
+        "kernel_gbps": results.get("kernel_gbps"),
+        "both_ways_gbps": results.get("both_ways_gbps"),
+        "all_reduce": [
+            rows_by_size["all_reduce"][size_bytes] for size_bytes in sorted(rows_by_size["all_reduce"])
+        ],
+        "wrong": [value for result_key, value in lines if result_key == "wrong"],
+        "schedules": [value for result_key, value in lines if result_key == "schedules"],
+        "blocks": [value for result_key, value in lines if result_key == "blocks"],
+        "nccl": [value for result_key, value in lines if result_key == "nccl"],
     }
 
 
@@ -369,7 +377,7 @@ def _copies(gpus: int, write_result: Tell) -> None:
 
     def rate(source: int, target: int, size: int) -> float:
         """Return GB/s as the median of a few copies."""
-        times = []
+        times_ms = []
         with cupy.cuda.Device(source):
             for _ in range(ROUNDS + 2):
                 begin_event = cupy.cuda.Event()
@@ -381,20 +389,20 @@ def _copies(gpus: int, write_result: Tell) -> None:
                 runtime.memcpyPeerAsync(target_address, target, source_address, source, size, stream)
                 end_event.record()
                 end_event.synchronize()
-                times.append(cupy.cuda.get_elapsed_time(begin_event, end_event))
-        return round(size / float(statistics.median(times[2:])) / 1e6, 2)
+                times_ms.append(cupy.cuda.get_elapsed_time(begin_event, end_event))
+        return round(size / float(statistics.median(times_ms[2:])) / 1e6, 2)
 
-    for way in ("host", "direct"):
-        if way == "direct":
+    for copy_path in ("host", "direct"):
+        if copy_path == "direct":
             _enable_peer_access(cupy, gpus)
         for size in SIZES:
-            write_result(f"copies/{way}_gbps", (size, rate(0, 1, size)))
+            write_result(f"copies/{copy_path}_gbps", (size, rate(0, 1, size)))
         write_result(
-            f"matrix/{way}_gbps",
+            f"matrix/{copy_path}_gbps",
             [[rate(a, b, SIZES[-1]) if a != b else None for b in range(gpus)] for a in range(gpus)],
         )
     streams = []
-    times = []
+    times_s = []
     for gpu in (0, 1):
         with cupy.cuda.Device(gpu):
             streams.append(cupy.cuda.Stream(non_blocking=True))
@@ -407,12 +415,12 @@ def _copies(gpus: int, write_result: Tell) -> None:
                 )
         for stream in streams:
             stream.synchronize()
-        times.append(time.perf_counter() - begin_s)
-    write_result("both_ways_gbps", round(2 * SIZES[-1] / statistics.median(times[2:]) / 1e9, 1))
+        times_s.append(time.perf_counter() - begin_s)
+    write_result("both_ways_gbps", round(2 * SIZES[-1] / statistics.median(times_s[2:]) / 1e9, 1))
     with cupy.cuda.Device(0):
         remote_array = arrays[1][0].view("float32")
         local_array = arrays[0][1].view("float32")
-        kernel_times = []
+        kernel_times_ms = []
         for _ in range(ROUNDS + 2):
             begin = cupy.cuda.Event()
             end = cupy.cuda.Event()
@@ -420,8 +428,8 @@ def _copies(gpus: int, write_result: Tell) -> None:
             cupy.add(remote_array, 1, out=local_array)
             end.record()
             end.synchronize()
-            kernel_times.append(cupy.cuda.get_elapsed_time(begin, end))
-    write_result("kernel_gbps", round(SIZES[-1] / statistics.median(kernel_times[2:]) / 1e6, 1))
+            kernel_times_ms.append(cupy.cuda.get_elapsed_time(begin, end))
+    write_result("kernel_gbps", round(SIZES[-1] / statistics.median(kernel_times_ms[2:]) / 1e6, 1))
 
 
 def _torch(gpus: int, write_result: Tell) -> None:
@@ -432,7 +440,7 @@ def _torch(gpus: int, write_result: Tell) -> None:
     rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     with tempfile.TemporaryDirectory() as folder:
         results_path = Path(folder) / "lines"
-        ranks = [
+        rank_processes = [
             subprocess.Popen(
                 [
                     sys.executable,
@@ -452,17 +460,17 @@ def _torch(gpus: int, write_result: Tell) -> None:
         ]
         deadline_s = time.monotonic() + PART_S - 10
         try:
-            while any(rank.poll() is None for rank in ranks) and time.monotonic() < deadline_s:
-                if any(rank.poll() for rank in ranks):
+            while any(rank.poll() is None for rank in rank_processes) and time.monotonic() < deadline_s:
+                if any(rank.poll() for rank in rank_processes):
                     break
                 time.sleep(0.05)
         finally:
-            for process in ranks:
+            for process in rank_processes:
                 process.kill()
                 process.wait()
         for line in results_path.read_text().splitlines() if results_path.exists() else ():
             write_result(*json.loads(line))
-        failed_ranks = [rank for rank, process in enumerate(ranks) if process.returncode]
+        failed_ranks = [rank for rank, process in enumerate(rank_processes) if process.returncode]
         if failed_ranks:
             raise RuntimeError(f"ranks {failed_ranks} of torch.distributed failed")
 
@@ -489,9 +497,9 @@ def _torch_rank(gpus: int, rank: int, write_result: Tell) -> None:
             end_event.synchronize()
             times_us.append(1000 * begin_event.elapsed_time(end_event) / IN_A_ROW)
         # The slowest rank's, as of our call.
-        slowest = torch.tensor(statistics.median(times_us), device="cuda")
-        dist.all_reduce(slowest, op=dist.ReduceOp.MAX)
-        write_result("all_reduce/torch_us", (size, round(float(slowest), 2)))
+        slowest_us = torch.tensor(statistics.median(times_us), device="cuda")
+        dist.all_reduce(slowest_us, op=dist.ReduceOp.MAX)
+        write_result("all_reduce/torch_us", (size, round(float(slowest_us), 2)))
         if not is_right:
             write_result("wrong", f"torch.distributed, {size} bytes")
     dist.destroy_process_group()

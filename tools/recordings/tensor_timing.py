@@ -28,13 +28,13 @@ def record(
 ) -> dict[str, Any]:
     """Time launches on CuPy's current device, and return the recording, ready for JSON."""
     bench = Bench(cp, repeats)
-    empty = next(timed for timed in LAUNCHES if timed.name == "empty one")
+    empty_launch = next(timed for timed in LAUNCHES if timed.name == "empty one")
     with bench.stream:
         warm_up(bench)
         recording = make_header(bench) | {"host": {}, "launches": {}, "checks": {}, "errors": {}}
         modules: dict[tuple[str, ...], Any] = {}
         begin_s = time.perf_counter()
-        for timed in (empty, *launches):
+        for timed in (empty_launch, *launches):
             try:
                 if isinstance(timed, Program):
                     recording["checks"][timed.name] = check(cp, timed, modules)
@@ -42,7 +42,7 @@ def record(
             except Exception as error:
                 recording["errors"][timed.name] = f"{type(error).__name__}: {error}"[:200]
             log(f"{time.perf_counter() - begin_s:6.1f} s  {timed.name}")
-        kernel = empty.load(cp, modules)
+        kernel = empty_launch.load(cp, modules)
         pair_ns = bench.pair(lambda: kernel((1,), (32,), ()))
         recording["host"]["launch between events, held"] = round(pair_ns, 1)
         recording["clock_mhz"].append(round(bench.clock_mhz(), 1))

@@ -147,23 +147,23 @@ def make_cases() -> Iterator[TextureCase]:
         yield TextureCase(f"line_{name}", line_shape, bits, channels, kind, "linear")
         yield TextureCase(f"two_{name}", picture_shape, bits, channels, kind)
     yield TextureCase("line_float", line_shape, 16, 1, FLOAT, "linear")
-    for smooth in (False, True):
-        for normal in (False, True):
-            for mode in (WRAP, CLAMP, MIRROR, BORDER):
+    for is_smooth in (False, True):
+        for is_normalized in (False, True):
+            for address_mode in (WRAP, CLAMP, MIRROR, BORDER):
                 common_fields: dict[str, Any] = {
-                    "smooth": smooth,
-                    "normal": normal,
+                    "smooth": is_smooth,
+                    "normal": is_normalized,
                     "border": (-3.5, 2.0, 7.0, 1.0),
                 }
                 for kernel, shape in (("one", line_shape), ("two", picture_shape), ("three", solid_shape)):
-                    yield TextureCase(f"{kernel}_float", shape, modes=(mode,) * 3, **common_fields)
-        yield TextureCase("two_float", picture_shape, memory="pitch", smooth=smooth)
-        yield TextureCase("two_float4", picture_shape, channels=4, smooth=smooth)
-        yield TextureCase("layers_float", solid_shape, memory="layers", smooth=smooth)
-        yield TextureCase("one_float", line_shape, bits=16, smooth=smooth)
+                    yield TextureCase(f"{kernel}_float", shape, modes=(address_mode,) * 3, **common_fields)
+        yield TextureCase("two_float", picture_shape, memory="pitch", smooth=is_smooth)
+        yield TextureCase("two_float4", picture_shape, channels=4, smooth=is_smooth)
+        yield TextureCase("layers_float", solid_shape, memory="layers", smooth=is_smooth)
+        yield TextureCase("one_float", line_shape, bits=16, smooth=is_smooth)
         for kind in (SIGNED, UNSIGNED):
             for bits in (8, 16):
-                yield TextureCase("two_float", picture_shape, bits, 1, kind, smooth=smooth, share=True)
+                yield TextureCase("two_float", picture_shape, bits, 1, kind, smooth=is_smooth, share=True)
     for kind in (SIGNED, UNSIGNED):
         name = "int" if kind == SIGNED else "unsigned"
         border_mode: dict[str, Any] = {"modes": (BORDER,) * 3, "border": (9.0, 1.0, 1.0, 1.0)}
@@ -179,8 +179,8 @@ def make_contents(case: TextureCase) -> npt.NDArray[Any]:
     shape = (*(extent for extent in (depth, height) if extent), case.channels * width)
     rng = np.random.default_rng(sum(case.shape) + case.bits)
     if case.kind == FLOAT:
-        eighths: npt.NDArray[Any] = rng.integers(-1000, 1000, shape) / 8
-        return eighths.astype(case.dtype)
+        values: npt.NDArray[Any] = rng.integers(-1000, 1000, shape) / 8
+        return values.astype(case.dtype)
     info = np.iinfo(case.dtype)
     texels = rng.integers(info.min, info.max, shape, dtype=case.dtype, endpoint=True)
     texels.flat[:2] = info.min, info.max
@@ -190,53 +190,53 @@ def make_contents(case: TextureCase) -> npt.NDArray[Any]:
 def make_coordinates(case: TextureCase) -> npt.NDArray[np.float32]:
     """Return coordinates (3, POINTS) inside and outside the texture, between texels, and near their edges."""
     rng = np.random.default_rng(case.dimensions)
-    rows: list[npt.NDArray[Any]] = []
-    for size in (max(n, 1) for n in case.shape):
-        random_points = rng.uniform(-0.75 * size, 1.75 * size, POINTS - 96)
+    coordinate_rows: list[npt.NDArray[Any]] = []
+    for extent in (max(n, 1) for n in case.shape):
+        random_points = rng.uniform(-0.75 * extent, 1.75 * extent, POINTS - 96)
         random_points[:2] = 1e9, -1e9
-        edge_coordinates = rng.integers(-2, size + 2, 48) + rng.choice(
+        edge_coordinates = rng.integers(-2, extent + 2, 48) + rng.choice(
             [0.0, 2.0**-10, -(2.0**-10), 0.5, 1e-6], 48
         )
-        fraction_coordinates = rng.integers(0, size, 48) + rng.integers(0, 512, 48) / 512
-        rows.append(
+        fraction_coordinates = rng.integers(0, extent, 48) + rng.integers(0, 512, 48) / 512
+        coordinate_rows.append(
             np.concatenate([random_points, edge_coordinates, fraction_coordinates])
-            / (size if case.normal else 1)
+            / (extent if case.normal else 1)
         )
     if case.kernel.startswith("line"):
-        rows[0] = np.arange(POINTS) - 8.0
+        coordinate_rows[0] = np.arange(POINTS) - 8.0
     if case.kernel.startswith("layers"):
-        rows[2] = np.array(rng.integers(-2, case.shape[2] + 2, POINTS), np.float64)
-    return np.array(rows, np.float32)
+        coordinate_rows[2] = np.array(rng.integers(-2, case.shape[2] + 2, POINTS), np.float64)
+    return np.array(coordinate_rows, np.float32)
 
 
 def run(cp: Any, case: TextureCase) -> npt.NDArray[np.uint32]:
     """Return the bits of every output of a case on a device."""
     runtime = cp.cuda.runtime
     texture = cp.cuda.texture
-    bits = [case.bits] * case.channels + [0] * (4 - case.channels)
-    channels = texture.ChannelFormatDescriptor(*bits, case.kind)
-    data, (width, height, depth) = make_contents(case), case.shape
+    channel_bits = [case.bits] * case.channels + [0] * (4 - case.channels)
+    channel_format = texture.ChannelFormatDescriptor(*channel_bits, case.kind)
+    contents, (width, height, depth) = make_contents(case), case.shape
     output = cp.zeros(4 * POINTS, np.float32)
     points = cp.asarray(make_coordinates(case))
     if case.memory in ("linear", "pitch"):
-        array = cp.asarray(data)
-        description: dict[str, Any] = {"arr": array, "chDesc": channels}
+        array = cp.asarray(contents)
+        array_fields: dict[str, Any] = {"arr": array, "chDesc": channel_format}
         if case.memory == "linear":
             resource = texture.ResourceDescriptor(
-                runtime.cudaResourceTypeLinear, sizeInBytes=array.nbytes, **description
+                runtime.cudaResourceTypeLinear, sizeInBytes=array.nbytes, **array_fields
             )
         else:
             resource = texture.ResourceDescriptor(
                 runtime.cudaResourceTypePitch2D,
                 width=width,
                 height=height,
-                pitchInBytes=data.strides[0],
-                **description,
+                pitchInBytes=contents.strides[0],
+                **array_fields,
             )
     else:
         flags = {"layers": 1, "surface": 2}.get(case.memory, 0)
-        memory = texture.CUDAarray(channels, width, height, depth, flags)
-        memory.copy_from(data)
+        memory = texture.CUDAarray(channel_format, width, height, depth, flags)
+        memory.copy_from(contents)
         resource = texture.ResourceDescriptor(runtime.cudaResourceTypeArray, cuArr=memory)
     if case.memory == "surface":
         texture_or_surface = texture.SurfaceObject(resource)
@@ -261,8 +261,8 @@ def read(path: Path) -> dict[str, npt.NDArray[np.uint32]]:
     if data["format"] != FORMAT:
         raise ValueError(f"{path} holds no recording of textures.")
     return {
-        name: np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint32)
-        for name, text in data["cases"].items()
+        name: np.frombuffer(zlib.decompress(base64.b64decode(encoded_bits)), np.uint32)
+        for name, encoded_bits in data["cases"].items()
     }
 
 
@@ -273,19 +273,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path(FILE))
     options = parser.parse_args()
-    encoded = {}
+    encoded_results = {}
     failed_names = []
     for case in make_cases():
         try:
-            bits = run(cupy, case)
+            result_bits = run(cupy, case)
         except Exception as error:
             failed_names.append(f"{case.name}: {type(error).__name__}: {error}")
             continue
-        encoded[case.name] = base64.b64encode(zlib.compress(bits.tobytes(), 9)).decode()
+        encoded_results[case.name] = base64.b64encode(zlib.compress(result_bits.tobytes(), 9)).decode()
     device = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    data = {"format": FORMAT, "version": 1, "device": device, "cases": encoded}
+    data = {"format": FORMAT, "version": 1, "device": device, "cases": encoded_results}
     options.out.write_text(json.dumps(data, indent=0), encoding="utf-8")
-    print(f"{len(encoded)} cases on {device}, {len(failed_names)} failed", *failed_names[:8], sep="\n")
+    print(
+        f"{len(encoded_results)} cases on {device}, {len(failed_names)} failed", *failed_names[:8], sep="\n"
+    )
 
 
 if __name__ == "__main__":

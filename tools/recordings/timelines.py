@@ -53,19 +53,19 @@ def _make_conveyor(
     output_array = host_array()
     input_array[:] = output_array[:] = 1
     used_streams = [cp.cuda.Stream(non_blocking=True) for _ in range(streams)]
-    length = n // chunks
-    buffers = [(cp.empty(length, cp.float32), cp.empty(length, cp.float32)) for _ in used_streams]
+    chunk_length = n // chunks
+    buffers = [(cp.empty(chunk_length, cp.float32), cp.empty(chunk_length, cp.float32)) for _ in used_streams]
 
     def run() -> Timeline:
         with gl.timeline() as recording:
-            for chunk in range(chunks):
-                part = slice(chunk * length, (chunk + 1) * length)
-                stream = used_streams[chunk % streams]
-                x, y = buffers[chunk % streams]
+            for chunk_index in range(chunks):
+                chunk_slice = slice(chunk_index * chunk_length, (chunk_index + 1) * chunk_length)
+                stream = used_streams[chunk_index % streams]
+                x, y = buffers[chunk_index % streams]
                 with stream:
-                    x.set(input_array[part], stream=stream)
-                    kernel((-(-length // 256),), (256,), (x, y, np.int32(length), np.int32(400)))
-                    y.get(stream=stream, out=output_array[part], blocking=False)
+                    x.set(input_array[chunk_slice], stream=stream)
+                    kernel((-(-chunk_length // 256),), (256,), (x, y, np.int32(chunk_length), np.int32(400)))
+                    y.get(stream=stream, out=output_array[chunk_slice], blocking=False)
             for stream in used_streams:
                 stream.synchronize()
         return recording.record
@@ -112,22 +112,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
     driver = session.backend().device_info().driver
     entries = []
-    for title, (description, make) in PROGRAMS.items():
-        record = as_recorded(find_median_run(make()), f"{date}, driver {driver}")
+    for title, (description, make_run) in PROGRAMS.items():
+        record = as_recorded(find_median_run(make_run()), f"{date}, driver {driver}")
         path = save(record, options.out / f"{prefix}_{title}_timeline.npz")
         entries.append(RecordedTimeline(path.stem, description, record.provenance.device, date))
         print(
             f"{path.name}: {path.stat().st_size:,} bytes, {record.method}, {record.duration_ns / 1e3:,.0f} us"
         )
-    index = options.out / TIMELINE_INDEX_NAME
-    entries_in_index = json.loads(index.read_text(encoding="utf-8"))["timelines"] if index.is_file() else []
+    index_path = options.out / TIMELINE_INDEX_NAME
+    entries_in_index = (
+        json.loads(index_path.read_text(encoding="utf-8"))["timelines"] if index_path.is_file() else []
+    )
     other_entries = [entry for entry in entries_in_index if not entry["name"].startswith(f"{prefix}_")]
     content = {
         "format": TIMELINE_FORMAT,
         "version": VERSION,
         "timelines": [*other_entries, *map(asdict, entries)],
     }
-    index.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    index_path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return 0
 
 

@@ -83,8 +83,8 @@ class Bench:
         output = self.cp.zeros(3, self.cp.int64)
         for _ in range(3):
             self._rate((1,), (32,), (output,))
-        clocks, ns, _ = (int(v) for v in output.get())
-        return clocks / max(ns, 1) * 1e3
+        elapsed_clocks, elapsed_ns, _ = (int(v) for v in output.get())
+        return elapsed_clocks / max(elapsed_ns, 1) * 1e3
 
     def alone(self, work: Callable[[], object], prepare: Callable[[], object] | None = None) -> float:
         """Return the time between two events around work on an idle device."""
@@ -125,7 +125,7 @@ class Bench:
         self, work: Callable[[], object], *, cold: bool = False, warm_up: bool = True, spin_ns: int = SPIN_NS
     ) -> float:
         """Return the time between two events around work that is issued while the stream is busy."""
-        pairs = []
+        event_pairs = []
         for _ in range(self.repeats):
             if cold:
                 self.flush.data.memset_async(0, FLUSH_BYTES, self.stream)
@@ -134,9 +134,9 @@ class Bench:
                 work()
             begin_event = self.event()
             work()
-            pairs.append((begin_event, self.event()))
+            event_pairs.append((begin_event, self.event()))
             self.stream.synchronize()
-        return self.between(pairs)
+        return self.between(event_pairs)
 
     def capture(self, work: Callable[[], object], count: int) -> Any:
         self.stream.begin_capture()
@@ -163,12 +163,12 @@ class Bench:
         graphs = [self.capture(work, node_count), self.capture(work, 3 * node_count)]
         times_ns = []
         for _ in range(self.repeats + 1):
-            times = []
+            graph_times_ns = []
             for graph in graphs:
                 begin_event = self.event()
                 graph.launch(self.stream)
-                times.append(self.between([(begin_event, self.event())]))
-            times_ns.append((times[1] - times[0]) / (2 * node_count))
+                graph_times_ns.append(self.between([(begin_event, self.event())]))
+            times_ns.append((graph_times_ns[1] - graph_times_ns[0]) / (2 * node_count))
         return statistics.median(times_ns[1:]), node_count
 
 
@@ -183,11 +183,11 @@ def time_launch(bench: Bench, timed: TimedLaunch, modules: dict[tuple[str, ...],
         kernel(timed.grid, timed.block, arguments, shared_mem=timed.shared_bytes)
 
     warm_ns, nodes = bench.warm(work)
-    entry = {"warm_ns": round(warm_ns, 1), "nodes": nodes, "warm_pair_ns": round(bench.pair(work), 1)}
+    launch_entry = {"warm_ns": round(warm_ns, 1), "nodes": nodes, "warm_pair_ns": round(bench.pair(work), 1)}
     if arguments:
-        entry["cold_pair_ns"] = round(bench.pair(work, cold=True), 1)
-    entry["registers"] = kernel.num_regs
-    return entry
+        launch_entry["cold_pair_ns"] = round(bench.pair(work, cold=True), 1)
+    launch_entry["registers"] = kernel.num_regs
+    return launch_entry
 
 
 def time_call(bench: Bench, expression: TimedCall) -> dict[str, Any]:
@@ -236,14 +236,18 @@ def make_copy_timers(bench: Bench) -> Iterator[tuple[str, Callable[[], dict[str,
         }
 
     def measure_copy(move: Callable[[], object], size: int, kind: str) -> dict[str, Any]:
-        count = 20 if size <= 1 << 20 else 3
+        row_copies = 20 if size <= 1 << 20 else 3
         bench.repeats = repeats if size <= 16 << 20 else min(repeats, 3)
-        entry = {"alone_ns": bench.alone(move), "row_ns": bench.row(move, count), "host_ns": bench.host(move)}
+        times_ns = {
+            "alone_ns": bench.alone(move),
+            "row_ns": bench.row(move, row_copies),
+            "host_ns": bench.host(move),
+        }
         if "pageable" not in kind:
-            entry["pair_ns"] = bench.pair(move)
+            times_ns["pair_ns"] = bench.pair(move)
             if kind in ("DtoD", "memset") and size <= 16 << 20:
-                entry["graph_ns"] = bench.warm(move)[0]
-        return {"kind": kind, "size_bytes": size, **{name: round(ns, 1) for name, ns in entry.items()}}
+                times_ns["graph_ns"] = bench.warm(move)[0]
+        return {"kind": kind, "size_bytes": size, **{name: round(ns, 1) for name, ns in times_ns.items()}}
 
     for size in SIZES:
         for kind, copy in make_copies(size).items():
@@ -254,8 +258,8 @@ def make_host_timers(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
     """Yield the costs of launches, events, graphs, waits and host functions, in ns."""
     cp = bench.cp
     stream = bench.stream
-    empty = cp.RawKernel('extern "C" __global__ void empty() {}', "empty")
-    add = cp.RawKernel(
+    empty_kernel = cp.RawKernel('extern "C" __global__ void empty() {}', "empty")
+    add_kernel = cp.RawKernel(
         'extern "C" __global__ void add(const float* a, float* b) { b[threadIdx.x] += a[threadIdx.x]; }',
         "add",
     )
@@ -264,10 +268,10 @@ def make_host_timers(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
     second_stream = cp.cuda.Stream(non_blocking=True)
 
     def launch() -> None:
-        empty((1,), (32,), ())
+        empty_kernel((1,), (32,), ())
 
     def small_launch() -> None:
-        add((1,), (256,), (a, b))
+        add_kernel((1,), (256,), (a, b))
 
     launch()
     small_launch()
@@ -304,10 +308,10 @@ def make_host_timers(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
             streams = [cp.cuda.Stream(non_blocking=True) for _ in range(ways)]
 
             def body() -> None:
-                start = cp.cuda.Event(disable_timing=True)
-                start.record(stream)
+                fork_event = cp.cuda.Event(disable_timing=True)
+                fork_event.record(stream)
                 for branch_stream in streams:
-                    branch_stream.wait_event(start)
+                    branch_stream.wait_event(fork_event)
                     work(branch_stream)
                     end_event = cp.cuda.Event(disable_timing=True)
                     end_event.record(branch_stream)
@@ -382,8 +386,8 @@ def make_host_timers(bench: Bench) -> Iterator[tuple[str, Callable[[], float]]]:
     for count in (1, 10, 100):
         yield f"graph of {count} memory sets", lambda count=count: bench.graph(fill, count)  # type: ignore[misc]
         yield f"graph of {count} copies", lambda count=count: bench.graph(move, count)  # type: ignore[misc]
-    for ways in (2, 8):
-        yield f"graph forked {ways} ways", make_forked_timer(launch_on, ways)
+    for branch_count in (2, 8):
+        yield f"graph forked {branch_count} ways", make_forked_timer(launch_on, branch_count)
     yield (
         "graph of 10 host functions",
         lambda: bench.graph(lambda: stream.launch_host_func(lambda _: None, None), 10),
@@ -456,8 +460,8 @@ def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
     def stage(title: str) -> None:
         log(f"{title}: {time.perf_counter() - begin_s:.1f} s, {len(errors)} errors")
 
-    for entry_name, measure in make_host_timers(bench):
-        result = attempt(entry_name, measure)
+    for entry_name, measure_ns in make_host_timers(bench):
+        result = attempt(entry_name, measure_ns)
         if result is not None:
             recording["host"][entry_name] = round(result, 1)
     stage("host")
@@ -467,8 +471,8 @@ def _record(bench: Bench, log: Callable[[str], None]) -> dict[str, Any]:
         if entry is not None:
             recording["launches"][timed.name] = entry
     stage("launches")
-    for entry_name, action in make_copy_timers(bench):
-        entry = attempt(entry_name, action)
+    for entry_name, measure_copy in make_copy_timers(bench):
+        entry = attempt(entry_name, measure_copy)
         if entry is not None:
             recording["copies"].append(entry)
     stage("copies")
@@ -498,11 +502,11 @@ def write(recording: dict[str, Any], path: Path) -> None:
     lines = []
     for key, value in recording.items():
         if isinstance(value, dict) and value:
-            rows = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in value.items())
-            lines.append(f"{json.dumps(key)}: {{\n{rows}\n }}")
+            value_lines = ",\n".join(f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in value.items())
+            lines.append(f"{json.dumps(key)}: {{\n{value_lines}\n }}")
         elif isinstance(value, list) and value and isinstance(value[0], dict):
-            rows = ",\n".join(f"  {json.dumps(v)}" for v in value)
-            lines.append(f"{json.dumps(key)}: [\n{rows}\n ]")
+            value_lines = ",\n".join(f"  {json.dumps(v)}" for v in value)
+            lines.append(f"{json.dumps(key)}: [\n{value_lines}\n ]")
         else:
             lines.append(f"{json.dumps(key)}: {json.dumps(value)}")
     path.write_text("{\n " + ",\n ".join(lines) + "\n}\n", encoding="utf-8")

@@ -59,14 +59,14 @@ SETTINGS = {
     "all": "large_segment_size_mb:{big},max_split_size_mb:{more_than_big},"
     "roundup_power2_divisions:{divisions},garbage_collection_threshold:{part}",
 }
-_KINDS = ("plain", "plain", "plain", "limit", "split", "rounded", "garbage", "split limit")
-_WIDE_KINDS = ("plain", "limit", "all", "split limit", "segments", "garbage")
+_PROGRAM_KINDS = ("plain", "plain", "plain", "limit", "split", "rounded", "garbage", "split limit")
+_WIDE_PROGRAM_KINDS = ("plain", "limit", "all", "split limit", "segments", "garbage")
 WIDE = 1_000_000
 """Programs from this seed on are longer, with larger blocks, more sharing and more settings."""
 DEFAULT_SEQUENCES = 1040
 EXPANDABLE_SEQUENCES = 520
 FULL_STATISTICS = 24
-_CODES = {
+_EVENT_CODES = {
     name: code
     for code, name in enumerate(
         (
@@ -100,10 +100,10 @@ def program(seed: int) -> tuple[str, list[Step]]:
         return options[int(rng.random() * len(options))]
 
     is_wide = seed >= WIDE
-    kinds = _WIDE_KINDS if is_wide else _KINDS
-    kind = kinds[seed % len(kinds)]
+    program_kinds = _WIDE_PROGRAM_KINDS if is_wide else _PROGRAM_KINDS
+    program_kind = program_kinds[seed % len(program_kinds)]
     big_mb = pick((12, 16, 20, 30, 64)) if is_wide else 20
-    settings = SETTINGS[kind].format(
+    settings = SETTINGS[program_kind].format(
         mb=pick((20, 24, 32, 64, 100)),
         more=pick((20, 32, 128)),
         divisions=pick(("2", "4", "8", "[256:1,512:2,1024:4,>:8]", "[1:4,4:2,>:16]", "[64:8,>:0]")),
@@ -112,21 +112,23 @@ def program(seed: int) -> tuple[str, list[Step]]:
         more_than_big=big_mb + 12,
     )
     steps: list[Step] = []
-    if kind in ("limit", "garbage", "split limit", "all"):
+    if program_kind in ("limit", "garbage", "split limit", "all"):
         steps.append(Step("limit", value=int(2 ** (26 + (7 if is_wide else 4.5) * rng.random()))))
-    size_kinds = [pick((*_SIZES, "huge") if is_wide else _SIZES) for _ in range(3)]
+    size_kinds = [pick((*_SIZE_KINDS, "huge") if is_wide else _SIZE_KINDS) for _ in range(3)]
     stream_choices = [int(rng.random() * STREAMS) if rng.random() < 0.4 else 0 for _ in range(3)]
     live_numbers: list[int] = []
     has_uses = rng.random() < (0.8 if is_wide else 0.5)
     alloc_share = 0.5 + 0.25 * rng.random()
-    for number in range(14 + int((250 if is_wide else 52) * rng.random())):
+    for step_number in range(14 + int((250 if is_wide else 52) * rng.random())):
         random_share = rng.random()
         if not live_numbers or random_share < alloc_share:
-            steps.append(Step("alloc", number, _draw_size(pick(size_kinds), rng), pick(stream_choices)))
-            live_numbers.append(number)
+            steps.append(Step("alloc", step_number, _draw_size(pick(size_kinds), rng), pick(stream_choices)))
+            live_numbers.append(step_number)
         elif random_share < 0.96:
-            index = len(live_numbers) - 1 if rng.random() < 0.3 else int(rng.random() * len(live_numbers))
-            number_freed = live_numbers.pop(index)
+            live_index = (
+                len(live_numbers) - 1 if rng.random() < 0.3 else int(rng.random() * len(live_numbers))
+            )
+            number_freed = live_numbers.pop(live_index)
             if has_uses and rng.random() < 0.35:
                 for _ in range(1 + int(1.3 * rng.random())):
                     steps.append(Step("use", number_freed, stream=int(rng.random() * STREAMS)))
@@ -140,8 +142,8 @@ def program(seed: int) -> tuple[str, list[Step]]:
     return settings, steps
 
 
-_SIZES = ("tiny", "small", "edge", "middle", "large", "large", "mixed")
-_EDGES = (
+_SIZE_KINDS = ("tiny", "small", "edge", "middle", "large", "large", "mixed")
+_EDGE_SIZES = (
     512,
     1024,
     512 * KIB,
@@ -159,13 +161,13 @@ _EDGES = (
 
 def _draw_size(size_kind: str, rng: random.Random) -> int:
     if size_kind == "mixed":
-        size_kind = _SIZES[int(rng.random() * 5)]
+        size_kind = _SIZE_KINDS[int(rng.random() * 5)]
     if size_kind == "tiny":
         return 1 + int(4000 * rng.random())
     if size_kind == "small":
         return int(2 ** (9 + 11 * rng.random()))
     if size_kind == "edge":
-        return max(1, _EDGES[int(rng.random() * len(_EDGES))] + int(5 * rng.random() - 2) * 256)
+        return max(1, _EDGE_SIZES[int(rng.random() * len(_EDGE_SIZES))] + int(5 * rng.random() - 2) * 256)
     if size_kind == "middle":
         return int(MIB + 9.5 * MIB * rng.random())
     if size_kind == "huge":
@@ -203,23 +205,23 @@ class Recording:
         rows = self.rows // UNITS
         rows[:, 2] -= rows[:, 0]  # active bytes are nearly always the allocated ones
         rows = np.diff(rows, axis=0, prepend=0)
-        flat = [
-            np.array([n for numbers in groups for n in numbers], np.int64)
-            for groups in (self.layouts, self.segments)
+        flat_arrays = [
+            np.array([n for sequence_numbers in sequences for n in sequence_numbers], np.int64)
+            for sequences in (self.layouts, self.segments)
         ]
-        segment_rows = flat[1].reshape(-1, 3)
+        segment_rows = flat_arrays[1].reshape(-1, 3)
         buffer = io.BytesIO()
         np.savez(
             buffer,
             about=np.frombuffer(json.dumps(self.about).encode(), np.uint8),
             rows=np.ascontiguousarray(rows.T.astype(np.int32)),
             starts=np.array(self.starts, np.int32),
-            layouts=flat[0].astype(np.int32),
-            layout_ends=np.cumsum([len(numbers) for numbers in self.layouts]),
+            layouts=flat_arrays[0].astype(np.int32),
+            layout_ends=np.cumsum([len(sequence_numbers) for sequence_numbers in self.layouts]),
             segments=np.ascontiguousarray(
                 np.stack([segment_rows[:, 0], segment_rows[:, 1] // 512, segment_rows[:, 2] // 512])
             ),
-            segment_ends=np.cumsum([len(numbers) for numbers in self.segments]),
+            segment_ends=np.cumsum([len(sequence_numbers) for sequence_numbers in self.segments]),
             digests=np.array(self.digests, np.uint32),
         )
         path.write_bytes(lzma.compress(buffer.getvalue(), preset=9 | lzma.PRESET_EXTREME))
@@ -231,16 +233,16 @@ class Recording:
             rows[:, 2] += rows[:, 0]
             rows *= UNITS
             layouts = np.split(arrays["layouts"], arrays["layout_ends"][:-1])
-            codes, addresses, sizes = arrays["segments"].astype(np.int64)
+            event_codes, addresses, sizes = arrays["segments"].astype(np.int64)
             segment_rows = list(
-                zip(codes.tolist(), (addresses * 512).tolist(), (sizes * 512).tolist(), strict=True)
+                zip(event_codes.tolist(), (addresses * 512).tolist(), (sizes * 512).tolist(), strict=True)
             )
             segment_ends = arrays["segment_ends"].tolist()
             return cls(
                 json.loads(arrays["about"].tobytes()),
                 rows,
                 arrays["starts"].tolist(),
-                [numbers.tolist() for numbers in layouts],
+                [layout.tolist() for layout in layouts],
                 [segment_rows[a:b] for a, b in zip([0, *segment_ends[:-1]], segment_ends, strict=True)],
                 arrays["digests"].tolist(),
             )
@@ -251,19 +253,19 @@ def list_layout(segments: Iterable[tuple[int, int, bool, bool, list[tuple[int, i
 
     Addresses count from the first segment's, and from there on in 512 bytes.
     """
-    numbers: list[int] = []
+    layout_numbers: list[int] = []
     first_address = None
     for address, stream, is_large, is_expandable, blocks in sorted(segments):
         first_address = address if first_address is None else first_address
-        numbers += [
+        layout_numbers += [
             (address - first_address) // 512 % (1 << 31),
             stream,
             is_large + 2 * is_expandable,
             len(blocks),
         ]
         for size, state in blocks:
-            numbers += [size // 512, state]
-    return [int(number) for number in numbers]
+            layout_numbers += [size // 512, state]
+    return [int(number) for number in layout_numbers]
 
 
 def record(side: Side, seeds: Iterable[int], about: dict[str, Any], seconds: float = 1e9) -> Recording:
@@ -272,7 +274,7 @@ def record(side: Side, seeds: Iterable[int], about: dict[str, Any], seconds: flo
     rows: list[list[int]] = []
     row_starts = list[int]()
     digests = list[int]()
-    durations = list[int]()
+    recorded_seeds = list[int]()
     layouts = []
     segments = []
     statistics = []
@@ -285,26 +287,30 @@ def record(side: Side, seeds: Iterable[int], about: dict[str, Any], seconds: flo
         for step in steps:
             side.step(step)
             rows.append(side.row())
-        if len(durations) < FULL_STATISTICS:
+        if len(recorded_seeds) < FULL_STATISTICS:
             statistics.append(side.statistics())
-        numbers, events = side.finish()
-        layouts.append(numbers)
+        layout, events = side.finish()
+        layouts.append(layout)
         segments.append(
-            [(_CODES[name], address, size) for name, address, size, _ in events if name.startswith("segment")]
+            [
+                (_EVENT_CODES[name], address, size)
+                for name, address, size, _ in events
+                if name.startswith("segment")
+            ]
         )
         digests.append(compute_checksum(events))
-        durations.append(seed)
-    about = {**about, "seeds": durations, "statistics": statistics}
+        recorded_seeds.append(seed)
+    about = {**about, "seeds": recorded_seeds, "statistics": statistics}
     return Recording(about, np.array(rows, np.int64), row_starts, layouts, segments, digests)
 
 
 def compute_checksum(events: Iterable[tuple[str, int, int, int]]) -> int:
     """Return a checksum of events: action, address (0 for oom), bytes and stream."""
-    numbers = [
-        (_CODES[name], 0 if name == "oom" else address, size, stream)
+    event_rows = [
+        (_EVENT_CODES[name], 0 if name == "oom" else address, size, stream)
         for name, address, size, stream in events
     ]
-    return zlib.crc32(np.array(numbers, np.int64).tobytes())
+    return zlib.crc32(np.array(event_rows, np.int64).tobytes())
 
 
 class Gates:
@@ -424,12 +430,12 @@ class Gpu:
         self._start_s = 0.0
 
     def row(self) -> list[int]:
-        stats = self.torch._C._cuda_memoryStats(0)
+        memory_stats = self.torch._C._cuda_memoryStats(0)
         pending_streams = sum(1 << stream for stream in self.gates.closed)
         return [
-            *(stats[name]["all"]["current"] for name in COLUMNS[:6]),
-            stats["num_alloc_retries"],
-            stats["num_ooms"],
+            *(memory_stats[name]["all"]["current"] for name in COLUMNS[:6]),
+            memory_stats["num_alloc_retries"],
+            memory_stats["num_ooms"],
             pending_streams,
         ]
 
@@ -440,28 +446,28 @@ class Gpu:
     def finish(self) -> tuple[list[int], list[tuple[str, int, int, int]]]:
         torch = self.torch
         snapshot = torch.cuda.memory._snapshot()
-        states = {"inactive": 0, "active_allocated": 1}
-        numbers = list_layout(
+        code_by_state = {"inactive": 0, "active_allocated": 1}
+        layout_numbers = list_layout(
             (
                 s["address"],
                 self.handles[s["stream"]],
                 s["segment_type"] == "large",
                 s["is_expandable"],
-                [(b["size"], states.get(b["state"], 2)) for b in s["blocks"]],
+                [(b["size"], code_by_state.get(b["state"], 2)) for b in s["blocks"]],
             )
             for s in snapshot["segments"]
         )
         events = [
             (e["action"], e.get("addr", 0), e["size"], self.handles.get(e["stream"], -1))
             for e in snapshot["device_traces"][0]
-            if e["action"] in _CODES
+            if e["action"] in _EVENT_CODES
         ]
         torch.cuda.memory._record_memory_history(None)
         self.gates.open_all()
         torch.cuda.synchronize()
         self._alive.clear()
         torch.cuda.synchronize()
-        return numbers, events
+        return layout_numbers, events
 
 
 def record_snapshots(folder: Path) -> None:
@@ -472,27 +478,27 @@ def record_snapshots(folder: Path) -> None:
         return torch.relu(x @ weight)
 
     def loop(steps: int, width: int) -> None:
-        weights = [torch.randn(width, width, device="cuda", requires_grad=True) for _ in range(3)]
-        side = torch.cuda.Stream()
+        weight_matrices = [torch.randn(width, width, device="cuda", requires_grad=True) for _ in range(3)]
+        side_stream = torch.cuda.Stream()
         for step in range(steps):
             x = torch.randn(64 + 16 * step, width, device="cuda")
-            for weight in weights:
+            for weight in weight_matrices:
                 x = layer(x, weight)
             x.sum().backward()
             tensor = torch.empty(width * 1024, device="cuda")
-            with torch.cuda.stream(side):
+            with torch.cuda.stream(side_stream):
                 torch.cuda._sleep(20_000_000)
-                tensor.record_stream(side)
+                tensor.record_stream(side_stream)
             del tensor, x
 
-    history = torch.cuda.memory._record_memory_history
-    history("all", context="all", stacks="python", max_entries=10_000)
+    record_history = torch.cuda.memory._record_memory_history
+    record_history("all", context="all", stacks="python", max_entries=10_000)
     loop(4, 512)
     torch.cuda.memory._dump_snapshot(str(folder / "torch_loop.pickle"))
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
-    history(None)
-    history("all", context="all", stacks="python", max_entries=10_000, clear_history=True)
+    record_history(None)
+    record_history("all", context="all", stacks="python", max_entries=10_000, clear_history=True)
     total_bytes = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + (80 << 20)) / total_bytes)
     tensors = [torch.empty(n << 18, device="cuda") for n in (3, 9, 14, 22)]
@@ -521,22 +527,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if options.part:
         gpu = Gpu()
-        count = DEFAULT_SEQUENCES if options.part == "default" else EXPANDABLE_SEQUENCES
-        seeds = range(options.first, options.first + count)
+        sequence_count = DEFAULT_SEQUENCES if options.part == "default" else EXPANDABLE_SEQUENCES
+        seeds = range(options.first, options.first + sequence_count)
         recording = record(gpu, seeds, gpu.about(), options.seconds)
         recording.about["forced"] = gpu.forced
         recording.save(folder / f"torch_pools_{options.part}.npz.xz")
-        size = f"{len(recording.starts)} sequences, {len(recording.rows)} calls"
-        print(f"{options.part}: {size}, {gpu.forced} times a call waited for a gate")
+        size_text = f"{len(recording.starts)} sequences, {len(recording.rows)} calls"
+        print(f"{options.part}: {size_text}, {gpu.forced} times a call waited for a gate")
         return 0
-    pending = []
+    pending_processes = []
     for part in ("default", "expandable", "snapshots"):
         command = [sys.executable, "-m", "tools.recordings.torch_pools", "--out", str(folder), "--part", part]
         command += ["--seconds", str(options.seconds), "--first", str(options.first)]
         environment = {**os.environ, "PYTORCH_CUDA_ALLOC_CONF": f"expandable_segments:{part == 'expandable'}"}
-        pending.append(subprocess.Popen(command, env=environment, stderr=subprocess.STDOUT))
+        pending_processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.STDOUT))
     status = 0
-    for process in pending:
+    for process in pending_processes:
         try:
             status |= process.wait(options.seconds + 40)
         except subprocess.TimeoutExpired:

@@ -77,11 +77,18 @@ _CPP = {
     "f32": "float",
     "s32": "int",
 }
-_WIDE = ((16, 16, 16), (32, 8, 16), (8, 32, 16))
-_SHAPES = {"f16": _WIDE, "bf16": _WIDE, "s8": _WIDE, "u8": _WIDE, "tf32": ((16, 16, 8),), "f64": ((8, 8, 4),)}
-_SUMS = {"f16": ("f32", "f16"), "s8": ("s32",), "u8": ("s32",), "f64": ("f64",)}
-_BYTES = {"f16": 2, "bf16": 2, "s8": 1, "u8": 1, "tf32": 4, "f32": 4, "s32": 4, "f64": 8}
-_NUMPY = {"f16": "f2", "s8": "i1", "u8": "u1", "tf32": "f4", "f32": "f4", "s32": "i4", "f64": "f8"}
+_WIDE_SHAPES = ((16, 16, 16), (32, 8, 16), (8, 32, 16))
+_SHAPES = {
+    "f16": _WIDE_SHAPES,
+    "bf16": _WIDE_SHAPES,
+    "s8": _WIDE_SHAPES,
+    "u8": _WIDE_SHAPES,
+    "tf32": ((16, 16, 8),),
+    "f64": ((8, 8, 4),),
+}
+_SUM_KINDS = {"f16": ("f32", "f16"), "s8": ("s32",), "u8": ("s32",), "f64": ("f64",)}
+_ELEMENT_BYTES = {"f16": 2, "bf16": 2, "s8": 1, "u8": 1, "tf32": 4, "f32": 4, "s32": 4, "f64": 8}
+_NUMPY_DTYPES = {"f16": "f2", "s8": "i1", "u8": "u1", "tf32": "f4", "f32": "f4", "s32": "i4", "f64": "f8"}
 
 Integers = npt.NDArray[np.int64]
 
@@ -106,7 +113,7 @@ def list_cases(kind: str) -> list[Case]:
     return [
         Case(kind, sum_kind, shape, *order)
         for order in orders
-        for sum_kind in _SUMS.get(kind, ("f32",))
+        for sum_kind in _SUM_KINDS.get(kind, ("f32",))
         for shape in _SHAPES[kind]
     ]
 
@@ -157,52 +164,58 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def format_record(record: dict[str, Any], layouts: dict[str, Any]) -> str:
     """Return the record as JSON with one layout per line."""
-    head = json.dumps(record, indent=1).removesuffix("\n}")
-    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(layouts[name])}" for name in sorted(layouts))
-    return f'{head},\n "layouts": {{\n{lines}\n }}\n}}\n'
+    opening_text = json.dumps(record, indent=1).removesuffix("\n}")
+    layout_lines = ",\n".join(
+        f"  {json.dumps(name)}: {json.dumps(layouts[name])}" for name in sorted(layouts)
+    )
+    return f'{opening_text},\n "layouts": {{\n{layout_lines}\n }}\n}}\n'
 
 
 def record_layouts(kernel: Any, case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the names and the layouts of the fragments of one multiplication."""
     m, n, k = case.shape
     extents = {"a": (m, k), "b": (k, n), "c": (m, n)}
-    index = {
+    element_indices = {
         name: np.arange(rows * columns).reshape(rows, columns) for name, (rows, columns) in extents.items()
     }
-    low_bytes = {name: values & 255 for name, values in index.items()}
-    high_bytes = {name: values >> 8 for name, values in index.items()}
+    low_bytes = {name: values & 255 for name, values in element_indices.items()}
+    high_bytes = {name: values >> 8 for name, values in element_indices.items()}
     low_results, high_results = (
         run(kernel, case, values, as_bits=True) for values in (low_bytes, high_bytes)
     )
-    position = {name: low_results[name] + 256 * high_results[name] for name in extents}
+    positions = {name: low_results[name] + 256 * high_results[name] for name in extents}
     rng = np.random.default_rng(0)
     factors = {name: rng.integers(0, 2, extents[name]) for name in "ab"} | {
         "c": rng.integers(0, 4, extents["c"])
     }
-    plain = run(kernel, case, factors)
-    check(case, plain["d"], factors["a"] @ factors["b"] + factors["c"])
+    plain_results = run(kernel, case, factors)
+    check(case, plain_results["d"], factors["a"] @ factors["b"] + factors["c"])
     for name in "abc":
-        check(case, plain[name], factors[name].ravel()[position[name]])
-    check(case, plain["lanes"].ravel()[position["c"]], np.arange(position["c"].size).reshape(-1, LANES))
-    check(case, plain["xd"], plain["d"].ravel()[position["c"]])
-    for number, name in enumerate("ab", 1):
+        check(case, plain_results[name], factors[name].ravel()[positions[name]])
+    check(
+        case,
+        plain_results["lanes"].ravel()[positions["c"]],
+        np.arange(positions["c"].size).reshape(-1, LANES),
+    )
+    check(case, plain_results["xd"], plain_results["d"].ravel()[positions["c"]])
+    for factor_number, name in enumerate("ab", 1):
         is_read = []
-        for element in range(len(position[name])):
-            changed = factors[name].copy()
-            changed.ravel()[position[name][element]] = _REPLACEMENT
-            result = run(kernel, case, factors, replaced=number, number=element)["d"]
-            is_read.append(bool((result != plain["d"]).any()))
+        for element in range(len(positions[name])):
+            changed_factor = factors[name].copy()
+            changed_factor.ravel()[positions[name][element]] = _REPLACEMENT
+            result = run(kernel, case, factors, replaced=factor_number, number=element)["d"]
+            is_read.append(bool((result != plain_results["d"]).any()))
             if is_read[-1]:
-                a, b = ({**factors, name: changed}[matrix] for matrix in "ab")
+                a, b = ({**factors, name: changed_factor}[matrix] for matrix in "ab")
                 check(case, result, a @ b + factors["c"])
         # The multiplication reads the first copy of each element.
         count = extents[name][0] * extents[name][1] // LANES
         check(case, np.array(is_read), np.arange(len(is_read)) < count)
         yield (
             wmma_layouts.make_key(name, case.shape, case.kind),
-            find_bit_positions(position[name], extents[name][1]),
+            find_bit_positions(positions[name], extents[name][1]),
         )
-    yield wmma_layouts.make_key("c", case.shape, case.sum_kind), find_bit_positions(position["c"], n)
+    yield wmma_layouts.make_key("c", case.shape, case.sum_kind), find_bit_positions(positions["c"], n)
 
 
 def check(case: Case, result: npt.NDArray[Any], expected: npt.NDArray[Any]) -> None:
@@ -213,12 +226,15 @@ def check(case: Case, result: npt.NDArray[Any], expected: npt.NDArray[Any]) -> N
 
 def find_bit_positions(position: Integers, columns: int) -> dict[str, list[list[int]]]:
     """Return the row and the column that each bit of the lane's number and of the element's index adds."""
-    count = len(position)
-    of_bits = {
+    element_count = len(position)
+    positions_of_bits = {
         "lane": [position[0, 1 << bit] for bit in range(LANES.bit_length() - 1)],
-        "element": [position[1 << bit, 0] for bit in range(count.bit_length() - 1)],
+        "element": [position[1 << bit, 0] for bit in range(element_count.bit_length() - 1)],
     }
-    layout = {name: [[int(p) // columns, int(p) % columns] for p in bits] for name, bits in of_bits.items()}
+    layout = {
+        name: [[int(p) // columns, int(p) % columns] for p in bit_positions]
+        for name, bit_positions in positions_of_bits.items()
+    }
     row, column = wmma_layouts.compute_positions(layout)
     if not np.array_equal((row * columns + column).T, position):
         raise SystemExit(f"The bits {layout} do not describe the positions {position.tolist()}.")
@@ -246,15 +262,15 @@ def run(
         for name, x in matrices.items()
     ]
     shapes = {**dict.fromkeys(("a", "b", "c", "xd"), (16, LANES)), **dict.fromkeys(("d", "lanes"), (m, n))}
-    outputs = {name: cp.zeros(shape, f"u{_BYTES[kinds[name]]}") for name, shape in shapes.items()}
-    counts = cp.zeros(3, np.int32)
-    widths = k if case.a_order == "row" else m, n if case.b_order == "row" else k, n
-    scalars = (*map(np.int32, (*widths, replaced, number)), np.float32(_REPLACEMENT))
-    kernel((1,), (LANES,), (*inputs, *outputs.values(), counts, *scalars))
-    a_count, b_count, c_count = cp.asnumpy(counts).tolist()
-    used = {"a": a_count, "b": b_count, "c": c_count, "xd": c_count}
+    outputs = {name: cp.zeros(shape, f"u{_ELEMENT_BYTES[kinds[name]]}") for name, shape in shapes.items()}
+    element_counts = cp.zeros(3, np.int32)
+    leading_dimensions = k if case.a_order == "row" else m, n if case.b_order == "row" else k, n
+    scalars = (*map(np.int32, (*leading_dimensions, replaced, number)), np.float32(_REPLACEMENT))
+    kernel((1,), (LANES,), (*inputs, *outputs.values(), element_counts, *scalars))
+    a_count, b_count, c_count = cp.asnumpy(element_counts).tolist()
+    count_by_matrix = {"a": a_count, "b": b_count, "c": c_count, "xd": c_count}
     return {
-        name: decode_values(cp.asnumpy(array)[: used.get(name)], kinds[name], as_bits)
+        name: decode_values(cp.asnumpy(array)[: count_by_matrix.get(name)], kinds[name], as_bits)
         for name, array in outputs.items()
     }
 
@@ -262,17 +278,19 @@ def run(
 def encode_values(values: Integers, kind: str, as_bits: bool) -> npt.NDArray[Any]:
     """Return integers as numbers of a type, or as their bits."""
     if as_bits:
-        return values.astype(f"u{_BYTES[kind]}")
+        return values.astype(f"u{_ELEMENT_BYTES[kind]}")
     if kind == "bf16":
         return (values.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
-    return values.astype(_NUMPY[kind]).view(f"u{_BYTES[kind]}")
+    return values.astype(_NUMPY_DTYPES[kind]).view(f"u{_ELEMENT_BYTES[kind]}")
 
 
 def decode_values(stored: npt.NDArray[Any], kind: str, as_bits: bool) -> Integers:
     """Return the integers that numbers of a type, or their bits, contain."""
     if not as_bits:
         stored = (
-            (stored.astype(np.uint32) << 16).view(np.float32) if kind == "bf16" else stored.view(_NUMPY[kind])
+            (stored.astype(np.uint32) << 16).view(np.float32)
+            if kind == "bf16"
+            else stored.view(_NUMPY_DTYPES[kind])
         )
     with np.errstate(invalid="ignore"):
         return stored.astype(np.int64)
