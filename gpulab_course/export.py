@@ -40,8 +40,8 @@ def _find_description(output: Any) -> str:
 def _render_image(output: Any) -> str:
     """Return an output's PNG as an HTML element."""
     width = output["metadata"]["image/png"].get("width")
-    size = f' width="{int(width)}"' if width else ""
+    width_attribute = f' width="{int(width)}"' if width else ""
     return (
-        f'<img alt="{html.escape(_find_description(output))}"{size} '
+        f'<img alt="{html.escape(_find_description(output))}"{width_attribute} '
         f'src="data:image/png;base64,{html.escape(output["data"]["image/png"])}">'
     )

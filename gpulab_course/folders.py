@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Packages whose subpackages are the folders.
 PACKAGES = ("gpulab_course.content",)
-_NAME = re.compile(r"n(\d\d)_(\w+)")
+_FOLDER_NAME_PATTERN = re.compile(r"n(\d\d)_(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,13 @@ class Folder:
 
 def list_folders() -> list[Folder]:
     """Return the content folders of all notebooks, in the order of the notebooks."""
-    result = [
-        Folder(name[1], name[2], folder_path, f"{package}.{folder_path.name}")
+    content_folders = [
+        Folder(name_match[1], name_match[2], folder_path, f"{package}.{folder_path.name}")
         for package, parent_path in _package_paths()
         for folder_path in parent_path.iterdir()
-        if (name := _NAME.fullmatch(folder_path.name))
+        if (name_match := _FOLDER_NAME_PATTERN.fullmatch(folder_path.name))
     ]
-    return sorted(result, key=lambda folder: folder.path.name)
+    return sorted(content_folders, key=lambda folder: folder.path.name)
 
 
 def _package_paths() -> list[tuple[str, Path]]:
@@ -123,10 +123,15 @@ def list_quizzes() -> dict[str, tuple[str, tuple[Question | WhyQuestion, ...]]]:
 
 def read_kernels() -> dict[str, str]:
     """Return the text of all CUDA C++ files of the course by path, such as ``"story/kernels/block.cu"``."""
-    patterns = ("*/kernels/*.cu", "kernels/*.cu")  # a notebook's own, and the ladders that all share
-    parents = [path for _, path in _package_paths()]
-    files = sorted(file for parent in parents for pattern in patterns for file in parent.glob(pattern))
-    return {"/".join(file.parts[-3:]): file.read_text(encoding="utf-8") for file in files}
+    glob_patterns = ("*/kernels/*.cu", "kernels/*.cu")  # a notebook's own, and the ladders that all share
+    package_paths = [path for _, path in _package_paths()]
+    kernel_files = sorted(
+        file
+        for package_path in package_paths
+        for glob_pattern in glob_patterns
+        for file in package_path.glob(glob_pattern)
+    )
+    return {"/".join(file.parts[-3:]): file.read_text(encoding="utf-8") for file in kernel_files}
 
 
 def tabulate_story(number: str) -> Any:

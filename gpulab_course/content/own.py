@@ -19,7 +19,7 @@ def import_own_module(name: str, part: str) -> Any:
     part
         The module's name in the folder.
     """
-    prefix = f"n{name[:2]}_"
+    folder_prefix = f"n{name[:2]}_"
     folders = [module.name for module in pkgutil.iter_modules(content.__path__)]
-    (folder,) = [folder for folder in folders if folder.startswith(prefix)]
+    (folder,) = [folder for folder in folders if folder.startswith(folder_prefix)]
     return import_module(f"{content.__name__}.{folder}.{part}")

@@ -15,7 +15,9 @@ def list_ranges(*bounds: float, unit: str = "times") -> tuple[str, ...]:
     >>> list_ranges(2, 10)
     ('less than 2 times', '2 to 10 times', 'more than 10 times')
     """
-    inner_choices = [f"{low:,g} to {high:,g} {unit}" for low, high in pairwise(bounds)]
+    inner_choices = [
+        f"{lower_bound:,g} to {upper_bound:,g} {unit}" for lower_bound, upper_bound in pairwise(bounds)
+    ]
     return (f"less than {bounds[0]:,g} {unit}", *inner_choices, f"more than {bounds[-1]:,g} {unit}")
 
 

@@ -22,8 +22,8 @@ class Screens:
     """
 
     def __init__(self, package: str, name: str) -> None:
-        text = resources.files(package).joinpath(f"{name}.json").read_text(encoding="utf-8")
-        self._data: dict[str, Any] = json.loads(text)
+        recording_text = resources.files(package).joinpath(f"{name}.json").read_text(encoding="utf-8")
+        self._data: dict[str, Any] = json.loads(recording_text)
 
     @property
     def program(self) -> str:
@@ -49,12 +49,20 @@ class Screens:
     def columns(self, *headings: str) -> Table:
         """Return a table of the columns with these headings from the output of the first command."""
         lines = self._data["screens"][0]["printed"].splitlines()
-        rule_rows = [row for row, line in enumerate(lines) if line and set(line.strip()) == {"-", " "}]
-        rule = lines[rule_rows[0]]
-        column_starts = [0, *(i + 1 for i, (a, b) in enumerate(pairwise(rule)) if a == " " and b != " ")]
+        rule_rows = [
+            line_index for line_index, line in enumerate(lines) if line and set(line.strip()) == {"-", " "}
+        ]
+        rule_line = lines[rule_rows[0]]
+        column_starts = [0, *(i + 1 for i, (a, b) in enumerate(pairwise(rule_line)) if a == " " and b != " ")]
         column_spans = [*pairwise([*column_starts, None])]
-        column_names = [lines[rule_rows[0] + 1][start:end].strip() for start, end in column_spans]
+        column_names = [
+            lines[rule_rows[0] + 1][column_start:column_end].strip()
+            for column_start, column_end in column_spans
+        ]
         chosen_spans = [column_spans[column_names.index(name)] for name in headings]
         table_lines = lines[rule_rows[1] + 1 : rule_rows[-1]]
-        rows = [tuple(line[start:end].strip() for start, end in chosen_spans) for line in table_lines]
-        return Table(f"{self._data['file']}, {self.label}", headings, tuple(rows))
+        table_rows = [
+            tuple(line[column_start:column_end].strip() for column_start, column_end in chosen_spans)
+            for line in table_lines
+        ]
+        return Table(f"{self._data['file']}, {self.label}", headings, tuple(table_rows))

@@ -53,8 +53,8 @@ def draw_text(axes: Axes, x: float, y: float, text: str, colour: str = "fg", **s
     style
         Further properties of the text, such as ``ha="center"`` or ``fontsize``, which is 10 otherwise.
     """
-    properties: dict[str, Any] = {"ha": "left", "va": "center", "fontsize": 10} | style
-    axes.text(x, y, text, color=find_hex(colour), **properties)
+    text_properties: dict[str, Any] = {"ha": "left", "va": "center", "fontsize": 10} | style
+    axes.text(x, y, text, color=find_hex(colour), **text_properties)
 
 
 def draw_box(
@@ -94,7 +94,7 @@ def draw_box(
     style
         Further properties of the box, such as ``hatch`` or ``linewidth``, which is 0.8 otherwise.
     """
-    properties: dict[str, Any] = {"linewidth": 0.8} | style
+    rectangle_properties: dict[str, Any] = {"linewidth": 0.8} | style
     axes.add_patch(
         Rectangle(
             (x, y),
@@ -102,12 +102,12 @@ def draw_box(
             height,
             facecolor=find_hex(colour),
             edgecolor=find_hex(edge),
-            **properties,
+            **rectangle_properties,
         )
     )
     if text:
-        middle = (x + width / 2, y + height / 2)
-        draw_text(axes, *middle, text, text_colour or choose_ink(colour), ha="center", fontsize=fontsize)
+        box_middle = (x + width / 2, y + height / 2)
+        draw_text(axes, *box_middle, text, text_colour or choose_ink(colour), ha="center", fontsize=fontsize)
 
 
 def draw_arrow(axes: Axes, start: Pair, end: Pair, colour: str = "fg", **style: Any) -> None:
@@ -125,8 +125,8 @@ def draw_arrow(axes: Axes, start: Pair, end: Pair, colour: str = "fg", **style: 
         Further properties of the arrow, such as ``linestyle``, ``linewidth`` (otherwise 1.2) or
         ``mutation_scale``, the size of its head (otherwise 12).
     """
-    properties: dict[str, Any] = {"arrowstyle": "-|>", "linewidth": 1.2, "mutation_scale": 12} | style
+    arrow_properties: dict[str, Any] = {"arrowstyle": "-|>", "linewidth": 1.2, "mutation_scale": 12} | style
     arrow = FancyArrowPatch(
-        start, end, color=find_hex(colour), shrinkA=0, shrinkB=0, zorder=2.5, **properties
+        start, end, color=find_hex(colour), shrinkA=0, shrinkB=0, zorder=2.5, **arrow_properties
     )
     axes.add_patch(arrow)

@@ -21,8 +21,8 @@ class _FirstLines(io.TextIOBase):
         self.lines = 0
 
     def write(self, text: str) -> int:
-        lines = text.splitlines(keepends=True)
-        self.target.write("".join(lines[: max(MAX_LINES - self.lines, 0)]))
+        written_lines = text.splitlines(keepends=True)
+        self.target.write("".join(written_lines[: max(MAX_LINES - self.lines, 0)]))
         self.lines += text.count("\n")
         return len(text)
 
@@ -44,5 +44,5 @@ def limit_printed_lines() -> Iterator[None]:
 def print_omitted(lines: int) -> None:
     """Print the number of omitted lines, if there are any."""
     if lines > 0:
-        phrase = noun(lines, "more line was", "more lines were")
-        print(f"... {lines:,} {phrase} printed during the check.")
+        lines_phrase = noun(lines, "more line was", "more lines were")
+        print(f"... {lines:,} {lines_phrase} printed during the check.")

@@ -65,6 +65,6 @@ class Form(anywidget.AnyWidget):
         if self.state.get("wrong"):  # an error belongs to the message before
             self.state = {**self.state, "wrong": ""}
         # No cell is running, so a warning, such as about answers that cannot be saved, has no output area.
-        with contextlib.redirect_stderr(io.StringIO()) as warnings:
+        with contextlib.redirect_stderr(io.StringIO()) as warning_output:
             self._react(message)
-        self.notice = warnings.getvalue().strip()
+        self.notice = warning_output.getvalue().strip()

@@ -52,11 +52,13 @@ def estimate_kernel_work(work: Mapping[str, Any], card: Mapping[str, Any]) -> di
     moved_bytes = (sum(map(math.prod, work["reads"])) + sum(map(math.prod, work["writes"]))) * work[
         "bytes_each"
     ]
-    operations = 2 * work["multiply_adds"] + work["others"]
+    operation_count = 2 * work["multiply_adds"] + work["others"]
     memory_us = moved_bytes / card["gb_per_s"] / 1e3
-    compute_us = operations / card["tflops"] / 1e6
+    compute_us = operation_count / card["tflops"] / 1e6
     time_us = max(memory_us, compute_us)
-    return dict(zip(_ESTIMATE_KEYS, (moved_bytes, operations, memory_us, compute_us, time_us), strict=True))
+    return dict(
+        zip(_ESTIMATE_KEYS, (moved_bytes, operation_count, memory_us, compute_us, time_us), strict=True)
+    )
 
 
 def _draw_kernel_works(rng: np.random.Generator, ridge: float) -> list[dict[str, Any]]:
@@ -74,13 +76,13 @@ def _draw_kernel_works(rng: np.random.Generator, ridge: float) -> list[dict[str,
     rng.shuffle(element_bytes)
 
     def make_work_near_ridge(share: float) -> dict[str, Any]:
-        operations = int(share * ridge * 8 * m * n)
+        operation_count = int(share * ridge * 8 * m * n)
         return {
             "reads": [(m, n)],
             "writes": [(m, n)],
             "bytes_each": 4,
-            "multiply_adds": operations // 3,
-            "others": operations - operations // 3 * 2,
+            "multiply_adds": operation_count // 3,
+            "others": operation_count - operation_count // 3 * 2,
         }
 
     return [
@@ -112,7 +114,7 @@ def _draw_kernel_works(rng: np.random.Generator, ridge: float) -> list[dict[str,
             "multiply_adds": int(rng.integers(10**6, 10**9)),
             "others": int(rng.integers(10**6)),
         },
-        *(make_work_near_ridge(share) for share in (0.9, 1.1, 0.5, 2.0)),
+        *(make_work_near_ridge(ridge_share) for ridge_share in (0.9, 1.1, 0.5, 2.0)),
         {"reads": [], "writes": [(m, n)], "bytes_each": 4, "multiply_adds": 0, "others": m * n},
         {"reads": [(n,)], "writes": [()], "bytes_each": 8, "multiply_adds": n, "others": 0},
     ]
@@ -152,12 +154,12 @@ def judge_napkin(answer: Answer) -> str:
         for kernel_work in device_works
     ]
     for device, kernel_work in device_work_pairs:
-        card = {"gb_per_s": device.memory_bandwidth_gbps, "tflops": device.fp32_tflops}
+        device_rates = {"gb_per_s": device.memory_bandwidth_gbps, "tflops": device.fp32_tflops}
         call_text = (
             f"napkin(...) for reads {kernel_work['reads']}, writes {kernel_work['writes']} on {device.name}"
         )
-        result = answer.calling(call_text, dict(kernel_work), dict(card))
-        expected = estimate_kernel_work(kernel_work, card)
+        result = answer.calling(call_text, dict(kernel_work), dict(device_rates))
+        expected = estimate_kernel_work(kernel_work, device_rates)
         if not isinstance(result, dict):
             raise NotYet(
                 f"{call_text} returns {short_repr(result)}. Return a dict with {', '.join(_ESTIMATE_KEYS)} "
@@ -223,8 +225,8 @@ def draw_flawed_launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
     """
     blocks = rng.randint(400, 700)
     n = 256 * blocks
-    zeros = cp.zeros(n, "float32")
-    bins = cp.zeros(64, "float32")
+    zero_array = cp.zeros(n, "float32")
+    bin_counts = cp.zeros(64, "float32")
     sm_count = session.backend().device_info().sm_count
     few_blocks = rng.randint(2, 12)
     block_count = rng.randint(3500, 4500)
@@ -244,7 +246,7 @@ def draw_flawed_launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
     def make_table_launch(row_words: int) -> tuple[Any, ...]:
         args = (
             cp.zeros(128 * row_words, "float32"),
-            zeros,
+            zero_array,
             np.int32(row_words),
             np.int32(rng.randint(72, 100)),
         )
@@ -255,7 +257,7 @@ def draw_flawed_launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
             compile_kernel(cp, "forked"),
             block_count,
             256,
-            (zeros, zeros, np.int32(path_count), np.int32(32)),
+            (zero_array, zero_array, np.int32(path_count), np.int32(32)),
             0,
         )
 
@@ -263,7 +265,7 @@ def draw_flawed_launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
         x, y = (cp.zeros(n, "float32") for _ in range(2))
         return compile_kernel(cp, "scaled"), grid, 256, (x, y, np.int32(n)), 0
 
-    count_args = cp.zeros(n, "int32"), bins, np.int32(rng.choice([1, 8, 64])), np.int32(n)
+    count_args = cp.zeros(n, "int32"), bin_counts, np.int32(rng.choice([1, 8, 64])), np.int32(n)
     launch_list = [
         make_strided_launch(3),
         make_table_launch(4),
@@ -282,10 +284,10 @@ def count_launch(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
     """Return the counters of a kernel launch for the learner's function, and the cause in the diagnosis."""
     launched_kernel, grid, block, args, shared_bytes = launch
     counters = count(launched_kernel, grid, block, args, shared_mem=shared_bytes)
-    table = diagnosis(launched_kernel, grid, block, args, shared_mem=shared_bytes)
+    diagnosis_table = diagnosis(launched_kernel, grid, block, args, shared_mem=shared_bytes)
     device = read_published_info(session.backend().device_info().name)
-    caches = counters.caches
-    assert caches is not None
+    cache_counters = counters.caches
+    assert cache_counters is not None
     load_requests = counters.total("requests", "global", "load")
     shared_requests = counters.total("requests", "shared")
     counter_values = {
@@ -299,12 +301,12 @@ def count_launch(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
         else 0.0,
         "atomics": counters.total("requests", "global", "atomic"),
         "active_lanes": counters.lane_efficiency,
-        "dram_share": (caches.dram_read_bytes + caches.dram_write_bytes)
-        / table.time_ns
+        "dram_share": (cache_counters.dram_read_bytes + cache_counters.dram_write_bytes)
+        / diagnosis_table.time_ns
         / device.memory_bandwidth_gbps,
-        "us": table.time_ns / 1e3,
+        "us": diagnosis_table.time_ns / 1e3,
     }
-    causes = [cause for cause in table.worth_fixing if cause.kind != "launch"]
+    causes = [cause for cause in diagnosis_table.worth_fixing if cause.kind != "launch"]
     rounded_values = {name: round(float(counter_value), 4) for name, counter_value in counter_values.items()}
     return rounded_values, causes[0].kind if causes else "nothing"
 
@@ -366,17 +368,17 @@ def draw_argmax_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> C
     min_int = _INT_MIN
     max_int = _INT_MAX
     x = random_data.integers((rows, columns), -40, 40)
-    for row, row_kind in zip(x, random_data.rng.integers(0, 6, rows) if columns else (), strict=False):
+    for matrix_row, row_kind in zip(x, random_data.rng.integers(0, 6, rows) if columns else (), strict=False):
         if row_kind == 1:
-            row[:] = random_data.any_integers(columns)
+            matrix_row[:] = random_data.any_integers(columns)
         elif row_kind > 1:  # equal and adjacent ints, which are equal as floats
-            row[:] = (
+            matrix_row[:] = (
                 min_int + random_data.rng.integers(0, 3, columns)
                 if row_kind < 4
                 else max_int - random_data.rng.integers(0, 3, columns)
             )
         if row_kind == 3:  # its difference to the others overflows an int
-            row[int(random_data.rng.integers(columns))] = random_data.rng.integers(1, max_int)
+            matrix_row[int(random_data.rng.integers(columns))] = random_data.rng.integers(1, max_int)
     if rows and columns:
         # A row of equal elements.
         x[int(random_data.rng.integers(rows))] = np.int32(random_data.rng.choice([-7, min_int]))
@@ -404,8 +406,8 @@ def make_one_above_maker(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         rows, columns = size
         x = np.resize(np.array(values, np.int32), (rows, 1)) * np.ones(columns, np.int32)
-        index = np.r_[columns - 1, 0, random_data.rng.integers(0, columns, rows)][:rows]
-        x[np.arange(rows), index] += 1
+        larger_columns = np.r_[columns - 1, 0, random_data.rng.integers(0, columns, rows)][:rows]
+        x[np.arange(rows), larger_columns] += 1
         return _make_argmax_case(random_data, x)
 
     return make_case
@@ -442,8 +444,8 @@ def _is_another_maximum(mistake: Mistake) -> bool:
         return False
     x = np.asarray(mistake["x"])
     is_valid = (mistake.found >= 0) & (mistake.found < mistake["cols"])
-    rows = np.arange(len(x))
-    return bool(is_valid.all() and (x[rows, mistake.found] == x[rows, mistake.wanted]).all())
+    row_indices = np.arange(len(x))
+    return bool(is_valid.all() and (x[row_indices, mistake.found] == x[row_indices, mistake.wanted]).all())
 
 
 def _are_rows_all_int_min(mistake: Mistake) -> bool:
@@ -470,8 +472,8 @@ def _are_equal_as_floats(mistake: Mistake) -> bool:
         return False
     x = np.asarray(mistake["x"], np.float32)
     is_valid = (mistake.found >= 0) & (mistake.found < mistake["cols"])
-    rows = np.arange(len(x))
-    return bool(is_valid.all() and (x[rows, mistake.found] == x[rows, mistake.wanted]).all())
+    row_indices = np.arange(len(x))
+    return bool(is_valid.all() and (x[row_indices, mistake.found] == x[row_indices, mistake.wanted]).all())
 
 
 # 17-refute
@@ -523,7 +525,7 @@ class Bench:
         full_setting = {**DEFAULT_SETTING, **setting}
         key = device, tuple(sorted(full_setting.items()))
         self.settings_run.add(key)
-        change = self._claim[1]
+        changed_parameter = self._claim[1]
         time_us = 30.0 + full_setting["n"] / 2**16
         time_us *= (
             1.0
@@ -537,28 +539,34 @@ class Bench:
         # One of every six runs of a setting is slow, so that neither a single run nor a mean is reliable. If
         # a slow run misleads, its number differs from claim to claim: each number misleads once or twice.
         if run_number % 6 == 1:
-            offset = (
-                self._number if full_setting[change] == self._misleading_value else self._rng.randrange(30)
+            slow_run_offset = (
+                self._number
+                if full_setting[changed_parameter] == self._misleading_value
+                else self._rng.randrange(30)
             )
-            self._slow_runs[key] = run_number + (offset % 6 if run_number > 1 else 1 + offset % 5)
+            self._slow_runs[key] = run_number + (
+                slow_run_offset % 6 if run_number > 1 else 1 + slow_run_offset % 5
+            )
         first_factor = self._rng.uniform(8.0, 20.0) if self.runs == 1 else self._rng.uniform(2.0, 5.0)
         time_us *= self._rng.uniform(1.0, 1.04) * (first_factor if run_number == 1 else 1.0)
         slow_factor = (
             self._rng.uniform(7.0, 9.0)
-            if full_setting[change] == self._misleading_value
+            if full_setting[changed_parameter] == self._misleading_value
             else self._rng.uniform(1.5, 2.0)
         )
         return time_us * (slow_factor if run_number == self._slow_runs[key] else 1.0)
 
     def _find_gain_factor(self, device: str, full_setting: dict[str, int]) -> float:
         """Return the factor by which the claimed change alters the time in this setting."""
-        claimed_device, change, (_, changed_value), setting, true_gain = self._claim
-        if full_setting[change] != changed_value:
+        claimed_device, changed_parameter, (_, changed_value), claimed_setting, true_gain = self._claim
+        if full_setting[changed_parameter] != changed_value:
             return 1.0
         is_claimed_setting = device == claimed_device and all(
-            full_setting[name] == claimed_value for name, claimed_value in setting.items() if name != change
+            full_setting[parameter_name] == claimed_value
+            for parameter_name, claimed_value in claimed_setting.items()
+            if parameter_name != changed_parameter
         )
-        plain_factor = self._compute_plain_ratio(full_setting, change)
+        plain_factor = self._compute_plain_ratio(full_setting, changed_parameter)
         return (1 / true_gain if is_claimed_setting else true_gain) / plain_factor
 
     def _compute_plain_ratio(self, full_setting: dict[str, int], change: str) -> float:
@@ -590,36 +598,36 @@ def _draw_claims(rng: random.Random) -> list[tuple[dict[str, Any], float]]:
     """Draw claims and their true speedups; half of the claims are true."""
     claims = []
     claimed_gains = (3.0, 1.5, 2.0, 3.0, 1.5, 2.0, 2.0, 1.5)
-    for index in range(8):
-        change, values = rng.choice(
+    for claim_index in range(8):
+        changed_parameter, claimed_values = rng.choice(
             [("pad", (0, 1)), ("block", (64, 512)), ("unroll", (1, 4)), ("block", (1024, 256))]
         )
-        setting = {
+        fixed_parameters = {
             "n": rng.choice([1 << 16, 1 << 18, 3 << 20]),
             "block": rng.choice([64, 128, 512]),
             "pad": rng.choice([2, 3]),
             "unroll": rng.choice([2, 8]),
         }
-        del setting[change]
+        del fixed_parameters[changed_parameter]
         # Some false claims have a gain a little below the claimed one, and no fixed threshold between 1.5 and
         # 3 separates true claims from false ones.
-        claimed_gain = claimed_gains[index]
+        claimed_gain = claimed_gains[claim_index]
         true_margins = (1.05, 1.4)
         false_gains = (claimed_gain / _GAIN_MARGIN / 1.05, 1.1, 0.6, claimed_gain / _GAIN_MARGIN / 1.05)
-        gain = (
-            claimed_gain * _GAIN_MARGIN * true_margins[index // 2 % 2]
-            if index % 2
-            else false_gains[index // 2]
+        true_gain = (
+            claimed_gain * _GAIN_MARGIN * true_margins[claim_index // 2 % 2]
+            if claim_index % 2
+            else false_gains[claim_index // 2]
         )
         claim = {
             "device": rng.choice(["H100", "A100", "L40S"]),
-            "change": change,
-            "from": values[0],
-            "to": values[1],
+            "change": changed_parameter,
+            "from": claimed_values[0],
+            "to": claimed_values[1],
             "times_as_fast": claimed_gain,
-            "setting": setting,
+            "setting": fixed_parameters,
         }
-        claims.append((claim, gain))
+        claims.append((claim, true_gain))
     rng.shuffle(claims)
     return claims
 
@@ -629,8 +637,8 @@ def judge_settle(answer: Answer) -> str:
     must_be_a_function("settle", answer.is_function, answer.kind)
     rng = random.Random(answer.seed)
     verdicts = []
-    for claim_number, (claim, gain) in enumerate(_draw_claims(rng), start=1):
-        expected_verdict = "holds" if gain >= claim["times_as_fast"] else "refuted"
+    for claim_number, (claim, true_gain) in enumerate(_draw_claims(rng), start=1):
+        expected_verdict = "holds" if true_gain >= claim["times_as_fast"] else "refuted"
         change_text = f"{claim['change']} {claim['from']} → {claim['to']}"
         call_text = f"settle for claim {claim_number}, {change_text} on {claim['device']}"
         claim_values = claim["from"], claim["to"]
@@ -640,7 +648,7 @@ def judge_settle(answer: Answer) -> str:
             claim["change"],
             claim_values,
             claim["setting"],
-            gain,
+            true_gain,
             expected_verdict == "holds",
             claim_number,
         )
@@ -651,9 +659,15 @@ def judge_settle(answer: Answer) -> str:
             raise NotYet(f"{call_text} never runs the program. A verdict needs an experiment that can fail.")
         if not any(device == claim["device"] for device, _ in bench.settings_run):
             raise NotYet(f"{call_text} measures on another device: the claim is about {claim['device']}.")
-        settings = [{**DEFAULT_SETTING, **claim["setting"], claim["change"]: value} for value in claim_values]
+        compared_settings = [
+            {**DEFAULT_SETTING, **claim["setting"], claim["change"]: claim_value}
+            for claim_value in claim_values
+        ]
         if (
-            not {(claim["device"], tuple(sorted(compared_setting.items()))) for compared_setting in settings}
+            not {
+                (claim["device"], tuple(sorted(compared_setting.items())))
+                for compared_setting in compared_settings
+            }
             <= bench.settings_run
         ):
             raise NotYet(
@@ -665,7 +679,7 @@ def judge_settle(answer: Answer) -> str:
         if verdict != expected_verdict:
             claimed_gain = claim["times_as_fast"]
             raise NotYet(
-                f"{call_text}: the program becomes {gain:.2f} times as fast, and the "
+                f"{call_text}: the program becomes {true_gain:.2f} times as fast, and the "
                 f"claim says at least {claimed_gain:g} times. The claim "
                 f"{_make_verdict_phrase(expected_verdict)}, but settle returns {verdict!r}. "
                 "Divide the time of the first setting by the time of the second, and "
@@ -697,8 +711,8 @@ def read_split_count(code: str) -> int:
     NotYet
         If it is not a number from 1 to 64.
     """
-    choices = [match.partition("//")[0].strip() for match in _SPLITS_DEFINE.findall(code)]
-    split_text = choices[-1] if choices else "1"
+    split_texts = [match.partition("//")[0].strip() for match in _SPLITS_DEFINE.findall(code)]
+    split_text = split_texts[-1] if split_texts else "1"
     if not re.fullmatch("[0-9]{1,4}", split_text) or not 1 <= int(split_text) <= MAX_SPLITS:
         raise NotYet(
             f"SPLITS is {split_text!r}. Write `#define SPLITS 8`, with a number from 1 to {MAX_SPLITS}."
@@ -713,34 +727,38 @@ def _adapt_to_splits(exercise: KernelExercise, kernel_code: str) -> KernelExerci
     def make_split_maker(make_case: Callable[..., Case]) -> Callable[..., Case]:
         @wraps(make_case)
         def make_split_case(random_data: Draw, size: Any, block: Dim3) -> Case:
-            launch = make_case(random_data, size, block)
-            _, head_count, _ = launch.launch_grid
+            whole_case = make_case(random_data, size, block)
+            _, head_count, _ = whole_case.launch_grid
             shape = size[0], split_count, _PART_FLOATS
             partial_results = random_data.rng.uniform(-1000, 1000, shape).astype(np.float32)
             return replace(
-                launch, grid=(split_count, head_count), values={**launch.values, "parts": partial_results}
+                whole_case,
+                grid=(split_count, head_count),
+                values={**whole_case.values, "parts": partial_results},
             )
 
         return make_split_case
 
-    table = tuple(replace(table_row, case=make_split_maker(table_row.case)) for table_row in exercise.table)
-    return replace(exercise, case=make_split_maker(exercise.case), table=table)
+    split_table = tuple(
+        replace(table_row, case=make_split_maker(table_row.case)) for table_row in exercise.table
+    )
+    return replace(exercise, case=make_split_maker(exercise.case), table=split_table)
 
 
 def draw_decoding_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     """Return a test case for a kernel that computes attention for one query. Some scores are very large."""
-    heads, tokens = size
+    head_count, token_count = size
     rng = random_data.rng
-    shapes = (heads, 32), (heads, tokens, 32), (heads, tokens, 32)
-    query, keys, values = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
-    scale = np.float32(rng.choice([rng.uniform(0.1, 0.3), 1.0, -1.5, rng.uniform(4, 7)]))
+    array_shapes = (head_count, 32), (head_count, token_count, 32), (head_count, token_count, 32)
+    query, keys, values = (rng.standard_normal(shape).astype(np.float32) for shape in array_shapes)
+    score_scale = np.float32(rng.choice([rng.uniform(0.1, 0.3), 1.0, -1.5, rng.uniform(4, 7)]))
     if rng.random() < 0.4:  # large integer scores, exact in any order of additions
-        query = rng.integers(1, 4, shapes[0]).astype(np.float32)
-        offset = 40 * rng.choice([-1, 1], (heads, 1, 1))
-        keys = (rng.integers(-3, 4, shapes[1]) + offset).astype(np.float32)
-        scale = np.float32(rng.choice([0.125, 0.5, 1]))
+        query = rng.integers(1, 4, array_shapes[0]).astype(np.float32)
+        score_offset = 40 * rng.choice([-1, 1], (head_count, 1, 1))
+        keys = (rng.integers(-3, 4, array_shapes[1]) + score_offset).astype(np.float32)
+        score_scale = np.float32(rng.choice([0.125, 0.5, 1]))
     values *= np.float32(rng.choice([1, 1000]))
-    return _make_attention_case(random_data, query, keys, values, scale)
+    return _make_attention_case(random_data, query, keys, values, score_scale)
 
 
 def make_attention_maker(
@@ -749,11 +767,11 @@ def make_attention_maker(
     """Return a function that creates an attention test case with this scale and offset of the scores."""
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
-        heads, tokens = size
-        query = random_data.rng.integers(1, 4, (heads, 32)).astype(np.float32)
-        keys = random_data.rng.integers(-3, 4, (heads, 1 if equal_keys else tokens, 32)) + offset
-        keys = np.ascontiguousarray(np.broadcast_to(keys, (heads, tokens, 32)), np.float32)
-        values = random_data.rng.standard_normal((heads, tokens, 32)).astype(np.float32)
+        head_count, token_count = size
+        query = random_data.rng.integers(1, 4, (head_count, 32)).astype(np.float32)
+        keys = random_data.rng.integers(-3, 4, (head_count, 1 if equal_keys else token_count, 32)) + offset
+        keys = np.ascontiguousarray(np.broadcast_to(keys, (head_count, token_count, 32)), np.float32)
+        values = random_data.rng.standard_normal((head_count, token_count, 32)).astype(np.float32)
         if value_kind == "negative":
             values = -np.abs(values) - 1
         elif value_kind == "far":
@@ -767,42 +785,44 @@ def make_peaks_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return an attention test case in which one token per head has a far higher or lower score than the
     others.
     """
-    heads, tokens = size
-    query = random_data.rng.integers(1, 4, (heads, 32)).astype(np.float32)
-    keys = random_data.rng.integers(-3, 4, (heads, tokens, 32)).astype(np.float32)
-    peak_tokens = np.arange(heads) % tokens
-    keys[np.arange(heads), peak_tokens] += random_data.rng.choice((-40, 40, 40), (heads, 1))
-    values = random_data.rng.standard_normal((heads, tokens, 32)).astype(np.float32)
+    head_count, token_count = size
+    query = random_data.rng.integers(1, 4, (head_count, 32)).astype(np.float32)
+    keys = random_data.rng.integers(-3, 4, (head_count, token_count, 32)).astype(np.float32)
+    peak_tokens = np.arange(head_count) % token_count
+    keys[np.arange(head_count), peak_tokens] += random_data.rng.choice((-40, 40, 40), (head_count, 1))
+    values = random_data.rng.standard_normal((head_count, token_count, 32)).astype(np.float32)
     return _make_attention_case(random_data, query, keys, values, np.float32(0.25))
 
 
 def _make_attention_case(random_data: Draw, query: Any, keys: Any, values: Any, scale: Any) -> Case:
     """Return the test launch with these queries, keys and values."""
     rng = random_data.rng
-    heads, tokens, _ = keys.shape
+    head_count, token_count, _ = keys.shape
     scores = np.einsum("hd,htd->ht", query.astype(float), keys.astype(float)) * float(scale)
-    if tokens > 1000:  # the last token shares the weight of the best one
+    if token_count > 1000:  # the last token shares the weight of the best one
         best_tokens = scores.argmax(axis=1)
-        keys[:, -1] = keys[range(heads), best_tokens]
-        scores[:, -1] = scores[range(heads), best_tokens]
+        keys[:, -1] = keys[range(head_count), best_tokens]
+        scores[:, -1] = scores[range(head_count), best_tokens]
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
     weights /= weights.sum(axis=1, keepdims=True)
-    expected, terms = (np.einsum("ht,htd->hd", weights, operand) for operand in (values, np.abs(values)))
+    expected, absolute_sums = (
+        np.einsum("ht,htd->hd", weights, operand) for operand in (values, np.abs(values))
+    )
     arguments = {
         "query": query,
         "keys": keys,
         "values": values,
-        "parts": np.zeros((heads, 1, _PART_FLOATS), np.float32),
-        "done": np.zeros(heads, np.uint32),
+        "parts": np.zeros((head_count, 1, _PART_FLOATS), np.float32),
+        "done": np.zeros(head_count, np.uint32),
         "scale": scale,
-        "heads": heads,
-        "tokens": tokens,
+        "heads": head_count,
+        "tokens": token_count,
     }
     # Rounding errors of a score are relative to its products, and affect the weights.
-    products = np.einsum("hd,htd->ht", np.abs(query).astype(float), np.abs(keys).astype(float))
-    error_scale = 16 + np.abs(float(scale)) * products.max(axis=1, keepdims=True)
-    near_expected = Near(expected.astype(np.float32), terms * error_scale, ulps=4)
-    return Case((1, heads + int(rng.integers(0, 3))), arguments, {"out": near_expected})
+    absolute_products = np.einsum("hd,htd->ht", np.abs(query).astype(float), np.abs(keys).astype(float))
+    error_scale = 16 + np.abs(float(scale)) * absolute_products.max(axis=1, keepdims=True)
+    near_expected = Near(expected.astype(np.float32), absolute_sums * error_scale, ulps=4)
+    return Case((1, head_count + int(rng.integers(0, 3))), arguments, {"out": near_expected})
 
 
 def _equals_attention(mistake: Mistake, scale: Any = None, lanes: int = 32) -> bool:

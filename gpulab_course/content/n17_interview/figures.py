@@ -84,15 +84,15 @@ def warp_of_sgemm(row: Any, col: Any, k: int) -> Picture:
         The iteration of the inner loop.
     """
     figure = Figure(figsize=(7.6, 3.0), dpi=100)
-    panels = (
+    matrix_panels = (
         ("A[row, k]", row, np.full_like(row, k), "accent"),
         ("B[k, col]", np.full_like(col, k), col, "good"),
         ("result[row, col]", row, col, "tail"),
     )
     count_texts = []
-    for index, (name, rows, cols, colour) in enumerate(panels):
-        axes = figure.add_axes((0.02 + 0.33 * index, 0.03, 0.3, 0.74))
-        elements = {(int(r), int(c)) for r, c in zip(rows, cols, strict=True)}
+    for panel_index, (panel_title, element_rows, element_columns, colour_name) in enumerate(matrix_panels):
+        axes = figure.add_axes((0.02 + 0.33 * panel_index, 0.03, 0.3, 0.74))
+        elements = {(int(r), int(c)) for r, c in zip(element_rows, element_columns, strict=True)}
         sectors = {(r, c // _FLOATS_PER_SECTOR) for r, c in elements}
         for r in range(_SHOWN_SIDE):
             for c in range(_SHOWN_SIDE):
@@ -101,7 +101,7 @@ def warp_of_sgemm(row: Any, col: Any, k: int) -> Picture:
                         (c, r),
                         1,
                         1,
-                        facecolor=find_hex(colour) if (r, c) in elements else "white",
+                        facecolor=find_hex(colour_name) if (r, c) in elements else "white",
                         edgecolor=find_hex("rule"),
                         linewidth=0.5,
                     )
@@ -109,8 +109,8 @@ def warp_of_sgemm(row: Any, col: Any, k: int) -> Picture:
         axes.set(xlim=(0, _SHOWN_SIDE), ylim=(_SHOWN_SIDE, 0), aspect="equal")
         axes.axis("off")
         count_text = f"{len(elements)} elements in {len(sectors)} sectors"
-        axes.set_title(f"{name}\n{count_text}", fontsize=10)
-        count_texts.append(f"{name}: {count_text}")
+        axes.set_title(f"{panel_title}\n{count_text}", fontsize=10)
+        count_texts.append(f"{panel_title}: {count_text}")
     return Picture.of(
         figure,
         f"The elements that a warp of {len(row)} threads accesses, for k = {k}. {'; '.join(count_texts)}.",
@@ -143,8 +143,8 @@ class Pair:
         )
 
     def _make_table(self) -> Table:
-        rows = []
-        for name, share, diagnosis_table in zip(
+        kernel_rows = []
+        for kernel_name, dram_share, diagnosis_table in zip(
             ("kernel A", "kernel B"), self.shares, self.diagnoses, strict=True
         ):
             main_cause = diagnosis_table.main
@@ -153,17 +153,17 @@ class Pair:
                 if main_cause
                 else "nothing worth fixing"
             )
-            rows.append(
+            kernel_rows.append(
                 (
-                    name,
+                    kernel_name,
                     BOUND_TEXTS[diagnosis_table.bound][0],
-                    percent(share),
+                    percent(dram_share),
                     duration(diagnosis_table.time_ns),
                     cause,
                 )
             )
         headings = ("", "symptom", "DRAM is busy (share of the time)", "time", "cause")
-        return Table(f"Two hidden kernels, {self.provenance.label}", headings, tuple(rows))
+        return Table(f"Two hidden kernels, {self.provenance.label}", headings, tuple(kernel_rows))
 
     def __repr__(self) -> str:
         return self._make_table().text()
@@ -174,27 +174,28 @@ class Pair:
 
 def same_symptom() -> Pair:
     """Diagnose two kernels that DRAM limits, one with strided reads and one with contiguous reads."""
-    tables = []
+    diagnosis_tables = []
     n = 1 << 20
     with use_device("T4") as cp:
         for stride in (8, 1):
             x = cp.zeros(n * stride, "float32")
             y = cp.zeros(n, "float32")
-            tables.append(
+            diagnosis_tables.append(
                 diagnosis(compile_kernel(cp, "strided"), n // 256, 256, (x, y, np.int32(stride), np.int32(n)))
             )
-    strided_table, unit_stride = tables
-    shares = (
+    strided_table, unit_stride = diagnosis_tables
+    dram_shares = (
         strided_table.stages["DRAM"] / strided_table.time_ns,
         unit_stride.stages["DRAM"] / unit_stride.time_ns,
     )
-    return Pair(shares, (strided_table, unit_stride))
+    return Pair(dram_shares, (strided_table, unit_stride))
 
 
 def bets(is_sure: Sequence[bool], right: int = 7) -> float:
     """Return the calibration of a series of answers, of which the first `right` ones are right."""
     squared_errors = [
-        (CONFIDENCE[answer_is_sure] - (index < right)) ** 2 for index, answer_is_sure in enumerate(is_sure)
+        (CONFIDENCE[answer_is_sure] - (answer_index < right)) ** 2
+        for answer_index, answer_is_sure in enumerate(is_sure)
     ]
     return 1 - sum(squared_errors) / len(squared_errors)
 
@@ -212,9 +213,9 @@ class Sheet(Savable):
         return "".join(table.card() for table in self.tables)
 
     def _make_writers(self) -> Writers:
-        page = '<!doctype html><meta charset="utf-8"><title>gpulab: a sheet</title>'
+        page_head = '<!doctype html><meta charset="utf-8"><title>gpulab: a sheet</title>'
         return {
-            ".html": make_text_writer(lambda: f"{page}{self._repr_html_()}\n"),
+            ".html": make_text_writer(lambda: f"{page_head}{self._repr_html_()}\n"),
             ".txt": make_text_writer(lambda: f"{self}\n"),
         }
 
@@ -224,9 +225,9 @@ def sheet() -> Sheet:
     backend = session.backend()
     cp = session.cp()
     device = backend.device_info()
-    name = device.name
+    device_name = device.name
     provenance_label = device.provenance.label
-    rows = [
+    quantity_rows = [
         ("SMs", f"{device.sm_count}", provenance_label),
         ("warps per SM, at most", f"{device.max_warps_per_sm}", provenance_label),
         (
@@ -238,31 +239,40 @@ def sheet() -> Sheet:
         ("L2", size(device.l2_bytes), provenance_label),
     ]
     if device.memory_bandwidth_gbps:
-        rows.append(("bandwidth", f"{device.memory_bandwidth_gbps:,} GB/s", provenance_label))
+        quantity_rows.append(("bandwidth", f"{device.memory_bandwidth_gbps:,} GB/s", provenance_label))
         if device.fp32_tflops:
-            ridge = device.fp32_tflops * 1000 / device.memory_bandwidth_gbps
-            rows.append(
-                ("ridge of the roofline, FP32", f"{number(ridge)} operations per byte", provenance_label)
+            ridge_intensity = device.fp32_tflops * 1000 / device.memory_bandwidth_gbps
+            quantity_rows.append(
+                (
+                    "ridge of the roofline, FP32",
+                    f"{number(ridge_intensity)} operations per byte",
+                    provenance_label,
+                )
             )
         if device.fp16_tensor_tflops:
-            ridge = device.fp16_tensor_tflops * 1000 / device.memory_bandwidth_gbps
-            rows.append(
-                ("ridge, FP16 on tensor cores", f"{number(ridge)} operations per byte", provenance_label)
+            ridge_intensity = device.fp16_tensor_tflops * 1000 / device.memory_bandwidth_gbps
+            quantity_rows.append(
+                (
+                    "ridge, FP16 on tensor cores",
+                    f"{number(ridge_intensity)} operations per byte",
+                    provenance_label,
+                )
             )
-    elements = 1 << 22
-    x = cp.zeros(elements, "float32")
-    y = cp.empty(elements, "float32")
+    element_count = 1 << 22
+    x = cp.zeros(element_count, "float32")
+    y = cp.empty(element_count, "float32")
     scale_kernel = compile_kernel(cp, "scaled")
-    trace = launch(scale_kernel, elements // 256, 256, (x, y, np.int32(elements))).trace
+    trace = launch(scale_kernel, element_count // 256, 256, (x, y, np.int32(element_count))).trace
     kernel_rate_text = (
-        f"{number(8 * elements / trace.span_ns)} GB/s: {size(8 * elements)} in {duration(trace.span_ns)}"
+        f"{number(8 * element_count / trace.span_ns)} GB/s: {size(8 * element_count)} in "
+        f"{duration(trace.span_ns)}"
     )
-    rows.append(("y = 2 * x", kernel_rate_text, trace.provenance.label))
+    quantity_rows.append(("y = 2 * x", kernel_rate_text, trace.provenance.label))
     occupancy = backend.occupancy(compile_kernel(cp, "resident"), 32, 12 << 10)
-    rows.append(
+    quantity_rows.append(
         ("blocks of 32 threads and 12 KiB", f"{occupancy.blocks_per_sm} per SM", occupancy.provenance.label)
     )
-    host_array = np.zeros(4 * elements, np.uint8)
+    host_array = np.zeros(4 * element_count, np.uint8)
     with timeline() as copy_timeline:
         x.view("uint8").set(host_array)
     copy_ns = sum(
@@ -271,14 +281,18 @@ def sheet() -> Sheet:
         if activity.copy_kind is not None
     )
     if copy_ns:
-        copy_rate_text = f"{number(4 * elements / copy_ns)} GB/s: {size(4 * elements)} in {duration(copy_ns)}"
-        rows.append(("copy from pageable memory", copy_rate_text, copy_timeline.record.provenance.label))
+        copy_rate_text = (
+            f"{number(4 * element_count / copy_ns)} GB/s: {size(4 * element_count)} in {duration(copy_ns)}"
+        )
+        quantity_rows.append(
+            ("copy from pageable memory", copy_rate_text, copy_timeline.record.provenance.label)
+        )
     answer_rows = tuple(
         (answered_part[0], answered_part[4], answered_part[5], "right" if answered_part[3] else "missed")
-        for card in again.load_histories().values()
-        for answered_part in (card.last or {}).get("parts", ())
+        for card_history in again.load_histories().values()
+        for answered_part in (card_history.last or {}).get("parts", ())
     )
-    tables = [Table(f"Numbers of {name}", ("quantity", "value", "origin"), tuple(rows))]
+    tables = [Table(f"Numbers of {device_name}", ("quantity", "value", "origin"), tuple(quantity_rows))]
     if answer_rows:
         tables.append(
             Table("Your interview questions", ("question", "answer", "origin", "yours"), answer_rows)
@@ -312,7 +326,7 @@ def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100")
 
     The macro ``SPLITS`` in the text of a kernel sets the number of blocks per head.
     """
-    rows = []
+    kernel_rows = []
     loaded_sectors = {}
     rng = np.random.default_rng(17)
     with use_device(device) as cp:
@@ -321,7 +335,7 @@ def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100")
             for shape in ((heads, 32), (heads, tokens, 32), (heads, tokens, 32))
         )
         output = cp.empty((heads, 32), "float32")
-        scalars = np.float32(32**-0.5), np.int32(heads), np.int32(tokens)
+        scalar_arguments = np.float32(32**-0.5), np.int32(heads), np.int32(tokens)
         kernels = (("naive", source("attend_naive.cu")), ("good", source("attend.cu")), ("yours", code))
         for name, kernel_code in kernels:
             split_count = read_split_count(kernel_code)
@@ -332,7 +346,7 @@ def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100")
                 compiled_kernel,
                 (split_count, heads),
                 256,
-                (query, keys, values, *scratch_arrays, output, *scalars),
+                (query, keys, values, *scratch_arrays, output, *scalar_arguments),
             )
             diagnosis_table = diagnosis(*launch)
             counters = count(*launch)
@@ -340,7 +354,7 @@ def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100")
             main_cause = next(
                 (cause for cause in diagnosis_table.worth_fixing if cause.kind != "launch"), None
             )
-            rows.append(
+            kernel_rows.append(
                 (
                     name,
                     f"{split_count * heads}",
@@ -351,6 +365,6 @@ def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100")
                 )
             )
     headings = ("kernel", "blocks", "time", "sectors loaded", "warp instructions", "main limit")
-    sms = read_published_info(device).sm_count
-    title = f"{heads} heads, {tokens} tokens, {sms} SMs, {diagnosis_table.origin}"
-    return Costs(Table(title, headings, tuple(rows)), loaded_sectors, diagnosis_table.provenance)
+    sm_count = read_published_info(device).sm_count
+    title = f"{heads} heads, {tokens} tokens, {sm_count} SMs, {diagnosis_table.origin}"
+    return Costs(Table(title, headings, tuple(kernel_rows)), loaded_sectors, diagnosis_table.provenance)

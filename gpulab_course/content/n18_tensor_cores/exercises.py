@@ -32,7 +32,7 @@ from gpulab_course.teach.judge import (
 from gpulab_course.teach.judge.exercise import Matcher
 from virtualgpu.records import Dim3
 
-_WARP = 32
+_WARP_LANES = 32
 
 
 # The results of known mistakes: the matrices to which they apply, a function of row and column, the sentence.
@@ -88,38 +88,43 @@ def judge_fragment(answer: Answer) -> str:
         for row in range(rows)
         for column in range(columns)
     ]
-    results = {}
+    place_of_element = {}
     # The order is random, so that an answer cannot count its calls.
-    for index in answer.rng.permutation(len(all_elements)):
-        matrix_element = all_elements[index]
-        results[matrix_element] = _ask_lane_and_register(answer, *matrix_element)
+    for element_index in answer.rng.permutation(len(all_elements)):
+        matrix_element = all_elements[element_index]
+        place_of_element[matrix_element] = _ask_lane_and_register(answer, *matrix_element)
     wrong_elements = [
         matrix_element
         for matrix_element in all_elements
-        if results[matrix_element] != layouts.find_lane_and_register(*matrix_element)
+        if place_of_element[matrix_element] != layouts.find_lane_and_register(*matrix_element)
     ]
     if not wrong_elements:
         return f"the lane and the register are right for all {len(all_elements)} elements of a, b and d."
     name, row, column = wrong_elements[0]
     lane, register = layouts.find_lane_and_register(name, row, column)
     matrix_results = {
-        matrix_element: result for matrix_element, result in results.items() if matrix_element[0] == name
+        matrix_element: found_place
+        for matrix_element, found_place in place_of_element.items()
+        if matrix_element[0] == name
     }
     known_reasons = [
-        sentence
-        for names, compute, sentence in _KNOWN_MISTAKES
-        if name in names
-        and all(compute(*matrix_element) == result for matrix_element, result in matrix_results.items())
+        feedback_sentence
+        for matrix_names, compute_mistaken, feedback_sentence in _KNOWN_MISTAKES
+        if name in matrix_names
+        and all(
+            compute_mistaken(*matrix_element) == found_place
+            for matrix_element, found_place in matrix_results.items()
+        )
     ]
     if not known_reasons and all(
-        result[0] == layouts.find_lane_and_register(*matrix_element)[0]
-        for matrix_element, result in matrix_results.items()
+        found_place[0] == layouts.find_lane_and_register(*matrix_element)[0]
+        for matrix_element, found_place in matrix_results.items()
     ):
         known_reasons = [f"the lanes of all elements of {name} are right."]
     raise NotYet(
         f"{name}[{row}][{column}] is in lane {lane}, register {register}, but your function returned lane "
-        f"{results[wrong_elements[0]][0]}, register "
-        f"{results[wrong_elements[0]][1]}{f': {known_reasons[0]}' if known_reasons else '.'}"
+        f"{place_of_element[wrong_elements[0]][0]}, register "
+        f"{place_of_element[wrong_elements[0]][1]}{f': {known_reasons[0]}' if known_reasons else '.'}"
     )
 
 
@@ -145,7 +150,7 @@ def make_tile_case(data: Draw, size: Any, block: Dim3) -> Case:
     """
     a = (data.whole((size, 16, 16), -255, 256) / 8).astype(np.float16)
     b = (data.whole((size, 16, 8), -255, 256) / 4).astype(np.float16)
-    grid = draw.count_blocks(size, block[0] // _WARP)
+    grid = draw.count_blocks(size, block[0] // _WARP_LANES)
     return Case(grid, {"a": a, "b": b, "n": size}, {"d": _multiply_pairs(a, b)})
 
 
@@ -156,20 +161,23 @@ def _multiply_pairs(a: Any, b: Any) -> Any:
 
 def _make_infinite_tile_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with an infinity in each matrix `a`, and without zeros."""
-    case = make_tile_case(data, size, block)
-    a, b = (np.where(case.values[name] == 0, np.float16(1), case.values[name]) for name in "ab")
+    finite_case = make_tile_case(data, size, block)
+    a, b = (
+        np.where(finite_case.values[matrix_name] == 0, np.float16(1), finite_case.values[matrix_name])
+        for matrix_name in "ab"
+    )
     a[:, 3, 9] = np.inf
-    return Case(case.grid, {"a": a, "b": b, "n": size}, {"d": _multiply_pairs(a, b)})
+    return Case(finite_case.grid, {"a": a, "b": b, "n": size}, {"d": _multiply_pairs(a, b)})
 
 
 def _make_row_selection_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case whose results are rows of `b`, which `a` selects in a different order per matrix."""
-    case = make_tile_case(data, size, block)
+    tile_case = make_tile_case(data, size, block)
     a = np.zeros((size, 16, 16), np.float16)
     for matrix in a:
         matrix[np.arange(16), data.rng.permutation(16)] = 1
-    b = case.values["b"]
-    return Case(case.grid, {"a": a, "b": b, "n": size}, {"d": _multiply_pairs(a, b)})
+    b = tile_case.values["b"]
+    return Case(tile_case.grid, {"a": a, "b": b, "n": size}, {"d": _multiply_pairs(a, b)})
 
 
 def _draw_warps(rng: np.random.Generator) -> list[Dim3]:
@@ -239,11 +247,11 @@ def make_fragments_case(data: Draw, size: Any, block: Dim3) -> Case:
     """
     x = data.rng.integers(0, 1 << 16, (size, 64, 64)).astype(np.uint16)
     words = x.view(np.uint32).reshape(size, 64, 32)
-    lane = np.arange(_WARP)
+    lane = np.arange(_WARP_LANES)
     load_number, register = np.arange(16)[:, None, None], np.arange(4)[None, :, None]
-    rows = load_number // 4 * 16 + register % 2 * 8 + lane // 4
-    columns = load_number % 4 * 8 + register // 2 * 4 + lane % 4
-    expected = words[:, rows, columns]
+    row_of_register = load_number // 4 * 16 + register % 2 * 8 + lane // 4
+    column_of_register = load_number % 4 * 8 + register // 2 * 4 + lane % 4
+    expected = words[:, row_of_register, column_of_register]
     return Case(size, {"x": x}, {"y": expected.reshape(size, 2048)})
 
 
@@ -254,8 +262,8 @@ def _draw_tile_counts(rng: np.random.Generator, threads_at_once: int) -> list[An
 
 def _draw_few_warps(rng: np.random.Generator) -> list[Dim3]:
     """Draw blocks of 1 to 16 warps."""
-    warps = (4, int(rng.integers(5, 8)), 1, 2, int(rng.integers(9, 16)), 16)
-    return [(_WARP * count, 1, 1) for count in warps]
+    warp_counts = (4, int(rng.integers(5, 8)), 1, 2, int(rng.integers(9, 16)), 16)
+    return [(_WARP_LANES * warp_count, 1, 1) for warp_count in warp_counts]
 
 
 def _are_words_misplaced(mistake: Mistake) -> bool:
@@ -270,11 +278,11 @@ _TILE_SIDE = 32
 
 def make_stages_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that multiplies matrices, with `size` in units of 32 elements."""
-    rows, columns, inner = (_TILE_SIDE * count for count in size)
-    a = (data.whole((rows, inner), -60, 61) / 4).astype(np.float16)
-    b = (data.whole((inner, columns), -60, 61) / 4).astype(np.float16)
+    row_count, column_count, inner_length = (_TILE_SIDE * tile_count for tile_count in size)
+    a = (data.whole((row_count, inner_length), -60, 61) / 4).astype(np.float16)
+    b = (data.whole((inner_length, column_count), -60, 61) / 4).astype(np.float16)
     grid = size[1], size[0]
-    return Case(grid, {"a": a, "b": b, "n": columns, "k": inner}, {"c": _multiply_pairs(a, b)})
+    return Case(grid, {"a": a, "b": b, "n": column_count, "k": inner_length}, {"c": _multiply_pairs(a, b)})
 
 
 def _draw_tiled_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
@@ -311,14 +319,14 @@ def make_dense_case(data: Draw, size: Any, block: Dim3) -> Case:
     by 16 and the inner width divided by 8.
     """
     row_groups, inner_groups = size
-    rows, inner = 16 * row_groups, 8 * inner_groups
+    row_count, inner_length = 16 * row_groups, 8 * inner_groups
     # The sums are exact in FP32, but not in FP16, and the bias is not exact in FP16.
-    x = (data.whole((rows, inner), -63, 64) / 32).astype(np.float16)
-    w = (data.whole((inner, 8), -63, 64) / 32).astype(np.float16)
+    x = (data.whole((row_count, inner_length), -63, 64) / 32).astype(np.float16)
+    w = (data.whole((inner_length, 8), -63, 64) / 32).astype(np.float16)
     bias = data.whole(8, -4000, 4001) / np.float32(1000)
     products = _multiply_pairs(x, w)
-    grid = draw.count_blocks(row_groups, block[0] // _WARP)
-    inputs = {"x": x, "w": w, "bias": bias, "n": row_groups, "k": inner}
+    grid = draw.count_blocks(row_groups, block[0] // _WARP_LANES)
+    inputs = {"x": x, "w": w, "bias": bias, "n": row_groups, "k": inner_length}
     return Case(
         grid,
         inputs,
@@ -328,12 +336,12 @@ def make_dense_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 def _make_large_values_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with large positive and negative values, for which GELU is v or 0."""
-    case = make_dense_case(data, size, block)
+    dense_case = make_dense_case(data, size, block)
     bias = np.array((40, -40, 12, -12, 5, -5, 0, 1000), np.float32)
-    v = _multiply_pairs(case.values["x"], case.values["w"]) + bias
+    v = _multiply_pairs(dense_case.values["x"], dense_case.values["w"]) + bias
     return Case(
-        case.grid,
-        {**case.values, "bias": bias},
+        dense_case.grid,
+        {**dense_case.values, "bias": bias},
         {"y": _make_expected_half(_compute_gelu(v), np.abs(v) + np.abs(bias))},
     )
 

@@ -51,24 +51,29 @@ def fragments(held: Mapping[str, tuple[Any, Any]], lane: int = 5) -> Picture:
     lane
         The lane whose elements have a bold frame.
     """
-    columns = sum(lanes.shape[1] + 2 for lanes, _ in held.values())
-    rows = max(lanes.shape[0] for lanes, _ in held.values())
-    figure, axes = empty_axes(0.24 * rows + 0.85, (-1.5, columns - 1), (-2.2, rows + 2.2))
+    total_columns = sum(lanes.shape[1] + 2 for lanes, _ in held.values())
+    max_row_count = max(lanes.shape[0] for lanes, _ in held.values())
+    figure, axes = empty_axes(
+        0.24 * max_row_count + 0.85, (-1.5, total_columns - 1), (-2.2, max_row_count + 2.2)
+    )
     left_x = 0
-    for name, (lanes, registers) in held.items():
-        height, width = lanes.shape
-        draw_text(axes, left_x, -1.2, f"{name}: {height} × {width}", weight="bold")
-        for row, column in np.ndindex(height, width):
+    for matrix_name, (lanes, registers) in held.items():
+        row_count, column_count = lanes.shape
+        draw_text(axes, left_x, -1.2, f"{matrix_name}: {row_count} × {column_count}", weight="bold")
+        for row, column in np.ndindex(row_count, column_count):
             colour = _REGISTER_COLOURS[registers[row, column]]
             draw_box(
                 axes, left_x + column, row, 1, 1, colour, str(lanes[row, column]), edge="bg", fontsize=7.5
             )
         for row, column in np.argwhere(lanes == lane):
             draw_box(axes, left_x + column, row, 1, 1, "bg", edge="fg", linewidth=2, fill=False, zorder=3)
-        left_x += width + 2
-    _draw_register_key(axes, rows + 1.2, 1 + max(int(registers.max()) for _, registers in held.values()))
+        left_x += column_count + 2
+    _draw_register_key(
+        axes, max_row_count + 1.2, 1 + max(int(registers.max()) for _, registers in held.values())
+    )
     element_texts = [
-        f"{name}: " + _list_elements(np.argwhere(lanes == lane).tolist()) for name, (lanes, _) in held.items()
+        f"{matrix_name}: " + _list_elements(np.argwhere(lanes == lane).tolist())
+        for matrix_name, (lanes, _) in held.items()
     ]
     return Picture.of(
         figure,
@@ -92,11 +97,11 @@ def _list_elements(elements: Sequence[Sequence[int]]) -> str:
 def missing() -> str:
     """Return a sentence about the instructions that the device in use lacks, and their replacement."""
     major, minor = session.backend().device_info().compute_capability
-    name = session.which_device().device
+    device_name = session.which_device().device
     if (major, minor) >= (8, 0):
-        return f"{name} has all instructions of this notebook."
+        return f"{device_name} has all instructions of this notebook."
     return (
-        f"{name} (compute capability {major}.{minor}) has no mma.m16n8k16 and no cp.async.\n"
+        f"{device_name} (compute capability {major}.{minor}) has no mma.m16n8k16 and no cp.async.\n"
         "The kernels of this notebook use two mma.m16n8k8 instead, and copy through registers."
     )
 
@@ -104,8 +109,8 @@ def missing() -> str:
 def executed() -> Provenance:
     """Return the provenance of results that were computed on the device in use."""
     device = session.which_device()
-    name = device.device if device.kind == "cuda" else f"virtual {device.device}"
-    return Provenance("measured" if device.kind == "cuda" else "modelled", name)
+    device_name = device.device if device.kind == "cuda" else f"virtual {device.device}"
+    return Provenance("measured" if device.kind == "cuda" else "modelled", device_name)
 
 
 _BANKS = 32
@@ -123,40 +128,52 @@ def banks(places: Mapping[str, Any], column: int = 0) -> Picture:
     column
         The vector of each row that is read.
     """
-    groups = _BANKS // _VECTOR_WORDS
-    width = groups + 2
-    line_count = 1 + max(int(vector_slots[:8].max()) // groups for vector_slots in places.values())
+    bank_group_count = _BANKS // _VECTOR_WORDS
+    place_width = bank_group_count + 2
+    line_count = 1 + max(int(vector_slots[:8].max()) // bank_group_count for vector_slots in places.values())
     figure, axes = empty_axes(
-        0.25 * line_count + 0.9, (-1.6, width * len(places) - 1), (-2.1, line_count + 1.3)
+        0.25 * line_count + 0.9, (-1.6, place_width * len(places) - 1), (-2.1, line_count + 1.3)
     )
     conflict_ways = {}
-    for number, (name, vector_slots) in enumerate(places.items()):
-        left_x = width * number
+    for place_index, (name, vector_slots) in enumerate(places.items()):
+        left_x = place_width * place_index
         draw_text(axes, left_x, -1.5, name, weight="bold")
         draw_text(axes, left_x - 0.2, -0.6, "line", "muted", ha="right", fontsize=8)
-        for group in range(groups):
-            bank_range_text = f"{group * _VECTOR_WORDS}–{group * _VECTOR_WORDS + 3}"
-            draw_text(axes, left_x + group + 0.5, -0.6, bank_range_text, "muted", ha="center", fontsize=7)
+        for bank_group in range(bank_group_count):
+            bank_range_text = f"{bank_group * _VECTOR_WORDS}–{bank_group * _VECTOR_WORDS + 3}"
+            draw_text(
+                axes, left_x + bank_group + 0.5, -0.6, bank_range_text, "muted", ha="center", fontsize=7
+            )
         read_groups = []
         for row, vector in np.ndindex(8, vector_slots.shape[1]):
-            line_number, group = divmod(int(vector_slots[row, vector]), groups)
+            line_number, bank_group = divmod(int(vector_slots[row, vector]), bank_group_count)
             is_read = vector == column
             colour = "warn" if is_read else "panel"
             draw_box(
-                axes, left_x + group, line_number, 1, 1, colour, f"{row}·{vector}", edge="rule", fontsize=8
+                axes,
+                left_x + bank_group,
+                line_number,
+                1,
+                1,
+                colour,
+                f"{row}·{vector}",
+                edge="rule",
+                fontsize=8,
             )
             if is_read:
-                read_groups.append(group)
-        for line_number in range(1 + int(vector_slots[:8].max()) // groups):
+                read_groups.append(bank_group)
+        for line_number in range(1 + int(vector_slots[:8].max()) // bank_group_count):
             draw_text(
                 axes, left_x - 0.2, line_number + 0.5, str(line_number), "muted", ha="right", fontsize=8
             )
         conflict_ways[name] = max(np.bincount(read_groups))
         conflict_note = f"at most {count_of(conflict_ways[name], 'marked vector')} in the same banks"
-        draw_text(axes, left_x, 1.7 + int(vector_slots[:8].max()) // groups, conflict_note, fontsize=9)
+        draw_text(
+            axes, left_x, 1.7 + int(vector_slots[:8].max()) // bank_group_count, conflict_note, fontsize=9
+        )
     ways_text = "; ".join(
-        f"{name}: at most {count_of(count, 'marked vector')} in the same banks"
-        for name, count in conflict_ways.items()
+        f"{name}: at most {count_of(ways, 'marked vector')} in the same banks"
+        for name, ways in conflict_ways.items()
     )
     return Picture.of(
         figure,
@@ -178,25 +195,35 @@ def pipeline(uses: Sequence[tuple[int, int]], copies: Sequence[Sequence[int]], s
     stages
         The number of buffers.
     """
-    steps = len(uses)
-    figure, axes = empty_axes(0.5 * stages + 1.1, (-2.6, steps + 0.1), (-0.8, stages + 0.9))
-    for step, (tile, buffer) in enumerate(uses):
-        draw_text(axes, step + 0.5, -0.4, str(step), "muted", ha="center")
-        draw_box(axes, step, buffer, 1, 0.85, "accent", f"multiply {tile}", edge="bg", fontsize=8)
-        for copied_tile in copies[step]:
+    iteration_count = len(uses)
+    figure, axes = empty_axes(0.5 * stages + 1.1, (-2.6, iteration_count + 0.1), (-0.8, stages + 0.9))
+    for iteration, (multiplied_tile, buffer) in enumerate(uses):
+        draw_text(axes, iteration + 0.5, -0.4, str(iteration), "muted", ha="center")
+        draw_box(
+            axes, iteration, buffer, 1, 0.85, "accent", f"multiply {multiplied_tile}", edge="bg", fontsize=8
+        )
+        for copied_tile in copies[iteration]:
             buffer_row = copied_tile % stages
             draw_box(
-                axes, step, buffer_row, 1, 0.85, "highlight", f"copy {copied_tile}", edge="bg", fontsize=8
+                axes,
+                iteration,
+                buffer_row,
+                1,
+                0.85,
+                "highlight",
+                f"copy {copied_tile}",
+                edge="bg",
+                fontsize=8,
             )
     for buffer in range(stages):
         draw_text(axes, -0.15, buffer + 0.43, f"buffer {buffer}", "muted", ha="right")
     draw_text(axes, -0.15, -0.4, "iteration", "muted", ha="right")
-    note = "A wait and one barrier come before each iteration."
-    draw_text(axes, 0, stages + 0.5, note, "muted", fontsize=9)
+    synchronization_note = "A wait and one barrier come before each iteration."
+    draw_text(axes, 0, stages + 0.5, synchronization_note, "muted", fontsize=9)
     steps_text = "; ".join(
-        f"iteration {step}: multiply tile {tile} in buffer {buffer}, pending copies of "
-        f"{' and '.join(map(str, copies[step])) or 'no tile'}"
-        for step, (tile, buffer) in enumerate(uses)
+        f"iteration {iteration}: multiply tile {multiplied_tile} in buffer {buffer}, pending copies of "
+        f"{' and '.join(map(str, copies[iteration])) or 'no tile'}"
+        for iteration, (multiplied_tile, buffer) in enumerate(uses)
     )
     return Picture.of(figure, f"A pipeline with {stages} buffers. {steps_text}.")
 
@@ -219,12 +246,12 @@ def recorded_series() -> str:
     if not records:
         return "No GPU has been recorded yet. To measure yours: python -m tools.recordings.tensor_cores"
     headings = ("version", "what is new", *map(_record_heading, records))
-    rows = tuple(
+    version_rows = tuple(
         (version.name, version.news, *(_format_speed(record, version.name) for record in records))
         for version in VERSIONS
     )
     cublas_row = ("cuBLAS", "NVIDIA's library", *(_format_speed(record, "cuBLAS") for record in records))
-    return Table("Speed of each version, recorded", headings, (*rows, cublas_row)).text()
+    return Table("Speed of each version, recorded", headings, (*version_rows, cublas_row)).text()
 
 
 def _record_heading(record: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from gpulab.words import count
 from gpulab_course.content.n18_tensor_cores.figures import recorded
 from gpulab_course.content.n18_tensor_cores.versions import source
 
-_WARP = 32
+_WARP_LANES = 32
 # Powers of two that the largest term can have: the product of two halves is below 2 to the power of 32.
 _BIT_EXPONENTS = np.arange(8, 31)
 
@@ -48,30 +48,30 @@ def compute_tensor_sums(number_format: NumberFormat, left: Any, right: Any) -> n
         The factors, with the shape (sums, terms).
     """
     cp = session.cp()
-    a, b = (_pack_registers(number_format, np.asarray(terms, np.float32)) for terms in (left, right))
+    a, b = (_pack_registers(number_format, np.asarray(factors, np.float32)) for factors in (left, right))
     d = cp.zeros(len(a), np.float32)
     options = (
         f"-DINSTRUCTION={number_format.instruction}",
         f"-DA_REGISTERS={number_format.a_registers}",
     )
     kernel = cp.RawKernel(source("probe.cu"), "probe", options=options)
-    kernel((len(a),), (_WARP,), (cp.asarray(a), cp.asarray(b), d))
+    kernel((len(a),), (_WARP_LANES,), (cp.asarray(a), cp.asarray(b), d))
     result: npt.NDArray[np.float32] = cp.asnumpy(d)
     return result
 
 
 def _pack_registers(number_format: NumberFormat, terms: npt.NDArray[np.float32]) -> npt.NDArray[np.uint32]:
     """Return register 0 of each lane: the terms are row 0 of `a`, or column 0 of `b`."""
-    registers = np.zeros((len(terms), _WARP), np.uint32)
+    registers = np.zeros((len(terms), _WARP_LANES), np.uint32)
     if number_format.name == "TF32":
         registers[:, : terms.shape[1]] = terms.view(np.uint32)
         return registers
     if number_format.name.startswith("BF16"):
-        bits = terms.view(np.uint32) >> 16
+        term_bits = terms.view(np.uint32) >> 16
     else:
-        bits = terms.astype(np.float16).view(np.uint16).astype(np.uint32)
-    for term in range(terms.shape[1]):
-        registers[:, term // 2] |= bits[:, term] << (16 * (term % 2))
+        term_bits = terms.astype(np.float16).view(np.uint16).astype(np.uint32)
+    for term_index in range(terms.shape[1]):
+        registers[:, term_index // 2] |= term_bits[:, term_index] << (16 * (term_index % 2))
     return registers
 
 
@@ -106,11 +106,10 @@ def table() -> str:
     format.
     """
     device = session.which_device()
-    name = device.device if device.kind == "cuda" else f"virtual {device.device}"
+    device_name = device.device if device.kind == "cuda" else f"virtual {device.device}"
     bits_by_format = measure_kept_bits()
-    table_lines = [
-        f"{name}, {'measured' if device.kind == 'cuda' else 'modelled'}: {_describe_bits(bits_by_format)}"
-    ]
+    origin_label = "measured" if device.kind == "cuda" else "modelled"
+    table_lines = [f"{device_name}, {origin_label}: {_describe_bits(bits_by_format)}"]
     table_lines += [
         f"{record['device']}, recorded: {_describe_bits(record['kept_bits'])}" for record in recorded()
     ]
@@ -126,4 +125,4 @@ def table() -> str:
 
 
 def _describe_bits(bits_by_format: dict[str, int]) -> str:
-    return "; ".join(f"{name}: {bits} bits" for name, bits in bits_by_format.items())
+    return "; ".join(f"{format_name}: {bits} bits" for format_name, bits in bits_by_format.items())

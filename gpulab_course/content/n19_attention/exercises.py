@@ -47,9 +47,11 @@ def _attend(scores: Any, v: Any) -> Near:
     weights = _compute_softmax(scores)
     wide_v = v.astype(np.float64)
     finite_scores = np.abs(np.where(np.isfinite(scores), scores, 0))
-    factor = 1 + _SCORE_SHARE * finite_scores.max(axis=-1, keepdims=True, initial=0)
-    scale = (weights @ np.abs(wide_v)) * factor + _VALUE_SHARE * np.abs(wide_v).max(axis=0, initial=0)
-    return Near((weights @ wide_v).astype(np.float32), scale, ulps=_TOLERANCE_ULPS)
+    score_error_factor = 1 + _SCORE_SHARE * finite_scores.max(axis=-1, keepdims=True, initial=0)
+    error_scale = (weights @ np.abs(wide_v)) * score_error_factor + _VALUE_SHARE * np.abs(wide_v).max(
+        axis=0, initial=0
+    )
+    return Near((weights @ wide_v).astype(np.float32), error_scale, ulps=_TOLERANCE_ULPS)
 
 
 def _compute_scores(q: Any, k: Any) -> Any:
@@ -92,9 +94,9 @@ def _sort_scores(q: Any, k: Any, direction: int = 1) -> None:
 
 def draw_attention_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes attention with one thread for every query."""
-    rows, keys = size
+    query_count, key_count = size
     return _make_attention_case(
-        _draw_queries(data, rows), _draw_keys(data, keys), _draw_values(data, keys), block
+        _draw_queries(data, query_count), _draw_keys(data, key_count), _draw_values(data, key_count), block
     )
 
 
@@ -107,8 +109,8 @@ def _make_shifted_maker(shift: float) -> Any:
     """Return a function that creates a test case whose scores are all around `shift`."""
 
     def draw_case(data: Draw, size: Any, block: Dim3) -> Case:
-        rows, keys = size
-        q, k, v = _draw_queries(data, rows), _draw_keys(data, keys), _draw_values(data, keys)
+        query_count, key_count = size
+        q, k, v = _draw_queries(data, query_count), _draw_keys(data, key_count), _draw_values(data, key_count)
         _shift_scores(q, k, shift)
         return _make_attention_case(q, k, v, block)
 
@@ -119,8 +121,8 @@ def _make_sorted_maker(direction: int) -> Any:
     """Return a function that creates a test case whose scores rise or fall from key to key."""
 
     def draw_case(data: Draw, size: Any, block: Dim3) -> Case:
-        rows, keys = size
-        q, k, v = _draw_queries(data, rows), _draw_keys(data, keys), _draw_values(data, keys)
+        query_count, key_count = size
+        q, k, v = _draw_queries(data, query_count), _draw_keys(data, key_count), _draw_values(data, key_count)
         _sort_scores(q, k, direction)
         return _make_attention_case(q, k, v, block)
 
@@ -158,8 +160,8 @@ def _draw_attention_sizes(rng: np.random.Generator, threads_at_once: int) -> lis
 
 def _draw_row_blocks(rng: np.random.Generator) -> list[Dim3]:
     """Draw blocks of at most 256 threads."""
-    sizes = (int(rng.integers(65, 127)), 128, int(rng.integers(5, 31)), 33, _MAX_THREADS, 32)
-    return [(threads, 1, 1) for threads in sizes]
+    thread_counts = (int(rng.integers(65, 127)), 128, int(rng.integers(5, 31)), 33, _MAX_THREADS, 32)
+    return [(threads, 1, 1) for threads in thread_counts]
 
 
 def _draw_attention_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
@@ -218,7 +220,7 @@ _MASKED_ROWS = (
 
 
 def _draw_masked_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    power = 1 << int(rng.integers(6, 8))
+    power_of_two = 1 << int(rng.integers(6, 8))
     random_lengths = (int(rng.integers(40, 100)), int(rng.integers(120, 250)))
     return [
         lambda block: 2 * block[0],
@@ -226,8 +228,8 @@ def _draw_masked_sizes(rng: np.random.Generator, threads_at_once: int) -> list[A
         31,
         32,
         33,
-        power - 1,
-        power + 1,
+        power_of_two - 1,
+        power_of_two + 1,
         *random_lengths,
         300 + random_lengths[0],
     ]
@@ -241,9 +243,9 @@ def draw_decode_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for an attention kernel with one query. The grid consists of a few blocks of whole
     warps.
     """
-    keys = int(size)
+    key_count = int(size)
     blocks = int(data.rng.integers(2, 9))
-    return _make_decode_case(data, keys, blocks, block)
+    return _make_decode_case(data, key_count, blocks, block)
 
 
 def _make_decode_case(data: Draw, keys: int, blocks: int, block: Dim3, shift: float | None = None) -> Case:
@@ -276,9 +278,19 @@ _DECODE_ROWS = (
 
 
 def _draw_key_counts(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    power = 1 << int(rng.integers(6, 9))
+    power_of_two = 1 << int(rng.integers(6, 9))
     random_counts = (int(rng.integers(40, 120)), int(rng.integers(500, 1200)))
-    return [128, 1, 31, 32, 33, power - 1, power + 1, *random_counts, int(rng.integers(5001, 7000))]
+    return [
+        128,
+        1,
+        31,
+        32,
+        33,
+        power_of_two - 1,
+        power_of_two + 1,
+        *random_counts,
+        int(rng.integers(5001, 7000)),
+    ]
 
 
 def _draw_warp_blocks(rng: np.random.Generator) -> list[Dim3]:
@@ -288,39 +300,41 @@ def _draw_warp_blocks(rng: np.random.Generator) -> list[Dim3]:
 
 def draw_paged_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for an attention kernel with a paged cache and one query per sequence."""
-    sequences, max_length = size
-    lengths = data.rng.integers(0, max_length + 1, sequences)
-    lengths[data.rng.integers(sequences)] = max_length
+    sequence_count, max_length = size
+    lengths = data.rng.integers(0, max_length + 1, sequence_count)
+    lengths[data.rng.integers(sequence_count)] = max_length
     return _make_paged_case(data, lengths, block)
 
 
 def _make_paged_case(data: Draw, lengths: Any, block: Dim3, shift: float | None = None) -> Case:
-    sequences = len(lengths)
+    sequence_count = len(lengths)
     table_width = max(1, -(-int(lengths.max()) // _PAGE_TOKENS)) + int(data.rng.integers(0, 3))
     page_counts = -(-lengths // _PAGE_TOKENS)
     cache_pages = int(page_counts.sum()) + 3
     k, v = _draw_keys(data, cache_pages * _PAGE_TOKENS), _draw_values(data, cache_pages * _PAGE_TOKENS)
-    q = _draw_queries(data, sequences)
+    q = _draw_queries(data, sequence_count)
     if shift is not None:
         _shift_scores(q, k, shift)
     free_pages = list(data.rng.permutation(cache_pages))
-    table = np.full((sequences, table_width), -1, np.int32)
+    page_table = np.full((sequence_count, table_width), -1, np.int32)
     is_row_used = np.zeros(cache_pages * _PAGE_TOKENS, bool)
-    expected = np.zeros((sequences, _FEATURES), np.float32)
-    scale = np.zeros((sequences, _FEATURES))
+    expected = np.zeros((sequence_count, _FEATURES), np.float32)
+    error_scale = np.zeros((sequence_count, _FEATURES))
     for s, length in enumerate(lengths.tolist()):
         page_count = int(page_counts[s])
-        table[s, :page_count] = [free_pages.pop() for _ in range(page_count)]
-        cache_rows = (table[s, :page_count, None] * _PAGE_TOKENS + np.arange(_PAGE_TOKENS)).ravel()[:length]
+        page_table[s, :page_count] = [free_pages.pop() for _ in range(page_count)]
+        cache_rows = (page_table[s, :page_count, None] * _PAGE_TOKENS + np.arange(_PAGE_TOKENS)).ravel()[
+            :length
+        ]
         is_row_used[cache_rows] = True
         attention_result = _attend(_compute_scores(q[s : s + 1], k[cache_rows]), v[cache_rows])
-        expected[s], scale[s] = attention_result.values[0], np.asarray(attention_result.scale)[0]
+        expected[s], error_scale[s] = attention_result.values[0], np.asarray(attention_result.scale)[0]
     k[~is_row_used] = np.nan
     v[~is_row_used] = np.nan
-    inputs = {"q": q, "k": k, "v": v, "table": table, "length": lengths.astype(np.int32)}
-    numbers = {"sequences": sequences, "width": table_width}
-    grid = draw.count_blocks(sequences, block[0] // 32)
-    return Case(grid, inputs | numbers, {"out": Near(expected, scale, _TOLERANCE_ULPS)})
+    inputs = {"q": q, "k": k, "v": v, "table": page_table, "length": lengths.astype(np.int32)}
+    scalar_inputs = {"sequences": sequence_count, "width": table_width}
+    grid = draw.count_blocks(sequence_count, block[0] // 32)
+    return Case(grid, inputs | scalar_inputs, {"out": Near(expected, error_scale, _TOLERANCE_ULPS)})
 
 
 def _make_lengths_maker(*lengths: int, shift: float | None = None) -> Any:
@@ -362,26 +376,26 @@ def _draw_paged_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
 
 def draw_rotary_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the scores of one query with rotated keys."""
-    keys = int(size)
-    return _make_rotary_case(data, data.rng.integers(0, 2 * keys + 40, keys), block)
+    key_count = int(size)
+    return _make_rotary_case(data, data.rng.integers(0, 2 * key_count + 40, key_count), block)
 
 
 def _make_rotary_case(data: Draw, positions: Any, block: Dim3) -> Case:
-    keys = len(positions)
-    q, k = _draw_queries(data, 1)[0], _draw_keys(data, keys)
+    key_count = len(positions)
+    q, k = _draw_queries(data, 1)[0], _draw_keys(data, key_count)
     half_features = _FEATURES // 2
     angles = np.arange(int(positions.max()) + 1)[:, None] * 100.0 ** (
         -np.arange(half_features) / half_features
     )
     cosine, sine = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
     inputs = {"q": q, "k": k, "cosine": cosine, "sine": sine}
-    integers = {"position": positions.astype(np.int32), "keys": keys}
-    grid = draw.count_blocks(keys, block[0] // 32)
-    case = Case(grid, inputs | integers, {})
-    magnitude = np.abs(k.astype(np.float64)).sum(axis=1) * np.abs(q).max()
+    integer_inputs = {"position": positions.astype(np.int32), "keys": key_count}
+    grid = draw.count_blocks(key_count, block[0] // 32)
+    rotary_case = Case(grid, inputs | integer_inputs, {})
+    score_magnitudes = np.abs(k.astype(np.float64)).sum(axis=1) * np.abs(q).max()
     scores = _rotate_pairs(k, cosine[positions], sine[positions]) @ q.astype(np.float64) * _SCALE
-    case.wanted["score"] = Near(scores.astype(np.float32), magnitude * _SCALE, ulps=4)
-    return case
+    rotary_case.wanted["score"] = Near(scores.astype(np.float32), score_magnitudes * _SCALE, ulps=4)
+    return rotary_case
 
 
 def _rotate_pairs(k: Any, cosine: Any, sine: Any, sign: int = 1) -> Any:
@@ -418,13 +432,13 @@ def _is_wrong_by_factor(mistake: Mistake) -> bool:
     if mistake.found is None or not np.isfinite(mistake.found).all() or advice.is_partly_unwritten(mistake):
         return False
     actual, expected = _reshape_to_rows(mistake)
-    factors = (actual * expected).sum(axis=1) / np.maximum(
+    row_factors = (actual * expected).sum(axis=1) / np.maximum(
         (expected.astype(np.float64) ** 2).sum(axis=1), 1e-30
     )
-    is_close = np.abs(actual - factors[:, None] * expected) <= 1e-3 * np.abs(expected).max(
+    is_close = np.abs(actual - row_factors[:, None] * expected) <= 1e-3 * np.abs(expected).max(
         axis=1, keepdims=True
     )
-    return bool(is_close.all() and (factors > 0).all() and (np.abs(factors - 1) > 1e-4).any())
+    return bool(is_close.all() and (row_factors > 0).all() and (np.abs(row_factors - 1) > 1e-4).any())
 
 
 def _compute_unscaled(mistake: Mistake) -> Any:
@@ -517,13 +531,15 @@ def _has_large_page_scores(mistake: Mistake) -> bool:
     """Return whether all wrong sequences have scores whose exponentials overflow or are 0."""
     if mistake.found is None:
         return False
-    lengths, table = mistake["length"], mistake["table"]
+    lengths, page_table = mistake["length"], mistake["table"]
     max_scores = []
     for s in np.flatnonzero(mistake.wrong.any(axis=1) & (lengths > 0)):
-        slots = np.arange(lengths[s])
-        cache_rows = table[s, slots // _PAGE_TOKENS] * _PAGE_TOKENS + slots % _PAGE_TOKENS
+        token_positions = np.arange(lengths[s])
+        cache_rows = (
+            page_table[s, token_positions // _PAGE_TOKENS] * _PAGE_TOKENS + token_positions % _PAGE_TOKENS
+        )
         max_scores.append(float(_compute_scores(mistake["q"][s : s + 1], mistake["k"][cache_rows]).max()))
-    return bool(max_scores) and all(score > 88 or score < -85 for score in max_scores)
+    return bool(max_scores) and all(max_score > 88 or max_score < -85 for max_score in max_scores)
 
 
 def _is_nan_for_small_scores(mistake: Mistake) -> bool:
@@ -540,13 +556,13 @@ def _empty_sequences_wrong(mistake: Mistake) -> bool:
 
 def _compute_without_table(mistake: Mistake) -> Any:
     """Return the result that follows if the table is not used, and sequences follow each other."""
-    width, k, v = mistake["width"], mistake["k"], mistake["v"]
-    results = []
+    table_width, k, v = mistake["width"], mistake["k"], mistake["v"]
+    attention_rows = []
     for s, length in enumerate(mistake["length"].tolist()):
-        cache_rows = (s * width * _PAGE_TOKENS + np.arange(length)) % max(1, len(k))
+        cache_rows = (s * table_width * _PAGE_TOKENS + np.arange(length)) % max(1, len(k))
         scores = _compute_scores(mistake["q"][s : s + 1], k[cache_rows])
-        results.append((_compute_softmax(scores) @ v[cache_rows])[0])
-    return np.array(results)
+        attention_rows.append((_compute_softmax(scores) @ v[cache_rows])[0])
+    return np.array(attention_rows)
 
 
 def _make_rotation_mistake(change: str) -> Any:
@@ -558,9 +574,9 @@ def _make_rotation_mistake(change: str) -> Any:
         positions = np.minimum(positions, len(mistake["cosine"]) - 1)
         cosine, sine = mistake["cosine"][positions], mistake["sine"][positions]
         if change == "pairs":
-            order = np.arange(_FEATURES).reshape(-1, 2).T.ravel()  # 0, 2, 4 ... 1, 3, 5 ...
+            even_then_odd = np.arange(_FEATURES).reshape(-1, 2).T.ravel()  # 0, 2, 4 ... 1, 3, 5 ...
             rotated_keys = np.empty(k.shape)
-            rotated_keys[:, order] = _rotate_pairs(k[:, order], cosine, sine)
+            rotated_keys[:, even_then_odd] = _rotate_pairs(k[:, even_then_odd], cosine, sine)
             return rotated_keys @ q * _SCALE
         if change == "none":
             return k.astype(np.float64) @ q * _SCALE

@@ -35,11 +35,11 @@ def source(file: str) -> str:
 
 def forward(d: int, lanes: int, tile: int = TILE) -> Any:
     """Return the kernel of ``forward.cu`` for rows of `d` numbers with `lanes` threads per row."""
-    name = f"forward<{d}, {lanes}, {tile}>"
+    kernel_name = f"forward<{d}, {lanes}, {tile}>"
     module = session.cp().RawModule(
-        code=source("forward.cu"), options=("-std=c++17",), name_expressions=[name]
+        code=source("forward.cu"), options=("-std=c++17",), name_expressions=[kernel_name]
     )
-    return module.get_function(name)
+    return module.get_function(kernel_name)
 
 
 def tensors(n: int, d: int, seed: int = 19, heads: int = 1, dtype: str = "float32") -> list[Any]:
@@ -64,12 +64,12 @@ def tensor_launch(q: Any, k: Any, v: Any, out: Any, causal: bool = False) -> dic
         Whether row i sees the keys 0 to i only.
     """
     n, d = q.shape[-2:]
-    name = f"attention<{d}, {str(causal).lower()}>"
+    kernel_name = f"attention<{d}, {str(causal).lower()}>"
     code = versions.source("multiply.cu", "loads.cu") + source("tensor.cuh")
-    module = session.cp().RawModule(code=code, options=("-std=c++17",), name_expressions=[name])
+    module = session.cp().RawModule(code=code, options=("-std=c++17",), name_expressions=[kernel_name])
     grid = -(-n // TENSOR_HEIGHT), q.size // (n * d)
     args = (q, k, v, out, np.int32(n))
-    return {"kernel": module.get_function(name), "grid": grid, "block": (128,), "args": args}
+    return {"kernel": module.get_function(kernel_name), "grid": grid, "block": (128,), "args": args}
 
 
 def scores(q: Any, k: Any) -> Any:
@@ -93,9 +93,15 @@ def attend(q: Any, k: Any, v: Any) -> Any:
 def tile_bytes(counters: KernelCounters, file: str = "forward.cu") -> int:
     """Return how many bytes of the arrays k and v the blocks of a kernel load."""
     lines = source(file).splitlines()
-    numbers = {number for number, line in enumerate(lines, 1) if "= k[" in line or "= v[" in line}
-    loads = [access for access in counters.accesses if access.space == "global" and access.line in numbers]
-    return SECTOR_BYTES * sum(access.sectors for access in loads)
+    tile_line_numbers = {
+        line_number for line_number, line in enumerate(lines, 1) if "= k[" in line or "= v[" in line
+    }
+    tile_loads = [
+        access
+        for access in counters.accesses
+        if access.space == "global" and access.line in tile_line_numbers
+    ]
+    return SECTOR_BYTES * sum(access.sectors for access in tile_loads)
 
 
 def layer_traffic(n: int, d: int) -> Table:
@@ -103,43 +109,43 @@ def layer_traffic(n: int, d: int) -> Table:
     stores.
     """
     steps, _ = story.steps(session.cp(), n=n, d=d, rung="06")
-    rows = []
+    kernel_rows = []
     for name in ("matmul_transposed", "softmax", "matmul"):
-        step = steps[name]
-        step()
-        counters = launch(**step).count().record
+        kernel_step = steps[name]
+        kernel_step()
+        counters = launch(**kernel_step).count().record
         sectors = [counters.total("sectors", "global", kind) for kind in ("load", "store")]
-        rows.append((name, *(size(SECTOR_BYTES * count) for count in sectors)))
+        kernel_rows.append((name, *(size(SECTOR_BYTES * sector_count) for sector_count in sectors)))
     scores_text = f"the n × n scores have {size(FLOAT_BYTES * n * n)}"
     title = f"n = {n:,}, d = {d}: {scores_text}; counted on {counters.provenance.device}"
-    return Table(title, ("kernel", "loaded by the SMs", "stored"), tuple(rows))
+    return Table(title, ("kernel", "loaded by the SMs", "stored"), tuple(kernel_rows))
 
 
 def memory_table(lengths: Sequence[int], d: int) -> Table:
     """Return a table of the sizes of q, k, v, the result and stored scores for several sequence lengths."""
-    rows = []
+    length_rows = []
     for n in lengths:
         arrays, stored_scores = FLOAT_BYTES * 4 * n * d, FLOAT_BYTES * n * n
-        rows.append((f"{n:,}", size(arrays), size(stored_scores), f"{stored_scores / arrays:,.0f} ×"))
+        length_rows.append((f"{n:,}", size(arrays), size(stored_scores), f"{stored_scores / arrays:,.0f} ×"))
     headings = "tokens n", "q, k, v and the result", "scores, if stored", "ratio"
-    return Table(f"One head with d = {d}, float32, computed", headings, tuple(rows))
+    return Table(f"One head with d = {d}, float32, computed", headings, tuple(length_rows))
 
 
 def traffic_table(lengths: Sequence[int], heights: Sequence[int], d: int = 64, lanes: int = 4) -> Table:
     """Return a table of the bytes of k and v that tiled attention loads, measured by counters and computed by
     a formula.
     """
-    rows = []
-    for height in heights:
+    traffic_rows = []
+    for tile_rows in heights:
         for n in lengths:
-            counted_bytes = count_tiles(n, height, d, lanes)
-            formula_bytes = -(-n // height) * n * 2 * d * FLOAT_BYTES
-            rows.append(
-                (f"{height}", f"{n:,}", size(counted_bytes), size(formula_bytes), size(FLOAT_BYTES * n))
+            counted_bytes = count_tiles(n, tile_rows, d, lanes)
+            formula_bytes = -(-n // tile_rows) * n * 2 * d * FLOAT_BYTES
+            traffic_rows.append(
+                (f"{tile_rows}", f"{n:,}", size(counted_bytes), size(formula_bytes), size(FLOAT_BYTES * n))
             )
     title = f"Tiled attention with d = {d}: bytes of k and v that the SMs load"
     headings = "rows in a tile of q", "tokens n", "counted", "formula", "extra memory for training"
-    return Table(title, headings, tuple(rows))
+    return Table(title, headings, tuple(traffic_rows))
 
 
 def count_tiles(n: int, height: int, d: int = 64, lanes: int = 4) -> int:
@@ -179,11 +185,11 @@ def running_largest(row: Any) -> Picture:
     axes.set_ylabel("score")
     axes.legend(loc="lower right", fontsize=9, ncols=3)
     axes.spines[["top", "right"]].set_visible(False)
-    positions = ", ".join(str(int(change)) for change in change_positions)
+    change_texts = ", ".join(str(int(change_position)) for change_position in change_positions)
     return Picture.of(
         figure,
         f"The scores of one row with {row.size} keys, and the largest score so far. It changes at the keys "
-        f"{positions}: {len(change_positions)} times.",
+        f"{change_texts}: {len(change_positions)} times.",
     )
 
 
@@ -199,26 +205,27 @@ def mask_tiles(n: int, height: int, tile: int, window: int | None = None) -> Pic
     window
         The number of keys that a row sees; without one, a row sees all earlier keys.
     """
-    states = find_tile_states(n, height, tile, window)
-    rows, columns = states.shape
-    figure, axes = empty_axes(0.45 * rows + 1.2, (-2.6, columns + 0.1), (-1.1, rows + 1.6))
-    draw_text(axes, columns / 2, -0.6, f"tiles of {tile} keys", ha="center")
+    tile_states = find_tile_states(n, height, tile, window)
+    row_count, column_count = tile_states.shape
+    figure, axes = empty_axes(0.45 * row_count + 1.2, (-2.6, column_count + 0.1), (-1.1, row_count + 1.6))
+    draw_text(axes, column_count / 2, -0.6, f"tiles of {tile} keys", ha="center")
     colours_by_state = {0: "other-pale", 1: "warn", 2: "good"}
-    for i in range(rows):
+    for i in range(row_count):
         draw_text(axes, -2.55, i + 0.5, f"block {i}")
-        for j in range(columns):
-            draw_box(axes, j, i, 1, 1, colours_by_state[int(states[i, j])], edge="bg")
-    counts = [int((states == state).sum()) for state in range(3)]
+        for j in range(column_count):
+            draw_box(axes, j, i, 1, 1, colours_by_state[int(tile_states[i, j])], edge="bg")
+    tile_counts = [int((tile_states == tile_state).sum()) for tile_state in range(3)]
     legend = ((2, "full"), (1, "cut by the mask"), (0, "skipped"))
-    for position, (state, text) in enumerate(legend):
-        x = position * columns / 3
-        draw_box(axes, x, rows + 0.5, 0.8, 0.8, colours_by_state[state], edge="bg")
-        draw_text(axes, x + 1.1, rows + 0.9, f"{counts[state]} {text}")
+    for legend_index, (tile_state, state_text) in enumerate(legend):
+        x = legend_index * column_count / 3
+        draw_box(axes, x, row_count + 0.5, 0.8, 0.8, colours_by_state[tile_state], edge="bg")
+        draw_text(axes, x + 1.1, row_count + 0.9, f"{tile_counts[tile_state]} {state_text}")
     window_end = "" if window is None else f", and a window of {window} keys"
     return Picture.of(
         figure,
-        f"{rows} blocks of {height} rows and {columns} tiles of {tile} keys, with a causal mask{window_end}: "
-        f"{counts[2]} tiles are full, {counts[1]} are cut by the mask, and {counts[0]} are skipped.",
+        f"{row_count} blocks of {height} rows and {column_count} tiles of {tile} keys, with a causal "
+        f"mask{window_end}: {tile_counts[2]} tiles are full, {tile_counts[1]} are cut by the mask, and "
+        f"{tile_counts[0]} are skipped.",
     )
 
 
@@ -228,13 +235,13 @@ def find_tile_states(n: int, height: int, tile: int, window: int | None = None) 
     """
     key_distance = np.arange(n)[:, None] - np.arange(n)
     is_visible = (key_distance >= 0) & (key_distance < (n if window is None else window))
-    rows, columns = -(-n // height), -(-n // tile)
-    states = np.zeros((rows, columns), int)
-    for i in range(rows):
-        for j in range(columns):
+    row_count, column_count = -(-n // height), -(-n // tile)
+    tile_states = np.zeros((row_count, column_count), int)
+    for i in range(row_count):
+        for j in range(column_count):
             tile_mask = is_visible[i * height : (i + 1) * height, j * tile : (j + 1) * tile]
-            states[i, j] = 2 if tile_mask.all() else int(tile_mask.any())
-    return states
+            tile_states[i, j] = 2 if tile_mask.all() else int(tile_mask.any())
+    return tile_states
 
 
 def masked_launch(file: str, n: int, height: int, window: int) -> dict[str, Any]:
@@ -246,41 +253,55 @@ def masked_launch(file: str, n: int, height: int, window: int) -> dict[str, Any]
 
 def recorded() -> list[dict[str, Any]]:
     """Load the times that were recorded on GPUs with ``python -m tools.recordings.attention``."""
-    text = (resources.files(__package__) / "recorded.json").read_text(encoding="utf-8")
-    records: list[dict[str, Any]] = json.loads(text)
+    recording_text = (resources.files(__package__) / "recorded.json").read_text(encoding="utf-8")
+    records: list[dict[str, Any]] = json.loads(recording_text)
     return records
 
 
 def recorded_speeds() -> Table:
     """Return a table of the recorded speeds of attention on CUDA cores, on tensor cores and in PyTorch."""
     record = recorded()[0]
-    rows = []
-    kinds = {name: name.partition(", ")[2] for name in record["tflops"]["d = 64"]}
-    for name, kind in kinds.items():
-        speeds = [speed[name] for speed in record["tflops"].values()]
-        shares = [speed[name] / speed[f"PyTorch, {kind}"] for speed in record["tflops"].values()]
-        is_library = name.startswith("PyTorch")
-        speed_pairs = zip(speeds, shares, strict=True)
-        rows.append(
+    kernel_rows = []
+    kind_of_kernel = {
+        kernel_name: kernel_name.partition(", ")[2] for kernel_name in record["tflops"]["d = 64"]
+    }
+    for kernel_name, kind in kind_of_kernel.items():
+        speeds_tflops = [tflops_of_kernel[kernel_name] for tflops_of_kernel in record["tflops"].values()]
+        library_shares = [
+            tflops_of_kernel[kernel_name] / tflops_of_kernel[f"PyTorch, {kind}"]
+            for tflops_of_kernel in record["tflops"].values()
+        ]
+        is_library = kernel_name.startswith("PyTorch")
+        speed_pairs = zip(speeds_tflops, library_shares, strict=True)
+        kernel_rows.append(
             (
-                name,
-                *(f"{v:.1f} TFLOP/s" + ("" if is_library else f", {share:.0%}") for v, share in speed_pairs),
+                kernel_name,
+                *(
+                    f"{v:.1f} TFLOP/s" + ("" if is_library else f", {library_share:.0%}")
+                    for v, library_share in speed_pairs
+                ),
             )
         )
-    sizes = f"{record['heads']} heads of {record['tokens']:,} tokens"
-    title = f"{sizes}, {_describe_origin(record)}; {record['library']}"
+    size_text = f"{record['heads']} heads of {record['tokens']:,} tokens"
+    title = f"{size_text}, {_describe_origin(record)}; {record['library']}"
     headings = ("kernel", *(f"{d}, share of PyTorch" for d in record["tflops"]))
-    return Table(title, headings, tuple(rows))
+    return Table(title, headings, tuple(kernel_rows))
 
 
 def recorded_times() -> Table:
     """Return a table of the recorded times of this notebook's other kernels."""
     record = recorded()[0]
     n = f"n = {record['tokens']:,}"
-    rows = [(f"causal mask, {n}, {name}", time_us) for name, time_us in record["mask_us"].items()]
-    rows += [(f"decoding, {n}, blocks: {blocks}", time_us) for blocks, time_us in record["decode_us"].items()]
-    rows += [(f"attention layer, {name}", time_us) for name, time_us in record["layer_us"].items()]
-    table_rows = tuple((name, duration(1e3 * time_us)) for name, time_us in rows)
+    names_and_times_us = [
+        (f"causal mask, {n}, {name}", time_us) for name, time_us in record["mask_us"].items()
+    ]
+    names_and_times_us += [
+        (f"decoding, {n}, blocks: {blocks}", time_us) for blocks, time_us in record["decode_us"].items()
+    ]
+    names_and_times_us += [
+        (f"attention layer, {name}", time_us) for name, time_us in record["layer_us"].items()
+    ]
+    table_rows = tuple((name, duration(1e3 * time_us)) for name, time_us in names_and_times_us)
     return Table(f"One head, {_describe_origin(record)}", ("kernel", "time"), table_rows)
 
 
@@ -295,10 +316,14 @@ def decode_launch(keys: int, blocks: int, warps: int = 4) -> dict[str, Any]:
     cp = session.cp()
     kernel = cp.RawKernel(source("decode.cu"), "decode")
     _, k, v, _ = tensors(keys, 64)
-    splits = blocks * warps
-    scratch = cp.empty(splits, "float32"), cp.empty(splits, "float32"), cp.empty((splits, 64), "float32")
+    split_count = blocks * warps
+    scratch_arrays = (
+        cp.empty(split_count, "float32"),
+        cp.empty(split_count, "float32"),
+        cp.empty((split_count, 64), "float32"),
+    )
     q = cp.asarray(np.random.default_rng(5).standard_normal(64, dtype=np.float32))
-    args = (q, k, v, *scratch, cp.zeros(1, "uint32"), cp.empty(64, "float32"), np.int32(keys))
+    args = (q, k, v, *scratch_arrays, cp.zeros(1, "uint32"), cp.empty(64, "float32"), np.int32(keys))
     return {"kernel": kernel, "grid": (blocks,), "block": (32 * warps,), "args": args}
 
 
@@ -321,8 +346,10 @@ def parts(row: Any, splits: int) -> Picture:
     part_width = 12 / splits
     for y, row_label in ((0.5, "scores"), (2.2, "of each part"), (4.8, "of all")):
         draw_text(axes, -2.55, y, row_label)
-    for index, (part_scores, m, s) in enumerate(zip(scores_by_part, part_maxima, part_sums, strict=True)):
-        x = index * part_width
+    for part_index, (part_scores, m, s) in enumerate(
+        zip(scores_by_part, part_maxima, part_sums, strict=True)
+    ):
+        x = part_index * part_width
         scores_text = "  ".join(f"{score:.0f}" for score in part_scores)
         draw_box(axes, x + 0.1, 0, part_width - 0.2, 1, "accent-2", scores_text)
         draw_box(
@@ -331,7 +358,7 @@ def parts(row: Any, splits: int) -> Picture:
         draw_text(
             axes, x + part_width / 2, 3.3, f"× exp({m:.0f} − {row_maximum:.0f})", ha="center", fontsize=9
         )
-        draw_arrow(axes, (x + part_width / 2, 3.6), (6 + 0.6 * (index - (splits - 1) / 2), 4.3), "muted")
+        draw_arrow(axes, (x + part_width / 2, 3.6), (6 + 0.6 * (part_index - (splits - 1) / 2), 4.3), "muted")
     draw_box(axes, 3.5, 4.3, 5, 1, "good", f"largest {row_maximum:.0f}, sum {row_sum:.3f}")
     parts_text = "; ".join(
         f"largest {m:.0f}, sum {s:.3f}" for m, s in zip(part_maxima, part_sums, strict=True)
@@ -356,34 +383,37 @@ def page_table(lengths: Sequence[int], page: int, seed: int = 2) -> Picture:
     seed
         Seed of the random order of pages.
     """
-    counts = [-(-length // page) for length in lengths]
-    page_count = sum(counts) + 2
+    page_counts = [-(-length // page) for length in lengths]
+    page_count = sum(page_counts) + 2
     free_pages = list(np.random.default_rng(seed).permutation(page_count))
-    table = [[int(free_pages.pop()) for _ in range(pages)] for pages in counts]
-    names = ("accent-2", "warn", "good")
-    width = max(counts)
+    page_table_rows = [
+        [int(free_pages.pop()) for _ in range(row_page_count)] for row_page_count in page_counts
+    ]
+    colour_names = ("accent-2", "warn", "good")
+    max_page_count = max(page_counts)
     figure, axes = empty_axes(3.4, (-3.2, page_count * 1.3 + 0.2), (-0.9, len(lengths) * 1.1 + 3.4))
     draw_text(axes, 0, -0.5, "page table: one row per sequence")
     cache_y = len(lengths) * 1.1 + 1.5
     owner_and_tokens: dict[int, tuple[int, int]] = {}
-    for s, pages in enumerate(table):
+    for s, row_pages in enumerate(page_table_rows):
         draw_text(axes, -3.15, 1.1 * s + 0.45, f"{lengths[s]} tokens")
-        for index in range(width):
-            page_text = str(pages[index]) if index < len(pages) else "−"
-            name = names[s % 3] if index < len(pages) else "panel"
-            draw_box(axes, 1.3 * index, 1.1 * s, 1.2, 0.9, name, page_text)
-            if index < len(pages):
-                owner_and_tokens[pages[index]] = s, min(page, lengths[s] - index * page)
+        for page_index in range(max_page_count):
+            page_text = str(row_pages[page_index]) if page_index < len(row_pages) else "−"
+            colour_name = colour_names[s % 3] if page_index < len(row_pages) else "panel"
+            draw_box(axes, 1.3 * page_index, 1.1 * s, 1.2, 0.9, colour_name, page_text)
+            if page_index < len(row_pages):
+                owner_and_tokens[row_pages[page_index]] = s, min(page, lengths[s] - page_index * page)
     draw_text(axes, -3.15, cache_y + 0.5, "cache")
-    for number in range(page_count):
-        s, tokens = owner_and_tokens.get(number, (0, 0))
-        x = 1.3 * number
+    for page_number in range(page_count):
+        s, token_count = owner_and_tokens.get(page_number, (0, 0))
+        x = 1.3 * page_number
         draw_box(axes, x, cache_y, 1.2, 1, "panel")
-        if tokens:
-            draw_box(axes, x, cache_y, 1.2 * tokens / page, 1, names[s % 3])
-        draw_text(axes, x + 0.6, cache_y + 1.4, f"{number}", ha="center", fontsize=9)
+        if token_count:
+            draw_box(axes, x, cache_y, 1.2 * token_count / page, 1, colour_names[s % 3])
+        draw_text(axes, x + 0.6, cache_y + 1.4, f"{page_number}", ha="center", fontsize=9)
     pages_text = "; ".join(
-        f"{length} tokens in pages {row}" for length, row in zip(lengths, table, strict=True)
+        f"{length} tokens in pages {row_pages}"
+        for length, row_pages in zip(lengths, page_table_rows, strict=True)
     )
     return Picture.of(
         figure,

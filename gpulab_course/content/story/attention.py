@@ -84,25 +84,33 @@ def steps(
             else cp.empty(shape, dtype="uint16" if name in narrow_names else "float32")
         )
     x, normed, scores, weights, mixed, out = (arrays.get(name) for name in ARRAYS)
-    rows = np.int32(n)
-    cols = np.int32(d)
-    scale = np.float32(d**-0.5)
+    row_count = np.int32(n)
+    column_count = np.int32(d)
+    score_scale = np.float32(d**-0.5)
     lanes = max(version.lanes_a_row or 1 for version in rungs)
-    by_row = cover((n * lanes,), ROW_BLOCK)
+    row_grid = cover((n * lanes,), ROW_BLOCK)
     launches = {
-        "layer_norm": (by_row, ROW_BLOCK, (x, normed, rows, cols)),
-        "matmul_transposed": (cover((n, n), TILE), TILE, (normed, normed, scores, rows, rows, cols, scale)),
-        "softmax": (by_row, ROW_BLOCK, (scores, weights, rows, rows)),
-        "matmul": (cover((d, n), TILE), TILE, (weights, normed, mixed, rows, cols, rows)),
+        "layer_norm": (row_grid, ROW_BLOCK, (x, normed, row_count, column_count)),
+        "matmul_transposed": (
+            cover((n, n), TILE),
+            TILE,
+            (normed, normed, scores, row_count, row_count, column_count, score_scale),
+        ),
+        "softmax": (row_grid, ROW_BLOCK, (scores, weights, row_count, row_count)),
+        "matmul": (cover((d, n), TILE), TILE, (weights, normed, mixed, row_count, column_count, row_count)),
         "gelu": (cover((n * d,), (256,)), (256,), (mixed, out, np.int32(n * d))),
     }
     if is_tiled:
-        launches["attention"] = (cover((n * LANES,), (128,)), (128,), (normed, out, rows, cols, scale))
+        launches["attention"] = (
+            cover((n * LANES,), (128,)),
+            (128,),
+            (normed, out, row_count, column_count, score_scale),
+        )
     kernel_texts: dict[str, str] = {}
     for version in rungs:
         if version.kernels:
-            text = read_source(version.kernels)
-            kernel_texts |= {name: text for name in launches if f" {name}(" in text}
+            source_text = read_source(version.kernels)
+            kernel_texts |= {name: source_text for name in launches if f" {name}(" in source_text}
     joined_names = {name for version in rungs for name in version.joined}
     steps = {
         n: Step(cp.RawKernel(kernel_texts[n], n), *launch)
@@ -136,9 +144,16 @@ def reference(x: npt.ArrayLike) -> dict[str, Floats]:
     centred_x = x - x.mean(axis=1, keepdims=True)
     normed = centred_x / np.sqrt((centred_x**2).mean(axis=1, keepdims=True) + 1e-5)
     scores = normed @ normed.T / np.sqrt(x.shape[1])
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    weights = powers / powers.sum(axis=1, keepdims=True)
+    exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
+    weights = exponentials / exponentials.sum(axis=1, keepdims=True)
     mixed = weights @ normed
-    out = 0.5 * mixed * (1 + np.tanh(0.79788456 * (mixed + 0.044715 * mixed**3)))
-    results = {"x": x, "normed": normed, "scores": scores, "weights": weights, "mixed": mixed, "out": out}
+    gelu_output = 0.5 * mixed * (1 + np.tanh(0.79788456 * (mixed + 0.044715 * mixed**3)))
+    results = {
+        "x": x,
+        "normed": normed,
+        "scores": scores,
+        "weights": weights,
+        "mixed": mixed,
+        "out": gelu_output,
+    }
     return {name: array.astype(np.float32) for name, array in results.items()}

@@ -48,21 +48,23 @@ class Growth:
     def __init__(self, lines: Sequence[VersionRow], provenance: Provenance) -> None:
         self.record = tuple(lines)
         self.provenance = provenance
-        rows = [
+        version_rows = [
             (
-                line.number,
-                line.what,
-                duration(line.block.time_ns),
-                size(line.block.array_bytes),
-                duration(line.life.time_ns),
-                size(line.life.array_bytes),
-                str(line.block.launches),
+                version_row.number,
+                version_row.what,
+                duration(version_row.block.time_ns),
+                size(version_row.block.array_bytes),
+                duration(version_row.life.time_ns),
+                size(version_row.life.array_bytes),
+                str(version_row.block.launches),
             )
-            for line in lines
+            for version_row in lines
         ]
         origin = provenance.of_results_and_times
-        subject = f"{SEQUENCES} sequences through the attention layer, {SEQUENCES} boards of Life"
-        self._table = Table(f"The running example so far: {subject}, {origin}", _HEADINGS, tuple(rows))
+        subject_text = f"{SEQUENCES} sequences through the attention layer, {SEQUENCES} boards of Life"
+        self._table = Table(
+            f"The running example so far: {subject_text}, {origin}", _HEADINGS, tuple(version_rows)
+        )
 
     def __repr__(self) -> str:
         return self._table.text()
@@ -79,13 +81,16 @@ def table(rung: str = RUNGS[-1].number) -> Growth:
     rung
         The notebook's number, such as ``"07"``.
     """
-    changes = list_rungs(rung)
+    versions = list_rungs(rung)
     table_lines = []
-    with session.show_steps(len(changes), "story.table") as begin_step:
-        for version in changes:
+    with session.show_steps(len(versions), "story.table") as begin_step:
+        for version in versions:
             begin_step()
-            costs = _measure(_make_block_steps, version.number), _measure(_make_life_steps, version.number)
-            table_lines.append(VersionRow(version.number, version.what, *costs))
+            block_and_life_costs = (
+                _measure(_make_block_steps, version.number),
+                _measure(_make_life_steps, version.number),
+            )
+            table_lines.append(VersionRow(version.number, version.what, *block_and_life_costs))
     return Growth(table_lines, session.backend().provenance)
 
 
@@ -103,7 +108,7 @@ def _make_life_steps(cp: Any, rung: str, seed: int) -> tuple[list[Step], dict[st
 def _measure(program: Any, rung: str) -> VersionCosts:
     cp = session.cp()
     is_spread = any(version.spread for version in list_rungs(rung))
-    gpus = (
+    gpu_devices = (
         [cp.cuda.Device(k) for k in range(cp.cuda.runtime.getDeviceCount())]
         if is_spread
         else [cp.cuda.Device()]
@@ -111,9 +116,11 @@ def _measure(program: Any, rung: str) -> VersionCosts:
     launch_sequences = find_play(rung)
     gpu_players = []
     sequence_arrays = []
-    for gpu_index, gpu in enumerate(gpus[:SEQUENCES]):
+    for gpu_index, gpu in enumerate(gpu_devices[:SEQUENCES]):
         with gpu:
-            gpu_sequences = [program(cp, rung, seed) for seed in range(gpu_index, SEQUENCES, len(gpus))]
+            gpu_sequences = [
+                program(cp, rung, seed) for seed in range(gpu_index, SEQUENCES, len(gpu_devices))
+            ]
             sequence_arrays += gpu_sequences
             streams = [cp.cuda.Stream(non_blocking=True) for _ in gpu_sequences]
             gpu_players.append(
@@ -138,9 +145,9 @@ def _measure(program: Any, rung: str) -> VersionCosts:
     with timeline() as recording:
         play_all()
         wait()
-    launches = sum("Launch" in call.name for call in recording.record.calls)
+    launch_count = sum("Launch" in call.name for call in recording.record.calls)
     arrays = {array.data.ptr: array.nbytes for array in sequence_arrays[0][1].values()}
-    return VersionCosts(recording.record.span_ns, launches, sum(arrays.values()))
+    return VersionCosts(recording.record.span_ns, launch_count, sum(arrays.values()))
 
 
 def _make_player(

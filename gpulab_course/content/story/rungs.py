@@ -21,8 +21,8 @@ Play = Callable[[Any, Sequence[Any], Sequence[Sequence[Step]]], None]
 def one_by_one(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[Step]]) -> None:
     """Launch all steps of one sequence after the other in the first stream."""
     with streams[0]:
-        for steps in sequences:
-            for step in steps:
+        for sequence_steps in sequences:
+            for step in sequence_steps:
                 step()
 
 
@@ -30,8 +30,8 @@ def step_by_step(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[S
     """Launch the first step of all sequences, then the second step of all, and so on, with one stream per
     sequence.
     """
-    for steps in zip(*sequences, strict=True):
-        for stream, step in zip(streams, steps, strict=True):
+    for simultaneous_steps in zip(*sequences, strict=True):
+        for stream, step in zip(streams, simultaneous_steps, strict=True):
             with stream:
                 step()
 

@@ -12,4 +12,4 @@ def read_source(file: str) -> str:
 
 def cover(size: tuple[int, ...], block: tuple[int, ...]) -> tuple[int, ...]:
     """Return the smallest grid whose threads cover `size` elements in each dimension."""
-    return tuple(-(-length // threads) for length, threads in zip(size, block, strict=True))
+    return tuple(-(-element_count // threads) for element_count, threads in zip(size, block, strict=True))

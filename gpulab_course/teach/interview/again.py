@@ -33,13 +33,13 @@ class CardHistory:
         The card is due tomorrow after a failure, and later or never again after a success.
         """
         if not success:
-            box: int | None = 0
+            repetition_box: int | None = 0
         elif self.box is None:
-            box = None
+            repetition_box = None
         else:
-            box = self.box + 1 if self.box + 1 < len(REPEAT_DAYS) else None
-        due = None if box is None else today + timedelta(days=REPEAT_DAYS[box])
-        return CardHistory(self.met + 1, score, box, due, answers)
+            repetition_box = self.box + 1 if self.box + 1 < len(REPEAT_DAYS) else None
+        due_day = None if repetition_box is None else today + timedelta(days=REPEAT_DAYS[repetition_box])
+        return CardHistory(self.met + 1, score, repetition_box, due_day, answers)
 
     def as_json(self) -> dict[str, Any]:
         """Return the card's history as a dict for the learner's JSON file."""
@@ -61,21 +61,29 @@ def _read_history(value: Any) -> CardHistory:
         If the entry is damaged.
     """
     try:
-        box = value["box"]
-        due = value["due"]
+        repetition_box = value["box"]
+        due_day = value["due"]
         last_answers = value["last"]
-        met = value["met"]
+        answer_count = value["met"]
         score = value["score"]
         if not (
-            type(met) is int
-            and met >= 0
+            type(answer_count) is int
+            and answer_count >= 0
             and isinstance(score, int | float)
             and isinstance(last_answers, dict)
         ):
             raise ValueError(value)
-        if box not in (None, *range(len(REPEAT_DAYS))) or (box is None) != (due is None):
+        if repetition_box not in (None, *range(len(REPEAT_DAYS))) or (repetition_box is None) != (
+            due_day is None
+        ):
             raise ValueError(value)
-        return CardHistory(met, float(score), box, date.fromisoformat(due) if due else None, last_answers)
+        return CardHistory(
+            answer_count,
+            float(score),
+            repetition_box,
+            date.fromisoformat(due_day) if due_day else None,
+            last_answers,
+        )
     except (KeyError, TypeError) as error:
         raise ValueError(value) from error
 
@@ -106,10 +114,16 @@ def store_history(key: str, record: CardHistory) -> None:
 
 def load_histories() -> dict[str, CardHistory]:
     """Return the histories of all interview cards that the learner has answered, by the key of the card."""
-    return {key: record for key in sorted(store().section(SECTION)) if (record := load_history(key)).met}
+    return {
+        key: card_history
+        for key in sorted(store().section(SECTION))
+        if (card_history := load_history(key)).met
+    }
 
 
 def list_due_keys(keys: list[str], today: date) -> list[str]:
     """Return the keys of the cards that are due today or earlier, beginning with the longest overdue card."""
-    dates = [(day, key) for key in keys if (day := load_history(key).due) is not None and day <= today]
-    return [key for _, key in sorted(dates)]
+    due_days_and_keys = [
+        (due_day, key) for key in keys if (due_day := load_history(key).due) is not None and due_day <= today
+    ]
+    return [key for _, key in sorted(due_days_and_keys)]

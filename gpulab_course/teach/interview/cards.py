@@ -138,10 +138,12 @@ class CardQuestion:
             (1.0, True) if value in truth.also else rate_answer(value, truth.value, self.near)
         )
         truth_text = self.scale.show(truth.value)
-        distance = self.scale.distance(value, truth.value)
-        comparison = "" if value == truth.value else f"; you said {self.scale.show(value)}"
-        comparison += ", which is right, too" if value in truth.also else ""
-        message = f"{truth_text}{comparison}{f', {distance}' if distance else ''}. {truth.because}".strip()
+        distance_text = self.scale.distance(value, truth.value)
+        comparison_text = "" if value == truth.value else f"; you said {self.scale.show(value)}"
+        comparison_text += ", which is right, too" if value in truth.also else ""
+        message = (
+            f"{truth_text}{comparison_text}{f', {distance_text}' if distance_text else ''}. {truth.because}"
+        ).strip()
         return Outcome(answer_merit, is_right, message, truth.label, truth.table, truth.code)
 
 

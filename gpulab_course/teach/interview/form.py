@@ -24,18 +24,22 @@ _TICK_TEXT = "Tick the points that the candidate made."
 def make_interview_page(interview: Interview) -> str:
     """Return static HTML of the current card and the results of its answers, for viewers without a kernel."""
     html_parts = [f"<p><small>{html.escape(interview.place)}</small></p>"]
-    for record in _make_question_records(interview):
-        truth = f"<p>Truth: {page.render_prose(record['truth'])}</p>" if record["truth"] else ""
-        html_parts.append(f"<p><b>{page.render_prose(record['question'])}</b></p>{truth}{record['html']}")
-        if record["said"]:
-            check_mark, colour = ("✓", "good") if record["right"] else ("✗", "tail")
-            label_html = f"<i>{page.render_prose(record['label'])}</i>"
-            result_html = f"<b>{check_mark}</b> {page.render_prose(record['said'])} {label_html}"
-            html_parts.append(page.render_box(result_html, colour))
+    for question_record in _make_question_records(interview):
+        truth_html = (
+            f"<p>Truth: {page.render_prose(question_record['truth'])}</p>" if question_record["truth"] else ""
+        )
+        html_parts.append(
+            f"<p><b>{page.render_prose(question_record['question'])}</b></p>{truth_html}{question_record['html']}"
+        )
+        if question_record["said"]:
+            check_mark, box_colour = ("✓", "good") if question_record["right"] else ("✗", "tail")
+            label_html = f"<i>{page.render_prose(question_record['label'])}</i>"
+            result_html = f"<b>{check_mark}</b> {page.render_prose(question_record['said'])} {label_html}"
+            html_parts.append(page.render_box(result_html, box_colour))
     if (question := _make_current_question(interview)) is not None:
-        choices = "".join(f"<li>{page.render_prose(choice)}</li>" for choice in question["choices"])
+        choices_html = "".join(f"<li>{page.render_prose(choice)}</li>" for choice in question["choices"])
         html_parts.append(f"<p><b>{page.render_prose(question['question'])}</b></p>")
-        html_parts.append(question["html"] + (f"<ol>{choices}</ol>" if choices else ""))
+        html_parts.append(question["html"] + (f"<ol>{choices_html}</ol>" if choices_html else ""))
     if _is_open(interview):
         points_html = "".join(f"<li>{page.render_prose(point)}</li>" for point in interview.drawn.points)
         html_parts.append(f"<p>A strong answer says:</p><ol>{points_html}</ol>")
@@ -101,44 +105,51 @@ def _is_open(interview: Interview) -> bool:
 
 def _make_question_records(interview: Interview) -> list[dict[str, Any]]:
     """Return the answered questions with their results; for the interviewer, all questions with the truth."""
-    records: list[dict[str, Any]] = []
+    question_records: list[dict[str, Any]] = []
     if interview.chair == "interviewer":
-        for part, (question, truth, model) in zip(interview.drawn.parts, interview.answers(), strict=True):
-            code = "" if part.judge is not None else part.code  # otherwise it is in the field of the answer
-            question_html = "".join(map(_render_table_or_code, (part.table, code, model)))
-            records.append({"question": question, "truth": truth, "html": question_html})
+        for card_question, (question, truth, model_answer) in zip(
+            interview.drawn.parts, interview.answers(), strict=True
+        ):
+            # The code of a question with a judge is in the field of the answer.
+            code = "" if card_question.judge is not None else card_question.code
+            question_html = "".join(map(_render_table_or_code, (card_question.table, code, model_answer)))
+            question_records.append({"question": question, "truth": truth, "html": question_html})
     else:
-        records = [{"question": part.question, "truth": "", "html": ""} for part in interview.drawn.parts]
-        del records[len(interview.outcomes) :]
-    for record in records:
-        record.update(said="", label="", right=False)
-    for record, outcome in zip(records, interview.outcomes, strict=False):
-        record.update(said=outcome.said, label=outcome.label, right=outcome.right)
-        record["html"] += _render_table_or_code(outcome.table) + _render_table_or_code(outcome.code)
-    return records
+        question_records = [
+            {"question": card_question.question, "truth": "", "html": ""}
+            for card_question in interview.drawn.parts
+        ]
+        del question_records[len(interview.outcomes) :]
+    for question_record in question_records:
+        question_record.update(said="", label="", right=False)
+    for question_record, outcome in zip(question_records, interview.outcomes, strict=False):
+        question_record.update(said=outcome.said, label=outcome.label, right=outcome.right)
+        question_record["html"] += _render_table_or_code(outcome.table) + _render_table_or_code(outcome.code)
+    return question_records
 
 
 def _make_current_question(interview: Interview) -> dict[str, Any] | None:
     """Return the current question, or None if all are answered."""
-    part = interview.part
-    if part is None:
+    card_question = interview.part
+    if card_question is None:
         return None
-    is_kernel = part.judge is not None
+    is_kernel = card_question.judge is not None
     question_count = len(interview.drawn.parts)
     is_candidate = interview.chair == "candidate"
-    label = (
+    question_label = (
         f"Question {len(interview.outcomes) + 1} of {question_count}" if question_count > 1 else "Question"
     )
     return {
         "key": _make_question_key(interview),
-        "label": label if is_candidate else f"The candidate's answer to {label.lower()}",
-        "question": part.question if is_candidate else "",
-        "choices": list(part.choices),
-        "unit": part.unit,
-        "html": _render_table_or_code(part.table) + ("" if is_kernel else _render_table_or_code(part.code))
+        "label": question_label if is_candidate else f"The candidate's answer to {question_label.lower()}",
+        "question": card_question.question if is_candidate else "",
+        "choices": list(card_question.choices),
+        "unit": card_question.unit,
+        "html": _render_table_or_code(card_question.table)
+        + ("" if is_kernel else _render_table_or_code(card_question.code))
         if is_candidate
         else "",
-        **({"code": part.code} if is_kernel else {}),
+        **({"code": card_question.code} if is_kernel else {}),
         **({} if is_candidate else {"sure": "The candidate was sure", "guess": "The candidate guessed"}),
     }
 

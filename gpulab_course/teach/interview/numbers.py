@@ -49,11 +49,13 @@ def read_answer(value: str | int | float, unit: str) -> Number:
     if not isinstance(value, str):
         return 100 * value if unit == "%" and isinstance(value, float) and 0 < value <= 1 else value
     number_text = value.strip()
-    for factors in _UNIT_FAMILIES:
-        unit_pattern = "|".join(map(re.escape, factors))
-        if unit in factors and (match := re.fullmatch(rf"(.*\d\.?)\s*({unit_pattern})", number_text)):
-            fraction = Fraction(read_answer(match[1], match[2])) * factors[match[2]] / factors[unit]
-            return int(fraction) if fraction.denominator == 1 else float(fraction)
+    for factor_of_unit in _UNIT_FAMILIES:
+        unit_pattern = "|".join(map(re.escape, factor_of_unit))
+        if unit in factor_of_unit and (match := re.fullmatch(rf"(.*\d\.?)\s*({unit_pattern})", number_text)):
+            converted_value = (
+                Fraction(read_answer(match[1], match[2])) * factor_of_unit[match[2]] / factor_of_unit[unit]
+            )
+            return int(converted_value) if converted_value.denominator == 1 else float(converted_value)
     has_percent_sign = False
     for unit_word in (unit, *_UNIT_WORDS.get(unit, ())) if unit else ():
         if number_text.casefold().endswith(unit_word.casefold()):

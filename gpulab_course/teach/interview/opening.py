@@ -45,30 +45,32 @@ def open_interview(
         return Interview([by_key[kind]], 0 if seed is None else seed, chair, today)
     candidates = [card for card in by_key.values() if kind in (None, card.kind)]
     repeated_keys: list[str] = []
-    notice = ""
+    notice_text = ""
     if seed is None:
         seed = SystemRandom().randrange(10_000)
         due_keys = again.list_due_keys([card.key for card in candidates], today())
         due_cards = _shuffle_cards([card for card in candidates if card.key in due_keys], seed, set())
         due_cards.sort(key=lambda card: again.load_history(card.key).due or today())
         repeated_keys = [card.key for card in due_cards][:cards]
-        notice = f" {count(len(repeated_keys), 'card')} repeated." if repeated_keys else ""
-        notice += _make_due_sentence(candidates, set(repeated_keys), today())
-    selection = [by_key[key] for key in repeated_keys] + _shuffle_cards(candidates, seed, set(repeated_keys))
-    return Interview(selection[:cards], seed, chair, today, notice)
+        notice_text = f" {count(len(repeated_keys), 'card')} repeated." if repeated_keys else ""
+        notice_text += _make_due_sentence(candidates, set(repeated_keys), today())
+    chosen_cards = [by_key[key] for key in repeated_keys] + _shuffle_cards(
+        candidates, seed, set(repeated_keys)
+    )
+    return Interview(chosen_cards[:cards], seed, chair, today, notice_text)
 
 
 def _make_due_sentence(cards: list[Card], excluded: set[str], today: date) -> str:
     """Return a sentence with the number of other cards to repeat, and the date of the next one."""
-    days = sorted(
-        day
+    due_days = sorted(
+        due_day
         for card in cards
-        if card.key not in excluded and (day := again.load_history(card.key).due) is not None
+        if card.key not in excluded and (due_day := again.load_history(card.key).due) is not None
     )
-    if not days:
+    if not due_days:
         return ""
-    date_text = "today" if days[0] <= today else f"on {days[0].isoformat()}"
-    return f" {count(len(days), 'other card')} will be repeated, the next {date_text}."
+    date_text = "today" if due_days[0] <= today else f"on {due_days[0].isoformat()}"
+    return f" {count(len(due_days), 'other card')} will be repeated, the next {date_text}."
 
 
 def _shuffle_cards(cards: list[Card], seed: int, excluded: set[str]) -> list[Card]:
@@ -80,8 +82,8 @@ def _shuffle_cards(cards: list[Card], seed: int, excluded: set[str]) -> list[Car
     for kind_cards in cards_by_kind:
         rng.shuffle(kind_cards)
     cards_by_kind = [kind_cards for kind_cards in cards_by_kind if kind_cards]
-    order: list[Card] = []
+    shuffled_cards: list[Card] = []
     while cards_by_kind:
-        order += [kind_cards.pop() for kind_cards in cards_by_kind]
+        shuffled_cards += [kind_cards.pop() for kind_cards in cards_by_kind]
         cards_by_kind = [kind_cards for kind_cards in cards_by_kind if kind_cards]
-    return order
+    return shuffled_cards

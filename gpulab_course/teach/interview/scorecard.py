@@ -56,9 +56,9 @@ class CardResult:
 
         Points count in proportion to the merit, because ticks are not checked.
         """
-        merit = sum(part.merit for part in self.parts) / self.asked
+        mean_merit = sum(part.merit for part in self.parts) / self.asked
         ticked_share = len(self.ticked) / len(self.points) if self.points else 1.0
-        return merit * (3 + ticked_share) / 4
+        return mean_merit * (3 + ticked_share) / 4
 
     @property
     def calibration(self) -> float:
@@ -75,8 +75,8 @@ class CardResult:
     @property
     def well(self) -> bool:
         """Return whether all answers are right and sure, and at least half of the points are ticked."""
-        all_right = self.done and all(part.right and part.sure for part in self.parts)
-        return all_right and 2 * len(self.ticked) >= len(self.points)
+        is_right_and_sure = self.done and all(part.right and part.sure for part in self.parts)
+        return is_right_and_sure and 2 * len(self.ticked) >= len(self.points)
 
 
 def compute_calibration(parts: Sequence[PartResult]) -> float:
@@ -118,17 +118,17 @@ class Scorecard(Savable):
         return self.coverage * self.calibration
 
     def __repr__(self) -> str:
-        cards = [card for card in self.cards if card.parts]
-        if not cards:
+        answered_cards = [card for card in self.cards if card.parts]
+        if not answered_cards:
             return f"Scorecard, seed {self.seed}: {count(len(self.cards), 'card')}, none answered yet."
         return (
-            f"Scorecard, seed {self.seed}: {len(cards)} of {count(len(self.cards), 'card')} answered; "
-            f"coverage {percent(self.coverage)} × calibration {percent(self.calibration)} = "
+            f"Scorecard, seed {self.seed}: {len(answered_cards)} of {count(len(self.cards), 'card')} "
+            f"answered; coverage {percent(self.coverage)} × calibration {percent(self.calibration)} = "
             f"{percent(self.score)}."
         )
 
     def _make_table(self) -> Table:
-        rows = tuple(
+        card_rows = tuple(
             (
                 card.key,
                 card.kind,
@@ -142,7 +142,7 @@ class Scorecard(Savable):
             for card in self.cards
         )
         headings = ("card", "kind", "level", "right", "points said", "coverage", "calibration", "time")
-        return Table(repr(self), headings, rows)
+        return Table(repr(self), headings, card_rows)
 
     def __str__(self) -> str:
         return self._make_table().text()
@@ -152,7 +152,7 @@ class Scorecard(Savable):
 
     def json(self) -> str:
         """Return the scorecard of the interview as JSON, for example for an instructor."""
-        cards = [
+        card_records = [
             {**asdict(card), "coverage": card.coverage, "calibration": card.calibration, "score": card.score}
             for card in self.cards
         ]
@@ -164,7 +164,7 @@ class Scorecard(Savable):
             "coverage": self.coverage,
             "calibration": self.calibration,
             "score": self.score,
-            "cards": cards,
+            "cards": card_records,
         }
         return json.dumps(record, indent=1, ensure_ascii=False)
 

@@ -113,9 +113,9 @@ class Interview:
             )
         answer = part.valid(value)
         seconds = time.monotonic() - self._shown_s
-        launch = {"grid": grid, "block": block}
-        launch = {name: shape for name, shape in launch.items() if shape is not None}
-        outcome = part.outcome(answer, **launch)
+        launch_shapes = {"grid": grid, "block": block}
+        launch_shapes = {name: shape for name, shape in launch_shapes.items() if shape is not None}
+        outcome = part.outcome(answer, **launch_shapes)
         self.outcomes.append(outcome)
         stored_answer = answer if part.judge is None else f"{len(answer.splitlines())} lines"
         self._parts.setdefault(self.index, []).append(
@@ -212,14 +212,16 @@ class Interview:
         """Store the history of the current card when all its questions are answered."""
         if self.chair != "candidate" or self.part is not None:
             return
-        result = self._score_card(self.index)
+        card_result = self._score_card(self.index)
         key = self.card.key
         history = self._histories.setdefault(self.index, again.load_history(key))
-        answers = {
+        last_answers = {
             "day": self._today().isoformat(),
-            "parts": [[p.question, p.said, p.sure, p.right, p.told, p.origin] for p in result.parts],
+            "parts": [[p.question, p.said, p.sure, p.right, p.told, p.origin] for p in card_result.parts],
         }
-        again.store_history(key, history.after(result.score, result.well, self._today(), answers))
+        again.store_history(
+            key, history.after(card_result.score, card_result.well, self._today(), last_answers)
+        )
 
     def truths(self) -> list[str]:
         """Return the true values of the current card's questions for the interviewer."""
@@ -265,33 +267,42 @@ class Interview:
         outcome = self.outcomes[-1] if self.outcomes else None
         question_items = [(part.table, part.code)] if part is not None else []
         outcome_items = [(outcome.table, outcome.code)] if outcome is not None else []
-        return [content for pair in (*outcome_items, *question_items) for content in pair if content]
+        return [
+            content
+            for table_and_code in (*outcome_items, *question_items)
+            for content in table_and_code
+            if content
+        ]
 
     def __str__(self) -> str:
-        lines = [f"{self.place} · {self.card.title}. {self.source}"]
+        text_lines = [f"{self.place} · {self.card.title}. {self.source}"]
         for outcome in self.outcomes:
-            lines.append(f"{'✓' if outcome.right else '✗'} {outcome.said} ({outcome.label})")
-        lines += [item if isinstance(item, str) else item.text() for item in self.shown()]
+            text_lines.append(f"{'✓' if outcome.right else '✗'} {outcome.said} ({outcome.label})")
+        text_lines += [
+            shown_item if isinstance(shown_item, str) else shown_item.text() for shown_item in self.shown()
+        ]
         point_lines = [f"  {position}. {point}" for position, point in enumerate(self.drawn.points, start=1)]
         if self.chair == "interviewer":
-            for position, (question, truth, model) in enumerate(self.answers(), start=1):
-                lines.append(f"Question {position}: {question}")
+            for position, (question, truth, model_answer) in enumerate(self.answers(), start=1):
+                text_lines.append(f"Question {position}: {question}")
                 if position == 1:
-                    lines += ["What to listen for:", *point_lines]
-                lines += [f"Truth: {truth}", *filter(None, [model])]
+                    text_lines += ["What to listen for:", *point_lines]
+                text_lines += [f"Truth: {truth}", *filter(None, [model_answer])]
             if self.part is not None:
-                lines.append(
+                text_lines.append(
                     "Record the candidate's answer: .answer(value, sure=True), and .tick(1, 2) for points."
                 )
         elif self.part is not None:
-            lines.append(self.part.question)
-            lines += [f"  {position}. {choice}" for position, choice in enumerate(self.part.choices, start=1)]
-            lines.append("Lock an answer: .answer(value, sure=True).")
+            text_lines.append(self.part.question)
+            text_lines += [
+                f"  {position}. {choice}" for position, choice in enumerate(self.part.choices, start=1)
+            ]
+            text_lines.append("Lock an answer: .answer(value, sure=True).")
         else:
-            lines += ["A strong answer says:", *point_lines]
+            text_lines += ["A strong answer says:", *point_lines]
         if self.part is None or self.chair == "interviewer":
-            lines.append(f"In one sentence: {self.drawn.sentence}")
-        return "\n".join(lines)
+            text_lines.append(f"In one sentence: {self.drawn.sentence}")
+        return "\n".join(text_lines)
 
     def __repr__(self) -> str:
         finished_cards = sum(self._score_card(index).done for index in range(len(self.cards)))

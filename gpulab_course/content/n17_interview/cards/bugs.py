@@ -32,11 +32,11 @@ class InsertedBug:
 
     def make_program(self, solution: str) -> str:
         """Return the solution with the bug, and without comments that would reveal it."""
-        for original, replacement in self.changes:
-            assert solution.count(original) == 1, (self.name, original)
-            solution = solution.replace(original, replacement)
-        lines = [line.partition("//")[0].rstrip() for line in solution.splitlines()]
-        return "\n".join(line for line in lines if line.strip()) + "\n"
+        for original_code, replacement_code in self.changes:
+            assert solution.count(original_code) == 1, (self.name, original_code)
+            solution = solution.replace(original_code, replacement_code)
+        code_lines = [line.partition("//")[0].rstrip() for line in solution.splitlines()]
+        return "\n".join(line for line in code_lines if line.strip()) + "\n"
 
 
 def _make_bug(name: str, *changes: tuple[str, str], also: tuple[str, ...] = ()) -> InsertedBug:
@@ -268,8 +268,8 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
 
 def draw_bug_questions(rng: Random, name: str) -> DrawnCard:
     """Choose a bug of an exercise at random, and return the questions about it."""
-    bug = rng.choice(BUGS[name])
-    program_text = bug.make_program(read_model_answer(name))
+    inserted_bug = rng.choice(BUGS[name])
+    program_text = inserted_bug.make_program(read_model_answer(name))
 
     def find_fault() -> FoundValue:
         fault_kinds, verdict = find_faults(name, program_text)
@@ -277,7 +277,7 @@ def draw_bug_questions(rng: Random, name: str) -> DrawnCard:
             fault_kinds[0],
             f"by the sanitizer, and judged as {name}",
             f"The judge reports: {verdict.message}",
-            also=(*fault_kinds[1:], *bug.also),
+            also=(*fault_kinds[1:], *inserted_bug.also),
         )
 
     return DrawnCard(
@@ -304,7 +304,7 @@ def draw_bug_questions(rng: Random, name: str) -> DrawnCard:
             "Said which tool would have found it.",
         ),
         sentence="This is the line, this is the smallest input that shows the fault, and this change makes it right for all inputs.",
-        parameters={"exercise": name, "bug": bug.name},
+        parameters={"exercise": name, "bug": inserted_bug.name},
     )
 
 

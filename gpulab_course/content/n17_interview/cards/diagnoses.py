@@ -62,7 +62,7 @@ class HiddenKernel:
         def sum_shared_counter(counter: str, kind: str | None = None) -> int:
             return counters.total(counter, "shared", kind)
 
-        rows = [
+        profile_rows = [
             ("device", f"{device.name}, {device.sm_count} SMs, {device.memory_bandwidth_gbps:,} GB/s"),
             (
                 "launch",
@@ -115,7 +115,7 @@ class HiddenKernel:
         ]
         origin = counters.provenance.of_results_and_times
         title = f"A kernel that is not shown, from cold caches; {origin}"
-        return Table(title, ("counter", "value"), tuple(rows))
+        return Table(title, ("counter", "value"), tuple(profile_rows))
 
 
 def _make_share_text(rate: float | None) -> str:
@@ -155,13 +155,13 @@ def find_other_causes(diagnosis_table: DiagnosisTable) -> tuple[str, ...]:
             for cause in causes
             if min(cause.gain, cause.remaining) >= MIN_DOUBTFUL_GAIN
         )
-    names = {
+    large_cause_names = {
         CAUSE_NAMES[cause.kind]
         for cause in diagnosis_table.worth_fixing
         if cause.gain >= OTHER_CAUSE_GAIN_SHARE * main_cause.gain
     }
     return (
-        *sorted(names - {CAUSE_NAMES[main_cause.kind]}),
+        *sorted(large_cause_names - {CAUSE_NAMES[main_cause.kind]}),
         *([NOTHING_WORTH_FIXING] if main_cause.gain < MAX_DOUBTFUL_GAIN else []),
     )
 
@@ -185,12 +185,16 @@ def draw_diagnosis_questions(rng: Random, cause: str) -> DrawnCard:
     """Return the questions about a hidden kernel with this flaw."""
     kernel_case = draw_hidden(rng, cause)
     other_names = [name for name in CAUSE_NAMES.values() if name != kernel_case.cause]
-    symptom = BOUND_TEXTS.get(kernel_case.table.bound, ("compute-bound", ""))[0]
-    wrong_names = rng.sample([name for name in other_names if name != symptom], 3)
-    choices = {kernel_case.cause, *wrong_names, *([symptom] if symptom not in CAUSE_NAMES.values() else [])}
+    symptom_name = BOUND_TEXTS.get(kernel_case.table.bound, ("compute-bound", ""))[0]
+    wrong_names = rng.sample([name for name in other_names if name != symptom_name], 3)
+    choice_set = {
+        kernel_case.cause,
+        *wrong_names,
+        *([symptom_name] if symptom_name not in CAUSE_NAMES.values() else []),
+    }
     if kernel_case.cause != NOTHING_WORTH_FIXING:
-        choices.add(NOTHING_WORTH_FIXING)
-    choice_list = sorted(choices)
+        choice_set.add(NOTHING_WORTH_FIXING)
+    choice_list = sorted(choice_set)
     rng.shuffle(choice_list)
     origin = Provenance("modelled", kernel_case.table.provenance.device, "modelled again without each cause")
     main_cause = kernel_case.table.main
@@ -199,8 +203,8 @@ def draw_diagnosis_questions(rng: Random, cause: str) -> DrawnCard:
     def find_cause() -> FoundValue:
         symptom_text = (
             ""
-            if symptom in CAUSE_NAMES.values() or symptom == kernel_case.cause
-            else f"(The visible symptom is “{symptom}”.)"
+            if symptom_name in CAUSE_NAMES.values() or symptom_name == kernel_case.cause
+            else f"(The visible symptom is “{symptom_name}”.)"
         )
         return FoundValue(
             kernel_case.cause,

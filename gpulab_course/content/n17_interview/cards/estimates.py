@@ -46,18 +46,18 @@ def measure_resident(device: str, threads: int, kib: int) -> FoundValue:
 def make_resident_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
     threads = rng.choice([32, 64, 96, 128])
-    kib = rng.choice([4, 6, 10, 12, 14, 20, 27])
+    shared_kib = rng.choice([4, 6, 10, 12, 14, 20, 27])
     other_device = draw_other_device(rng, device)
     question = (
         "Each block has {threads} threads, requests {kib} KiB of dynamic shared memory and uses few "
         "registers. How many such blocks fit on one SM of {a} {device} at the same time?"
     )
-    fields = {"threads": threads, "kib": kib}
+    question_fields = {"threads": threads, "kib": shared_kib}
 
     def make_part(name: str) -> CardQuestion:
         return CardQuestion(
-            question=question.format(device=name, a=choose_article(name), **fields),
-            measure=lambda: measure_resident(name, threads, kib),
+            question=question.format(device=name, a=choose_article(name), **question_fields),
+            measure=lambda: measure_resident(name, threads, shared_kib),
             unit="blocks",
             near=1.0,
         )
@@ -74,7 +74,7 @@ def make_resident_card(rng: Random) -> DrawnCard:
             "More resident blocks hide more latency. As soon as it is hidden, more of them do not help.",
         ),
         sentence="I divide each of the four limits of the SM by what a block needs, round down, and take the smallest result.",
-        parameters={"device": device, "then": other_device, **fields},
+        parameters={"device": device, "then": other_device, **question_fields},
     )
 
 
@@ -133,12 +133,12 @@ def _measure_sectors(device: str, stride_floats: int, n: int) -> FoundValue:
     load_accesses = [
         access for access in counters.accesses if access.space == "global" and access.kind == "load"
     ]
-    sectors = sum(access.sectors for access in load_accesses)
-    requests = sum(access.requests for access in load_accesses)
+    sector_count = sum(access.sectors for access in load_accesses)
+    request_count = sum(access.requests for access in load_accesses)
     return FoundValue(
-        sectors // requests,
+        sector_count // request_count,
         counters.provenance,
-        f"{sectors:,} sectors in {requests:,} requests: 32 lanes, {4 * stride_floats} bytes apart, touch sectors "
+        f"{sector_count:,} sectors in {request_count:,} requests: 32 lanes, {4 * stride_floats} bytes apart, touch sectors "
         "of 32 bytes.",
     )
 
@@ -146,7 +146,9 @@ def _measure_sectors(device: str, stride_floats: int, n: int) -> FoundValue:
 def make_sectors_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
     stride = rng.choice([2, 3, 4, 5, 6, 8, 16])
-    other_stride = rng.choice([step for step in (1, 2, 4, 7, 8, 32) if step != stride])
+    other_stride = rng.choice(
+        [stride_choice for stride_choice in (1, 2, 4, 7, 8, 32) if stride_choice != stride]
+    )
     n = 1 << 13
 
     def make_part(step: int) -> CardQuestion:
@@ -183,11 +185,11 @@ def _measure_wavefronts(device: str, stride_words: int) -> FoundValue:
         access for access in counters.accesses if access.space == "shared" and access.kind == "load"
     ]
     wavefront_count = sum(access.wavefronts for access in load_accesses)
-    requests = sum(access.requests for access in load_accesses)
+    request_count = sum(access.requests for access in load_accesses)
     return FoundValue(
-        round(wavefront_count / requests),
+        round(wavefront_count / request_count),
         counters.provenance,
-        f"{wavefront_count:,} passes for {requests:,} requests. Word {stride_words} × lane is in bank {stride_words} × lane "
+        f"{wavefront_count:,} passes for {request_count:,} requests. Word {stride_words} × lane is in bank {stride_words} × lane "
         "modulo 32.",
     )
 
@@ -269,27 +271,27 @@ def make_matrices_card(rng: Random) -> DrawnCard:
 
 def make_stages_card(rng: Random) -> DrawnCard:
     device = rng.choice([name for name in DEVICES if read_published_info(name).has_async_copies])
-    tile_side, tile_depth, stages = rng.choice(
+    tile_side, tile_depth, stage_count = rng.choice(
         [(64, 32, 2), (64, 32, 3), (64, 32, 4), (128, 32, 2), (128, 32, 3), (128, 32, 4), (64, 64, 3)]
     )
     threads = rng.choice([128, 256])
     stage_kib = 2 * tile_side * tile_depth * 2 // 1024
 
     def measure_blocks() -> FoundValue:
-        return measure_resident(device, threads, stages * stage_kib)
+        return measure_resident(device, threads, stage_count * stage_kib)
 
     def compute_pending_kib() -> FoundValue:
         blocks = measure_blocks()
         return FoundValue(
-            int(blocks.value) * (stages - 1) * stage_kib,
+            int(blocks.value) * (stage_count - 1) * stage_kib,
             blocks.origin,
-            f"{blocks.value} blocks × {counted_noun(stages - 1, 'stage')} × {stage_kib} KiB.",
+            f"{blocks.value} blocks × {counted_noun(stage_count - 1, 'stage')} × {stage_kib} KiB.",
         )
 
     return DrawnCard(
         parts=(
             CardQuestion(
-                question=f"A block of {threads} threads multiplies matrices in FP16 and has {stages} stages in dynamic shared "
+                question=f"A block of {threads} threads multiplies matrices in FP16 and has {stage_count} stages in dynamic shared "
                 f"memory. A stage contains a tile of {tile_side} × {tile_depth} numbers and one of {tile_depth} × {tile_side}. The threads "
                 f"use few registers. How many such blocks fit on one SM of {choose_article(device)} {device} at the same time?",
                 measure=measure_blocks,
@@ -319,7 +321,7 @@ def make_stages_card(rng: Random) -> DrawnCard:
             "device": device,
             "side": tile_side,
             "depth": tile_depth,
-            "stages": stages,
+            "stages": stage_count,
             "threads": threads,
         },
     )
@@ -381,8 +383,10 @@ def _measure_copy(device: str, size_bytes: int, is_pinned: bool) -> FoundValue:
         with timeline() as copy_timeline:
             device_array.set(host_array, stream=stream)
             stream.synchronize()
-    copies = [activity for activity in copy_timeline.record.activities if activity.copy_kind is not None]
-    copy_ns = sum(activity.end_ns - activity.start_ns for activity in copies)
+    copy_activities = [
+        activity for activity in copy_timeline.record.activities if activity.copy_kind is not None
+    ]
+    copy_ns = sum(activity.end_ns - activity.start_ns for activity in copy_activities)
     return FoundValue(
         round(copy_ns / 1e6, 3),
         copy_timeline.record.provenance,
@@ -393,28 +397,32 @@ def _measure_copy(device: str, size_bytes: int, is_pinned: bool) -> FoundValue:
 
 def make_copy_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
-    mib = rng.choice([32, 48, 64, 96])
-    pinned = rng.random() < 0.5
+    copy_mib = rng.choice([32, 48, 64, 96])
+    first_is_pinned = rng.random() < 0.5
     other_device = draw_other_device(rng, device)
 
     def make_part(name: str, is_pinned: bool) -> CardQuestion:
         return CardQuestion(
-            question=f"How long does a copy of {mib} MiB from {'pinned' if is_pinned else 'pageable'} host memory "
+            question=f"How long does a copy of {copy_mib} MiB from {'pinned' if is_pinned else 'pageable'} host memory "
             f"to {choose_article(name)} {name} take (PCIe {_make_pcie_text(name)})?",
-            measure=lambda: _measure_copy(name, mib * MIB, is_pinned),
+            measure=lambda: _measure_copy(name, copy_mib * MIB, is_pinned),
             unit="ms",
             near=1.6 if is_pinned else 2.0,
         )
 
     return DrawnCard(
-        parts=(make_part(device, pinned), make_part(device, not pinned), make_part(other_device, True)),
+        parts=(
+            make_part(device, first_is_pinned),
+            make_part(device, not first_is_pinned),
+            make_part(other_device, True),
+        ),
         points=(
             "The bus is the limit, because it is tens of times slower than the memory of the card.",
             "Pageable memory is first copied into a pinned (page-locked) buffer, and the host waits.",
             "Only a copy from pinned memory can overlap with kernels.",
         ),
         sentence="Bytes divided by the rate of the bus. From pageable memory, the host copies first, so I calculate with about 8 GB/s for any bus. And I ask whether the data must move at all.",
-        parameters={"device": device, "mib": mib, "pinned": pinned, "then": other_device},
+        parameters={"device": device, "mib": copy_mib, "pinned": first_is_pinned, "then": other_device},
     )
 
 
@@ -438,7 +446,7 @@ def _measure_lanes(device: str, path_count: int) -> FoundValue:
 def make_divergence_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
     path_count = rng.choice([2, 4, 8, 16])
-    other_path_count = rng.choice([branches for branches in (2, 4, 8, 32) if branches != path_count])
+    other_path_count = rng.choice([path_choice for path_choice in (2, 4, 8, 32) if path_choice != path_count])
 
     def make_part(branches: int) -> CardQuestion:
         return CardQuestion(
@@ -576,13 +584,13 @@ def make_pool_card(rng: Random) -> DrawnCard:
 
 
 def make_segments_card(rng: Random) -> DrawnCard:
-    kib, tensor_count = rng.choice([(300, 5), (700, 4), (900, 3), (1500, 3)])
-    requests = [kib << 10] * tensor_count
+    tensor_kib, tensor_count = rng.choice([(300, 5), (700, 4), (900, 3), (1500, 3)])
+    request_sizes_bytes = [tensor_kib << 10] * tensor_count
 
     def measure_reserved_mib() -> FoundValue:
         with use_device("A100") as cp:
             with allocator() as recorded_allocator:
-                arrays = [cp.empty(request_bytes, "uint8") for request_bytes in requests]
+                arrays = [cp.empty(request_bytes, "uint8") for request_bytes in request_sizes_bytes]
             arrays.clear()
             report = recorded_allocator.replayed("PyTorch")
         last_state: Any = report.at(-1)
@@ -596,7 +604,7 @@ def make_segments_card(rng: Random) -> DrawnCard:
     return DrawnCard(
         parts=(
             CardQuestion(
-                question=f"PyTorch's caching allocator is empty. A program then makes {tensor_count} tensors of {kib} KiB each. How many MiB "
+                question=f"PyTorch's caching allocator is empty. A program then makes {tensor_count} tensors of {tensor_kib} KiB each. How many MiB "
                 "has it reserved then?",
                 measure=measure_reserved_mib,
                 unit="MiB",
@@ -612,7 +620,7 @@ def make_segments_card(rng: Random) -> DrawnCard:
             "A segment goes back to the driver only if all of it is free.",
         ),
         sentence="I assign each request to its kind of segment, and count segments instead of tensors.",
-        parameters={"kib": kib, "tensors": tensor_count},
+        parameters={"kib": tensor_kib, "tensors": tensor_count},
     )
 
 

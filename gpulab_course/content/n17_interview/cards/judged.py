@@ -170,7 +170,8 @@ def replace_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Ke
         kernel_exercise,
         case=wrap_case_maker(kernel_exercise.case),
         table=tuple(
-            replace(row, case=wrap_case_maker(row.case), block=None) for row in kernel_exercise.table
+            replace(table_row, case=wrap_case_maker(table_row.case), block=None)
+            for table_row in kernel_exercise.table
         ),
         blocks=lambda rng: [own_block],
         measured=replace(
@@ -253,10 +254,10 @@ def find_faults(name: str, code: str) -> tuple[list[str], Verdict]:
     assert not verdict, "a wrong program"
     fault_kinds: list[str] = []
     with open_bench() as kernel_bench:
-        trial = Trial(kernel_exercise, read_kernel_answer(kernel_exercise, code), kernel_bench)
-        for case in trial.choose_hazard_cases():
+        answer_trial = Trial(kernel_exercise, read_kernel_answer(kernel_exercise, code), kernel_bench)
+        for case in answer_trial.choose_hazard_cases():
             try:
-                report, _ = kernel_bench.sanitize(kernel_exercise, trial.source, case)
+                report, _ = kernel_bench.sanitize(kernel_exercise, answer_trial.source, case)
             except KernelFault as fault:
                 fault_kinds += [_FAULT_OF_HAZARD[fault.kind]] if fault.kind in _FAULT_OF_HAZARD else []
                 continue

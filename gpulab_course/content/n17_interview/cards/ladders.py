@@ -67,13 +67,14 @@ def find_other_right_answers(
     right_names = set(find_other_causes(diagnosis_table))
     if any(diagnosis_table.time_ns >= MIN_GAIN * later_table.time_ns for later_table in later_tables):
         right_names.discard(NOTHING_WORTH_FIXING)
-    stage = diagnosis_table.bound
+    limiting_stage = diagnosis_table.bound
     if (
         later_tables
-        and stage in _CAUSE_OF_STAGE
-        and diagnosis_table.stages[stage] >= MIN_GAIN * later_tables[0].stages.get(stage, 0.0)
+        and limiting_stage in _CAUSE_OF_STAGE
+        and diagnosis_table.stages[limiting_stage]
+        >= MIN_GAIN * later_tables[0].stages.get(limiting_stage, 0.0)
     ):
-        right_names.add(CAUSE_NAMES[_CAUSE_OF_STAGE[stage]])
+        right_names.add(CAUSE_NAMES[_CAUSE_OF_STAGE[limiting_stage]])
     return tuple(sorted(right_names - {find_main_limit(diagnosis_table)}))
 
 
@@ -83,7 +84,7 @@ def draw_ladder_questions(rng: Random, ladder: str) -> DrawnCard:
     device = rng.choice(DEVICES)
     rungs = [rung for rung in series.rungs if rung.name in _SHOWN_RUNGS.get(ladder, (rung.name,))]
     tables_by_name = {rung.name: diagnose_rung(ladder, rung.name, device) for rung in rungs}
-    tables = list(tables_by_name.values())
+    diagnosis_tables = list(tables_by_name.values())
 
     def find_limit(name: str) -> FoundValue:
         diagnosis_table = tables_by_name[name]
@@ -96,19 +97,19 @@ def draw_ladder_questions(rng: Random, ladder: str) -> DrawnCard:
         origin = Provenance(
             "modelled", diagnosis_table.provenance.device, "modelled again without each cause"
         )
-        rung_number = tables.index(diagnosis_table)
+        rung_number = diagnosis_tables.index(diagnosis_table)
         return FoundValue(
             find_main_limit(diagnosis_table),
             origin,
             explanation,
-            also=find_other_right_answers(diagnosis_table, tables[rung_number + 1 :]),
+            also=find_other_right_answers(diagnosis_table, diagnosis_tables[rung_number + 1 :]),
         )
 
     def make_times_table(rung_number: int) -> Table:
-        rows = []
+        rung_rows = []
         for rung in rungs[: rung_number + 1]:
             diagnosis_table = tables_by_name[rung.name]
-            rows.append(
+            rung_rows.append(
                 (
                     rung.name,
                     rung.says,
@@ -117,15 +118,15 @@ def draw_ladder_questions(rng: Random, ladder: str) -> DrawnCard:
                 )
             )
         title = f"{series.title} on {read_published_info(device).name}, {' × '.join(f'{n:,}' for n in _LADDER_SIZES[ladder])}; modelled"
-        return Table(title, ("kernel", "what is new", "grid × block", "time"), tuple(rows))
+        return Table(title, ("kernel", "what is new", "grid × block", "time"), tuple(rung_rows))
 
     rung_numbers = [
         rung_number
         for rung_number in range(len(rungs))
-        if not is_refuted(tables[rung_number], tables[rung_number + 1 :])
+        if not is_refuted(diagnosis_tables[rung_number], diagnosis_tables[rung_number + 1 :])
     ]
     choices = (
-        *sorted({*_COMMON_CHOICES, *map(find_main_limit, tables)} - {NOTHING_WORTH_FIXING}),
+        *sorted({*_COMMON_CHOICES, *map(find_main_limit, diagnosis_tables)} - {NOTHING_WORTH_FIXING}),
         NOTHING_WORTH_FIXING,
     )
     return DrawnCard(
@@ -152,9 +153,9 @@ def draw_ladder_questions(rng: Random, ladder: str) -> DrawnCard:
 
 def _make_times_text(times_ns: dict[str, float]) -> str:
     """Return a sentence about the speedups of the series."""
-    names = list(times_ns)
-    rung_pairs = list(itertools.pairwise(names))
-    total_speedup = times_ns[names[0]] / min(times_ns.values())
+    rung_names = list(times_ns)
+    rung_pairs = list(itertools.pairwise(rung_names))
+    total_speedup = times_ns[rung_names[0]] / min(times_ns.values())
     faster_rungs = [
         f"`{rung}` ({number(times_ns[previous_rung] / times_ns[rung])} ×)"
         for previous_rung, rung in rung_pairs

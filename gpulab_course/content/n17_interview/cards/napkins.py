@@ -213,9 +213,9 @@ def make_in_flight_card(rng: Random) -> DrawnCard:
 
     def compute_bytes(name: str) -> FoundValue:
         device_info = read_published_info(name)
-        kib = device_info.memory_bandwidth_gbps * latency_ns / device_info.sm_count / 1024
+        bytes_per_sm_kib = device_info.memory_bandwidth_gbps * latency_ns / device_info.sm_count / 1024
         return FoundValue(
-            round(kib, 1),
+            round(bytes_per_sm_kib, 1),
             device_info.provenance,
             f"{device_info.memory_bandwidth_gbps:,} GB/s × {latency_ns} ns = "
             f"{size(device_info.memory_bandwidth_gbps * latency_ns)}, over {device_info.sm_count} SMs.",
@@ -243,18 +243,21 @@ def make_in_flight_card(rng: Random) -> DrawnCard:
 
 
 def make_key_cache_card(rng: Random) -> DrawnCard:
-    layers, heads, dim = rng.choice([(32, 8, 128), (80, 8, 128), (32, 32, 128), (40, 10, 128)])
-    tokens = rng.choice([4096, 8192, 32768])
-    batch = rng.choice([1, 4, 8])
+    layer_count, head_count, head_dimension = rng.choice(
+        [(32, 8, 128), (80, 8, 128), (32, 32, 128), (40, 10, 128)]
+    )
+    token_count = rng.choice([4096, 8192, 32768])
+    batch_size = rng.choice([1, 4, 8])
     device = rng.choice(["A100", "H100", "H200"])
-    cache_bytes = 2 * layers * heads * dim * tokens * batch * 2
+    cache_bytes = 2 * layer_count * head_count * head_dimension * token_count * batch_size * 2
 
     def compute_cache_size() -> FoundValue:
-        token_bytes = np.empty((2, layers, heads, dim), np.float16).nbytes  # keys and values of one token
+        # Keys and values of one token.
+        token_bytes = np.empty((2, layer_count, head_count, head_dimension), np.float16).nbytes
         return FoundValue(
-            round(token_bytes * tokens * batch / GIB, 2),
+            round(token_bytes * token_count * batch_size / GIB, 2),
             ARITHMETIC_SOURCE,
-            f"2 × {layers} layers × {heads} heads × {dim} × 2 bytes = {token_bytes:,} bytes per token.",
+            f"2 × {layer_count} layers × {head_count} heads × {head_dimension} × 2 bytes = {token_bytes:,} bytes per token.",
         )
 
     def compute_step_time() -> FoundValue:
@@ -269,15 +272,15 @@ def make_key_cache_card(rng: Random) -> DrawnCard:
     return DrawnCard(
         parts=(
             CardQuestion(
-                question=f"A model has {layers} layers with {heads} key-value heads of {dim} numbers, in FP16. How many GiB do "
-                f"the keys and values of {batch} × {tokens:,} tokens take?",
+                question=f"A model has {layer_count} layers with {head_count} key-value heads of {head_dimension} numbers, in FP16. How many GiB do "
+                f"the keys and values of {batch_size} × {token_count:,} tokens take?",
                 measure=compute_cache_size,
                 unit="GiB",
                 near=1.1,
             ),
             CardQuestion(
                 question="One decoding step adds a token to "
-                f"{(f'each of the {batch} sequences' if batch > 1 else 'the sequence')}, and "
+                f"{(f'each of the {batch_size} sequences' if batch_size > 1 else 'the sequence')}, and "
                 "reads all these keys and values once. How long does that take at least on "
                 f"{choose_article(device)} {device}, if they fit into its memory?",
                 measure=compute_step_time,
@@ -298,11 +301,11 @@ def make_key_cache_card(rng: Random) -> DrawnCard:
         ),
         sentence="2 × layers × key-value heads × head size × bytes for every stored token, and then divided by the bandwidth.",
         parameters={
-            "layers": layers,
-            "heads": heads,
-            "dim": dim,
-            "tokens": tokens,
-            "batch": batch,
+            "layers": layer_count,
+            "heads": head_count,
+            "dim": head_dimension,
+            "tokens": token_count,
+            "batch": batch_size,
             "device": device,
         },
     )
@@ -371,12 +374,12 @@ def make_decoding_card(rng: Random) -> DrawnCard:
 
 
 def make_halves_card(rng: Random) -> DrawnCard:
-    additions = rng.choice([3000, 4096, 6000])
+    addition_count = rng.choice([3000, 4096, 6000])
 
     def count_in_half() -> FoundValue:
         with use_device("A100") as cp:
             device_sum = cp.zeros(1, "float32")
-            compile_kernel(cp, "ones")((1,), (1,), (device_sum, np.int32(additions)))
+            compile_kernel(cp, "ones")((1,), (1,), (device_sum, np.int32(addition_count)))
             last_count = int(device_sum[0])
         return FoundValue(
             last_count,
@@ -385,17 +388,17 @@ def make_halves_card(rng: Random) -> DrawnCard:
         )
 
     def find_limit_in_single() -> FoundValue:
-        value = np.float32(0)
+        next_sum = np.float32(0)
         for exponent in range(24, 26):
-            value = np.float32(2**exponent) + np.float32(1)
-            if value == 2**exponent:
+            next_sum = np.float32(2**exponent) + np.float32(1)
+            if next_sum == 2**exponent:
                 return FoundValue(2**exponent, "computed by NumPy", "FP32 has 24 bits of significand.")
-        raise AssertionError(value)
+        raise AssertionError(next_sum)
 
     return DrawnCard(
         parts=(
             CardQuestion(
-                question=f"A kernel adds 1 to an FP16 sum {additions:,} times. The sum starts at 0. What "
+                question=f"A kernel adds 1 to an FP16 sum {addition_count:,} times. The sum starts at 0. What "
                 "is it at the end?",
                 measure=count_in_half,
                 near=1.0,
@@ -412,35 +415,39 @@ def make_halves_card(rng: Random) -> DrawnCard:
             "So accumulate in FP32, or in a tree, or with compensation.",
         ),
         sentence="The sum counts to 2 to the power of the number of significand bits, and stays there.",
-        parameters={"times": additions},
+        parameters={"times": addition_count},
     )
 
 
 def make_all_reduce_card(rng: Random) -> DrawnCard:
-    gpus = rng.choice([4, 8, 16])
-    mib = rng.choice([256, 512, 1024])
+    gpu_count = rng.choice([4, 8, 16])
+    array_mib = rng.choice([256, 512, 1024])
 
     def compute_ring_traffic() -> FoundValue:
         # Each rank's buffer has `gpus` chunks. Count the MiB that rank 0 sends, step by step.
-        chunk_mib = mib / gpus
+        chunk_mib = array_mib / gpu_count
         sent_mib = 0.0
-        for _ in range(gpus - 1):  # reduce-scatter
+        for _ in range(gpu_count - 1):  # reduce-scatter
             sent_mib += chunk_mib
-        for _ in range(gpus - 1):  # all-gather
+        for _ in range(gpu_count - 1):  # all-gather
             sent_mib += chunk_mib
         return FoundValue(
-            sent_mib, "counted over the ring's steps", f"2 × ({gpus} − 1) / {gpus} × {mib} MiB."
+            sent_mib,
+            "counted over the ring's steps",
+            f"2 × ({gpu_count} − 1) / {gpu_count} × {array_mib} MiB.",
         )
 
     def compute_star_traffic() -> FoundValue:
         return FoundValue(
-            (gpus - 1) * mib, "counted over the copies", f"{gpus - 1} others send all of it to GPU 0."
+            (gpu_count - 1) * array_mib,
+            "counted over the copies",
+            f"{gpu_count - 1} others send all of it to GPU 0.",
         )
 
     return DrawnCard(
         parts=(
             CardQuestion(
-                question=f"A ring all-reduce adds arrays of {mib} MiB on {gpus} GPUs. How many MiB does "
+                question=f"A ring all-reduce adds arrays of {array_mib} MiB on {gpu_count} GPUs. How many MiB does "
                 "each GPU send?",
                 measure=compute_ring_traffic,
                 unit="MiB",
@@ -463,7 +470,7 @@ def make_all_reduce_card(rng: Random) -> DrawnCard:
             "Traffic is counted per port, and a port that all data must pass is the limit.",
         ),
         sentence="2 (n − 1) / n times the data, in and out of every port, for any number of GPUs.",
-        parameters={"gpus": gpus, "mib": mib},
+        parameters={"gpus": gpu_count, "mib": array_mib},
     )
 
 
@@ -472,12 +479,12 @@ def make_amdahl_card(rng: Random) -> DrawnCard:
     kernel_factor = rng.choice([3, 5, 10])
 
     def compute_speedup(kernel_speedup: float) -> FoundValue:
-        value = 100 / (100 - kernel_percent + kernel_percent / kernel_speedup)
+        total_speedup = 100 / (100 - kernel_percent + kernel_percent / kernel_speedup)
         term_text = (
             f" + {kernel_percent / 100:g} / {kernel_speedup:g}" if math.isfinite(kernel_speedup) else ""
         )
         return FoundValue(
-            round(value, 2), ARITHMETIC_SOURCE, f"1 / ({(100 - kernel_percent) / 100:g}{term_text})."
+            round(total_speedup, 2), ARITHMETIC_SOURCE, f"1 / ({(100 - kernel_percent) / 100:g}{term_text})."
         )
 
     return DrawnCard(

@@ -164,12 +164,12 @@ def _draw_decode_claim(
     claim = f"Decoding is bound by memory, so going from {read_published_info(old_device).name} to {read_published_info(new_device).name} makes it exactly 0 % faster."
 
     def measure() -> FoundValue:
-        ratio = (
+        time_ratio = (
             read_published_info(new_device).memory_bandwidth_gbps
             / read_published_info(old_device).memory_bandwidth_gbps
         )
         return FoundValue(
-            round(ratio, 2),
+            round(time_ratio, 2),
             read_published_info(new_device).provenance,
             f"{read_published_info(old_device).memory_bandwidth_gbps:,} → {read_published_info(new_device).memory_bandwidth_gbps:,} GB/s: a memory-bound "
             "kernel gains at most as much as the memory.",
@@ -233,13 +233,13 @@ def _draw_hbm_stack_claim(
 def _draw_freed_claim(
     rng: Random,
 ) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
-    mib = rng.choice([64, 100, 256])
+    array_mib = rng.choice([64, 100, 256])
 
     def measure() -> FoundValue:
         with use_device("T4") as cp:
             pool = cp.cuda.MemoryPool()
             cp.cuda.set_allocator(pool.malloc)
-            array = cp.empty(mib << 20, "uint8")
+            array = cp.empty(array_mib << 20, "uint8")
             del array
             reserved_mib = pool.total_bytes() >> 20
             cp.cuda.set_allocator(cp.get_default_memory_pool().malloc)
@@ -251,11 +251,11 @@ def _draw_freed_claim(
 
     return (
         "",
-        f"How many MiB does the pool still have after an array of {mib} MiB was deleted?",
+        f"How many MiB does the pool still have after an array of {array_mib} MiB was deleted?",
         "MiB",
         1.0,
         measure,
-        {"mib": mib},
+        {"mib": array_mib},
     )
 
 
@@ -290,11 +290,11 @@ def _draw_graphs_claim(
     launch_count = rng.choice([100, 200])
 
     def measure() -> FoundValue:
-        result = estimates.measure_launches(device, launch_count, graph=True)
-        assert isinstance(result.value, float | int)
+        launch_time = estimates.measure_launches(device, launch_count, graph=True)
+        assert isinstance(launch_time.value, float | int)
         return FoundValue(
-            round(result.value / launch_count, 2),
-            result.origin,
+            round(launch_time.value / launch_count, 2),
+            launch_time.origin,
             "A node takes less time than a launch, but not zero, because the device starts each node.",
         )
 
@@ -343,7 +343,7 @@ _UNUSED_KIB = {"A100": (12, 32), "H100": (20, 48), "L40S": (12, 48), "RTX 4090":
 
 def _measure_slowdown(device: str, kib: int) -> FoundValue:
     n = 1 << 22
-    times = []
+    times_and_occupancies = []
     with use_device(device) as cp:
         x = cp.zeros(n, "float32")
         y = cp.empty(n, "float32")
@@ -355,13 +355,13 @@ def _measure_slowdown(device: str, kib: int) -> FoundValue:
                 (x, y, np.int32(n)),
                 shared_mem=shared_bytes,
             )
-            times.append(
+            times_and_occupancies.append(
                 (
                     diagnosis_table.time_ns,
                     diagnosis_table.occupancy.warps_per_sm / diagnosis_table.occupancy.max_warps_per_sm,
                 )
             )
-    (full_ns, full_occupancy), (low_ns, low_occupancy) = times
+    (full_ns, full_occupancy), (low_ns, low_occupancy) = times_and_occupancies
     assert low_occupancy < full_occupancy, "an experiment that changes nothing"
     return FoundValue(
         round(low_ns / full_ns, 2),
@@ -375,21 +375,21 @@ def _draw_occupancy_claim(
     rng: Random,
 ) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
     device = rng.choice(list(_UNUSED_KIB))
-    kib, _ = _UNUSED_KIB[device]
+    unused_kib, _ = _UNUSED_KIB[device]
     question = (
         f"An element-wise kernel runs on {read_published_info(device).name} in blocks of 128 threads, first without "
-        f"shared memory, and then with {kib} KiB of unused shared memory per block. How many times as long "
+        f"shared memory, and then with {unused_kib} KiB of unused shared memory per block. How many times as long "
         "does the second run take?"
     )
-    return "", question, "times", 1.25, lambda: _measure_slowdown(device, kib), {"device": device}
+    return "", question, "times", 1.25, lambda: _measure_slowdown(device, unused_kib), {"device": device}
 
 
 def _make_occupancy_part(parameters: dict[str, object]) -> CardQuestion:
     device = str(parameters["device"])
-    _, kib = _UNUSED_KIB[device]
+    _, unused_kib = _UNUSED_KIB[device]
     return CardQuestion(
-        question=f"With {kib} KiB per block, how many times as long does it take as without shared memory?",
-        measure=lambda: _measure_slowdown(device, kib),
+        question=f"With {unused_kib} KiB per block, how many times as long does it take as without shared memory?",
+        measure=lambda: _measure_slowdown(device, unused_kib),
         unit="times",
         near=1.6,
     )
@@ -399,10 +399,10 @@ def _draw_async_copy_claim(
     rng: Random,
 ) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
     device = rng.choice(["T4", "A100", "H100"])
-    mib = rng.choice([32, 64])
+    copy_mib = rng.choice([32, 64])
 
     def measure() -> FoundValue:
-        size_bytes = mib << 20
+        size_bytes = copy_mib << 20
         with use_device(device) as cp:
             device_array = cp.empty(size_bytes, "uint8")
             host_array = np.zeros(size_bytes, np.uint8)
@@ -421,10 +421,10 @@ def _draw_async_copy_claim(
         )
 
     question = (
-        f"{mib} MiB are copied from pageable memory to {read_published_info(device).name}, in a separate stream. "
+        f"{copy_mib} MiB are copied from pageable memory to {read_published_info(device).name}, in a separate stream. "
         "After what share of the copy's time does the call return?"
     )
-    return ("", question, "%", 1.3, measure, {"device": device, "mib": mib})
+    return ("", question, "%", 1.3, measure, {"device": device, "mib": copy_mib})
 
 
 _WRONG_DEVICE_FLAW = "wrong device: it shows nothing about the device of the claim"

@@ -27,7 +27,7 @@ def draw_kernel_question(rng: Random, name: str) -> DrawnCard:
     """Return the interview question that asks for the kernel of an exercise."""
     kernel_exercise = find_exercise(name)
     has_own_launch = name in BLOCK_CONVENTIONS
-    stub = f'extern "C" __global__ void {kernel_exercise.kernel}({kernel_exercise.parameters}) {{\n    // {ANSWER_MINUTES} minutes\n}}\n'
+    kernel_stub = f'extern "C" __global__ void {kernel_exercise.kernel}({kernel_exercise.parameters}) {{\n    // {ANSWER_MINUTES} minutes\n}}\n'
     launch_text = ""
     if has_own_launch:
         size_names = ", ".join(
@@ -43,7 +43,7 @@ def draw_kernel_question(rng: Random, name: str) -> DrawnCard:
                 f"hazards, costs and parallelism.{launch_text} A kernel that does not compile is not "
                 "locked.",
                 judge=partial(judge_kernel, name),
-                code=stub,
+                code=kernel_stub,
                 launchable=has_own_launch,
                 model=read_model_answer(name),
             ),
@@ -55,8 +55,10 @@ def draw_kernel_question(rng: Random, name: str) -> DrawnCard:
 
 
 def _make_whiteboard_card(name: str, level: str, section: str) -> Card:
-    draw = partial(draw_kernel_question, name=name)
-    return Card(f"whiteboard-{name}", "whiteboard", level, "A kernel on the whiteboard", draw, (section,))
+    draw_question = partial(draw_kernel_question, name=name)
+    return Card(
+        f"whiteboard-{name}", "whiteboard", level, "A kernel on the whiteboard", draw_question, (section,)
+    )
 
 
 CARDS = (

@@ -271,23 +271,23 @@ def draw_all_pairs(rng: random.Random) -> FlawedKernel:
 @register_family("re-reading")
 def draw_wide_filter(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
-    radius = rng.choice([16, 24, 32])
+    filter_radius = rng.choice([16, 24, 32])
     n = rng.choice([1 << 19, 1 << 20])
     code = _make_kernel_pair(
         "const float* x, const float* w, float* y, int n",
         f"""    float s = 0;
-    for (int k = -{radius}; k <= {radius}; k++) {{
+    for (int k = -{filter_radius}; k <= {filter_radius}; k++) {{
         int at = min(max(i + k, 0), n - 1);
-        s += x[at] * w[k + {radius}];
+        s += x[at] * w[k + {filter_radius}];
     }}
     y[i] = s;""",
-        f"""    __shared__ float t[256 + 2 * {radius}], v[2 * {radius} + 1];
-    for (int k = threadIdx.x; k < 256 + 2 * {radius}; k += 256)
-        t[k] = x[min(max(int(blockIdx.x * 256) + k - {radius}, 0), n - 1)];
-    if (threadIdx.x <= 2 * {radius}) v[threadIdx.x] = w[threadIdx.x];
+        f"""    __shared__ float t[256 + 2 * {filter_radius}], v[2 * {filter_radius} + 1];
+    for (int k = threadIdx.x; k < 256 + 2 * {filter_radius}; k += 256)
+        t[k] = x[min(max(int(blockIdx.x * 256) + k - {filter_radius}, 0), n - 1)];
+    if (threadIdx.x <= 2 * {filter_radius}) v[threadIdx.x] = w[threadIdx.x];
     __syncthreads();
     float s = 0;
-    for (int k = 0; k <= 2 * {radius}; k++) s += t[threadIdx.x + k] * v[k];
+    for (int k = 0; k <= 2 * {filter_radius}; k++) s += t[threadIdx.x + k] * v[k];
     y[i] = s;""",
     )
     shape = n // 256, 256, 0
@@ -296,7 +296,7 @@ def draw_wide_filter(rng: random.Random) -> FlawedKernel:
         "re-reading",
         device,
         code,
-        (_make_float_array(n), _make_float_array(2 * radius + 1), _make_zero_array(n), np.int32(n)),
+        (_make_float_array(n), _make_float_array(2 * filter_radius + 1), _make_zero_array(n), np.int32(n)),
         shape,
         shape,
     )
@@ -334,21 +334,21 @@ def draw_unpadded_tile(rng: random.Random) -> FlawedKernel:
 @register_family("bank conflicts")
 def draw_records_of_a_thread(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
-    fields = rng.choice([8, 16])
+    field_count = rng.choice([8, 16])
     n = rng.choice([1 << 17, 1 << 18])
 
     def make_body(index: str) -> str:
-        return f"""    __shared__ float s[128 * {fields}];
-    for (int k = 0; k < {fields}; k++) s[{index}] = x[i] + k;
+        return f"""    __shared__ float s[128 * {field_count}];
+    for (int k = 0; k < {field_count}; k++) s[{index}] = x[i] + k;
     __syncthreads();
     float v = 0;
     for (int r = 0; r < 8; r++)
-        for (int k = 0; k < {fields}; k++) {{ v += s[{index}]; s[{index}] = v; }}
+        for (int k = 0; k < {field_count}; k++) {{ v += s[{index}]; s[{index}] = v; }}
     y[i] = v;"""
 
     code = _make_kernel_pair(
         "const float* x, float* y",
-        make_body(f"threadIdx.x * {fields} + k"),
+        make_body(f"threadIdx.x * {field_count} + k"),
         make_body("k * 128 + threadIdx.x"),
     )
     shape = n // 128, 128, 0
@@ -427,22 +427,28 @@ def draw_one_sum(rng: random.Random) -> FlawedKernel:
 @register_family("atomics")
 def draw_few_bins(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
-    bins = rng.choice([8, 16, 64])
+    bin_count = rng.choice([8, 16, 64])
     n = rng.choice([1 << 18, 1 << 19])
     code = _make_kernel_pair(
         "const int* x, float* out, int n",
-        f"    for (int k = i; k < n; k += gridDim.x * blockDim.x) atomicAdd(out + (x[k] & {bins - 1}), 1.0f);",
-        f"""    __shared__ float s[{bins}];
-    if (threadIdx.x < {bins}) s[threadIdx.x] = 0;
+        f"    for (int k = i; k < n; k += gridDim.x * blockDim.x) atomicAdd(out + (x[k] & {bin_count - 1}), 1.0f);",
+        f"""    __shared__ float s[{bin_count}];
+    if (threadIdx.x < {bin_count}) s[threadIdx.x] = 0;
     __syncthreads();
-    for (int k = i; k < n; k += gridDim.x * blockDim.x) atomicAdd(s + (x[k] & {bins - 1}), 1.0f);
+    for (int k = i; k < n; k += gridDim.x * blockDim.x) atomicAdd(s + (x[k] & {bin_count - 1}), 1.0f);
     __syncthreads();
-    if (threadIdx.x < {bins}) atomicAdd(out + threadIdx.x, s[threadIdx.x]);""",
+    if (threadIdx.x < {bin_count}) atomicAdd(out + threadIdx.x, s[threadIdx.x]);""",
     )
     shape = 2 * SM_COUNTS[device], 256, 0
-    values = np.random.default_rng(n).integers(0, bins, n).astype(np.int32)
+    bin_indices = np.random.default_rng(n).integers(0, bin_count, n).astype(np.int32)
     return FlawedKernel(
-        "few_bins", "atomics", device, code, (values, _make_zero_array(bins), np.int32(n)), shape, shape
+        "few_bins",
+        "atomics",
+        device,
+        code,
+        (bin_indices, _make_zero_array(bin_count), np.int32(n)),
+        shape,
+        shape,
     )
 
 

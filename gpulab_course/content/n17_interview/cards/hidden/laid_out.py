@@ -28,13 +28,13 @@ def draw_odd_and_even(rng: random.Random) -> FlawedKernel:
     n = rng.choice([1 << 17, 1 << 18])
 
     def make_body(branch_expression: str) -> str:
-        lines = [f"    float v = x[i];\n    int way = {branch_expression};"]
-        lines += [
+        body_lines = [f"    float v = x[i];\n    int way = {branch_expression};"]
+        body_lines += [
             f"    {'else ' if branch_index else ''}if (way == {branch_index}) for (int k = 0; k < 64; k++) "
             f"v = v * {0.5 + branch_index / 16}f + sqrtf(v + {branch_index});"
             for branch_index in range(branch_count)
         ]
-        return "\n".join([*lines, "    y[i] = v;"])
+        return "\n".join([*body_lines, "    y[i] = v;"])
 
     code = _make_kernel_pair(
         "const float* x, float* y, int n",
@@ -92,7 +92,7 @@ def draw_uneven_rounds(rng: random.Random) -> FlawedKernel:
 @register_family("divergence")
 def draw_one_lane_in_many(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
-    interval = rng.choice([4, 8, 16])
+    working_lane_interval = rng.choice([4, 8, 16])
     n = rng.choice([1 << 20, 1 << 21])
     work_code = WORK_LOOP_CODE.format(many=64)
     code = _make_kernel_pair(
@@ -106,9 +106,9 @@ def draw_one_lane_in_many(rng: random.Random) -> FlawedKernel:
         "divergence",
         device,
         code,
-        (_make_zero_array(n), np.int32(n), np.int32(interval)),
+        (_make_zero_array(n), np.int32(n), np.int32(working_lane_interval)),
         shape,
-        (n // interval // 256, 256, 0),
+        (n // working_lane_interval // 256, 256, 0),
     )
 
 
@@ -222,7 +222,7 @@ def draw_one_block(rng: random.Random) -> FlawedKernel:
 @register_family("grid")
 def draw_thread_per_row(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
-    rows = rng.choice([2048, 4096])
+    row_count = rng.choice([2048, 4096])
     m = 512
     args = "const float* x, float* y, int rows, int m"
     code = _make_kernel_pair(
@@ -240,9 +240,9 @@ def draw_thread_per_row(rng: random.Random) -> FlawedKernel:
         "grid",
         device,
         code,
-        (_make_float_array(rows * m), _make_zero_array(rows), np.int32(rows), np.int32(m)),
-        (rows // 128, 128, 0),
-        (rows // 32, (32, 16), 0),
+        (_make_float_array(row_count * m), _make_zero_array(row_count), np.int32(row_count), np.int32(m)),
+        (row_count // 128, 128, 0),
+        (row_count // 32, (32, 16), 0),
     )
 
 
@@ -368,13 +368,13 @@ def draw_byte_copy(rng: random.Random) -> FlawedKernel:
 @register_family("in flight")
 def draw_step_by_step(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
-    rows = rng.choice([64, 128])
+    row_count = rng.choice([64, 128])
     threads = 2 * SM_COUNTS[device] * 128
     flawed_body = f"""    float s = 0;
-    for (int k = 0; k < {rows}; k++) {{ s += x[k * n + i]; __syncthreads(); }}
+    for (int k = 0; k < {row_count}; k++) {{ s += x[k * n + i]; __syncthreads(); }}
     y[i] = s;"""
     fixed_body = f"""    float s = 0;
-    for (int k = 0; k < {rows}; k += 4) {{
+    for (int k = 0; k < {row_count}; k += 4) {{
         float a = x[k * n + i], b = x[(k + 1) * n + i], c = x[(k + 2) * n + i], d = x[(k + 3) * n + i];
         s += a + b + c + d; __syncthreads();
     }}
@@ -385,7 +385,7 @@ def draw_step_by_step(rng: random.Random) -> FlawedKernel:
         "in flight",
         device,
         _make_kernel_pair("const float* x, float* y, int n", flawed_body, fixed_body),
-        (_make_float_array(threads * rows), _make_zero_array(threads), np.int32(threads)),
+        (_make_float_array(threads * row_count), _make_zero_array(threads), np.int32(threads)),
         shape,
         shape,
     )
@@ -512,12 +512,14 @@ def draw_variable_division(rng: random.Random) -> FlawedKernel:
 @register_family("compute")
 def draw_double_polynomial(rng: random.Random) -> FlawedKernel:
     device = rng.choice(["T4", "RTX 4090", "L40S"])
-    terms = rng.choice([12, 20])
+    term_count = rng.choice([12, 20])
     n = rng.choice([1 << 18, 1 << 19])
 
     def make_body(kind: str) -> str:
-        lines = "\n".join(f"    v = v * t + ({kind}){term / 7:.3f};" for term in range(terms))
-        return f"    {kind} t = x[i], v = 1;\n{lines}\n    y[i] = v;"
+        term_lines = "\n".join(
+            f"    v = v * t + ({kind}){term_index / 7:.3f};" for term_index in range(term_count)
+        )
+        return f"    {kind} t = x[i], v = 1;\n{term_lines}\n    y[i] = v;"
 
     shape = n // 256, 256, 0
     return FlawedKernel(
@@ -563,12 +565,12 @@ def draw_tiny(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([256, 1024, 4096, 8192])
     threads = rng.choice([64, 128, 256])
-    statement = rng.choice(["y[i] = 2.0f * x[i];", "y[i] += x[i];", "y[i] = fmaxf(x[i], 0.0f);"])
+    kernel_statement = rng.choice(["y[i] = 2.0f * x[i];", "y[i] += x[i];", "y[i] = fmaxf(x[i], 0.0f);"])
     return FlawedKernel(
         "tiny",
         "launch",
         device,
-        _make_kernel_pair("const float* x, float* y", f"    {statement}"),
+        _make_kernel_pair("const float* x, float* y", f"    {kernel_statement}"),
         (_make_float_array(n), _make_zero_array(n)),
         (max(1, n // threads), threads, 0),
     )
@@ -579,12 +581,12 @@ def draw_tiny(rng: random.Random) -> FlawedKernel:
 def draw_streamed(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 22, 3 << 21, 1 << 23])
-    statement = rng.choice(["y[i] = 2.0f * x[i] + y[i];", "y[i] = x[i];", "y[i] = fmaxf(x[i], 0.0f);"])
+    kernel_statement = rng.choice(["y[i] = 2.0f * x[i] + y[i];", "y[i] = x[i];", "y[i] = fmaxf(x[i], 0.0f);"])
     return FlawedKernel(
         "streamed",
         "sound",
         device,
-        _make_kernel_pair("const float* x, float* y", f"    {statement}"),
+        _make_kernel_pair("const float* x, float* y", f"    {kernel_statement}"),
         (_make_float_array(n), _make_zero_array(n)),
         (n // 256, 256, 0),
     )
@@ -610,10 +612,10 @@ def draw_dense_arithmetic(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = 8 * 256 * 8
     n *= rng.choice([16, 32])
-    lines = "".join(f"a{k} = fmaf(a{k}, 0.999f, 0.5f); " for k in range(8))
-    declarations = ", ".join(f"a{k} = x[i] + {k}" for k in range(8))
+    fma_statements = "".join(f"a{k} = fmaf(a{k}, 0.999f, 0.5f); " for k in range(8))
+    variable_declarations = ", ".join(f"a{k} = x[i] + {k}" for k in range(8))
     sum_expression = " + ".join(f"a{k}" for k in range(8))
-    kernel_body = f"    float {declarations};\n    for (int k = 0; k < 128; k++) {{ {lines}}}\n    y[i] = {sum_expression};"
+    kernel_body = f"    float {variable_declarations};\n    for (int k = 0; k < 128; k++) {{ {fma_statements}}}\n    y[i] = {sum_expression};"
     return FlawedKernel(
         "dense_arithmetic",
         "sound",
