@@ -140,7 +140,7 @@ def record_access(context: Context, number: int, lanes: int, mask: int, values: 
     else:
         notes_state.current_time = context.clock
         notes_state.accesses_at_time = 0
-    time = notes_state.base + context.clock + notes_state.accesses_at_time
+    note_time = notes_state.base + context.clock + notes_state.accesses_at_time
     line_count = 0
     last_line = -1
     line_entry = 0
@@ -168,11 +168,14 @@ def record_access(context: Context, number: int, lanes: int, mask: int, values: 
             sector_bit = 1 << ((address >> 5) & 3)
         if first_word != last_line:
             last_line = first_word
-            index = 0
-            while index < line_count and load64(notes_state.lines + LINE_ENTRY_BYTES * index) != first_word:
-                index += 1
-            line_entry = notes_state.lines + LINE_ENTRY_BYTES * index
-            if index == line_count:
+            line_index = 0
+            while (
+                line_index < line_count
+                and load64(notes_state.lines + LINE_ENTRY_BYTES * line_index) != first_word
+            ):
+                line_index += 1
+            line_entry = notes_state.lines + LINE_ENTRY_BYTES * line_index
+            if line_index == line_count:
                 store64(line_entry, first_word)
                 store64(line_entry + 8, 0)
                 store64(line_entry + 16, 0)
@@ -185,12 +188,12 @@ def record_access(context: Context, number: int, lanes: int, mask: int, values: 
         store64(site_address + 16, load64(site_address + 16) + 1)
         store64(site_address + 24, load64(site_address + 24) + line_count)
         return
-    index = 0
+    line_index = 0
     warp = context.block_linear * context.warps + context.warp
-    while index < line_count:
-        line_entry = notes_state.lines + LINE_ENTRY_BYTES * index
+    while line_index < line_count:
+        line_entry = notes_state.lines + LINE_ENTRY_BYTES * line_index
         first_word = load64(line_entry)
-        sectors = load64(line_entry + 8)
+        sector_mask = load64(line_entry + 8)
         if is_sampled(first_word >> LINE_SHIFT, notes_state.hash_mask):
             if notes_state.next_note == notes_state.buffer_end:
                 thin_out(notes_state)
@@ -200,13 +203,13 @@ def record_access(context: Context, number: int, lanes: int, mask: int, values: 
                 store64(
                     notes_state.next_note,
                     first_word
-                    | (count_sector_bytes(load64(line_entry + 16), sectors) << BYTES_SHIFT)
-                    | sectors,
+                    | (count_sector_bytes(load64(line_entry + 16), sector_mask) << BYTES_SHIFT)
+                    | sector_mask,
                 )
                 store64(notes_state.next_note + 8, warp)
-                store64(notes_state.next_note + 16, (number << SITE_SHIFT) | time)
+                store64(notes_state.next_note + 16, (number << SITE_SHIFT) | note_time)
                 notes_state.next_note += NOTE_BYTES
-        index += 1
+        line_index += 1
 
 
 def thin_out(state: Notes) -> None:

@@ -117,16 +117,16 @@ def find_entry(first_entry: int, line: int) -> int:
     """
     entry = first_entry
     set_end = entry + SET_BYTES
-    oldest = entry
+    oldest_entry = entry
     oldest_use = load64(entry + 16)
     while entry < set_end:
         if load64(entry) == line + 1:
             return entry
         if load64(entry + 16) < oldest_use:
-            oldest = entry
+            oldest_entry = entry
             oldest_use = load64(entry + 16)
         entry += ENTRY_BYTES
-    return -oldest
+    return -oldest_entry
 
 
 def find_home_part(player: ReplayState, line: int) -> int:
@@ -184,36 +184,36 @@ def store_in_state(state: int, sectors: int, size: int) -> int:
     """
     if size >= FULL_SECTOR_BYTES:
         return state | sectors
-    sector = 0
-    while sector < 4:
-        if (sectors >> sector) & 1 and (state >> sector) & 1 == 0:
-            shift = STORED_SHIFT + STORED_BITS * sector
-            stored_bytes = ((state >> shift) & 63) + size
+    sector_index = 0
+    while sector_index < 4:
+        if (sectors >> sector_index) & 1 and (state >> sector_index) & 1 == 0:
+            stored_bytes_shift = STORED_SHIFT + STORED_BITS * sector_index
+            stored_bytes = ((state >> stored_bytes_shift) & 63) + size
             if stored_bytes >= FULL_SECTOR_BYTES:
-                state = state | (1 << sector)
+                state = state | (1 << sector_index)
                 stored_bytes = 0
-            state = (state & ~(63 << shift)) | (stored_bytes << shift)
-        sector += 1
+            state = (state & ~(63 << stored_bytes_shift)) | (stored_bytes << stored_bytes_shift)
+        sector_index += 1
     return state
 
 
 def write_oldest_partial(player: ReplayState, first_entry: int, entry: int) -> None:
     """Write back the oldest line with partly stored sectors if a cache set has too many such sectors."""
     partial_halves = 0
-    oldest = 0
+    oldest_entry = 0
     oldest_use = 0
     other_entry = first_entry
     while other_entry < first_entry + SET_BYTES:
-        partial = find_partial_sectors(load64(other_entry + 8))
-        if partial:
-            partial_halves += (partial & 3) != 0
-            partial_halves += (partial & 12) != 0
-            if other_entry != entry and (oldest == 0 or load64(other_entry + 16) < oldest_use):
-                oldest = other_entry
+        partial_sectors = find_partial_sectors(load64(other_entry + 8))
+        if partial_sectors:
+            partial_halves += (partial_sectors & 3) != 0
+            partial_halves += (partial_sectors & 12) != 0
+            if other_entry != entry and (oldest_entry == 0 or load64(other_entry + 16) < oldest_use):
+                oldest_entry = other_entry
                 oldest_use = load64(other_entry + 16)
         other_entry += ENTRY_BYTES
-    if partial_halves > MAX_PARTIAL_PIECES and oldest:
-        write_back(player, oldest)
+    if partial_halves > MAX_PARTIAL_PIECES and oldest_entry:
+        write_back(player, oldest_entry)
 
 
 def store_l2(player: ReplayState, first_entry: int, entry: int, sectors: int, size: int) -> None:
@@ -224,18 +224,18 @@ def store_l2(player: ReplayState, first_entry: int, entry: int, sectors: int, si
     entry_state = load64(entry + 8)
     if (entry_state >> DIRTY_SHIFT) & 15 == 0:
         dirty_lines = 0
-        oldest = 0
+        oldest_entry = 0
         oldest_use = 0
         other_entry = first_entry
         while other_entry < first_entry + SET_BYTES:
             if (load64(other_entry + 8) >> DIRTY_SHIFT) & 15:
                 dirty_lines += 1
-                if oldest == 0 or load64(other_entry + 16) < oldest_use:
-                    oldest = other_entry
+                if oldest_entry == 0 or load64(other_entry + 16) < oldest_use:
+                    oldest_entry = other_entry
                     oldest_use = load64(other_entry + 16)
             other_entry += ENTRY_BYTES
         if dirty_lines >= DIRTY_WAYS:
-            write_back(player, oldest)
+            write_back(player, oldest_entry)
     entry_state = store_in_state(entry_state, sectors, size) | (sectors << DIRTY_SHIFT)
     store64(entry + 8, entry_state)
     if find_partial_sectors(entry_state):
@@ -261,11 +261,11 @@ def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) ->
         add_sectors(player, site, _FAR_COLUMN, sector_pairs)
         add_sectors(player, site, _FAR_HIT_COLUMN, sector_pairs & entry_state)
         missing_sectors = missing_sectors & (15 - (entry_state & 15))
-        fetched = (missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)) & (
+        fetched_sectors = (missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)) & (
             15 - (entry_state & 15)
         )
-        store64(home_entry + 8, entry_state | fetched)
-        add_sectors(player, site, _DRAM_COLUMN, fetched)
+        store64(home_entry + 8, entry_state | fetched_sectors)
+        add_sectors(player, site, _DRAM_COLUMN, fetched_sectors)
     else:
         add_sectors(player, site, _DRAM_COLUMN, sector_pairs & (15 - (entry_state & 15)))
     store64(entry + 8, load64(entry + 8) | sector_pairs)
@@ -303,11 +303,11 @@ def run_l2_atomics(player: ReplayState, site: int, sm: int, line: int, sectors: 
         add_sectors(player, site, _FAR_COLUMN, sectors)
         add_sectors(player, site, _FAR_HIT_COLUMN, sectors & entry_state)
     missing_sectors = sectors & (15 - (entry_state & 15))
-    fetched = (missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)) & (
+    fetched_sectors = (missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)) & (
         15 - (entry_state & 15)
     )
-    add_sectors(player, site, _DRAM_COLUMN, fetched)
-    store64(entry + 8, entry_state | fetched)
+    add_sectors(player, site, _DRAM_COLUMN, fetched_sectors)
+    store64(entry + 8, entry_state | fetched_sectors)
     store_l2(player, first_entry, entry, sectors, FULL_SECTOR_BYTES)
 
 
@@ -315,15 +315,15 @@ def keep_unmerged_sectors(player: ReplayState, sm: int, line: int, sectors: int,
     """Return the requested sectors, or 0 if a neighbouring SM has just requested the same ones."""
     if player.groups == 0:
         return sectors
-    slot = (
+    merge_slot = (
         player.merges
         + (load64(player.groups + 8 * sm) * MERGE_SLOTS + (hash_line(line) & (MERGE_SLOTS - 1)))
         * MERGE_SLOT_BYTES
     )
-    if load64(slot) == line * 16 + sectors and time - load64(slot + 8) < MERGE_NS:
+    if load64(merge_slot) == line * 16 + sectors and time - load64(merge_slot + 8) < MERGE_NS:
         return 0
-    store64(slot, line * 16 + sectors)
-    store64(slot + 8, time)
+    store64(merge_slot, line * 16 + sectors)
+    store64(merge_slot + 8, time)
     return sectors
 
 
@@ -335,13 +335,13 @@ def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: 
         player.now += 1
         line = load64(note_address) >> _LINE_BIT
         sectors = load64(note_address) & 15
-        size = (load64(note_address) >> _BYTES_BIT) & 63
-        site = load64(note_address + 8) & _SITE_MASK
+        store_bytes = (load64(note_address) >> _BYTES_BIT) & 63
+        site_index = load64(note_address + 8) & _SITE_MASK
         sm = load64(note_address + 8) >> 32
-        time = load64(note_address + 16)
-        access_kind = load64(player.kinds + 8 * site)
+        note_time_ns = load64(note_address + 16)
+        access_kind = load64(player.kinds + 8 * site_index)
         note_address += 24
-        add_sectors(player, site, _REQUESTED_COLUMN, sectors)
+        add_sectors(player, site_index, _REQUESTED_COLUMN, sectors)
         l1 = player.l1 + sm * player.l1_sets * SET_BYTES
         if access_kind in (notes.LOAD_NOTE, notes.LOCAL_LOAD_NOTE, notes.LOCAL_STORE_NOTE):
             entry = find_entry(
@@ -355,20 +355,20 @@ def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: 
             store64(entry + 8, entry_state | sectors)
             store64(entry + 16, player.now)
             if access_kind == notes.LOCAL_STORE_NOTE:
-                write_l2(player, site, sm, line, sectors, size)
+                write_l2(player, site_index, sm, line, sectors, store_bytes)
             else:
-                add_sectors(player, site, _L1_COLUMN, sectors)
-                add_sectors(player, site, _L1_HIT_COLUMN, sectors & entry_state)
+                add_sectors(player, site_index, _L1_COLUMN, sectors)
+                add_sectors(player, site_index, _L1_HIT_COLUMN, sectors & entry_state)
                 sectors = sectors & (15 - entry_state)
                 if sectors:
-                    sectors = keep_unmerged_sectors(player, sm, line, sectors, time)
+                    sectors = keep_unmerged_sectors(player, sm, line, sectors, note_time_ns)
                     if sectors:
-                        read_l2(player, site, sm, line, sectors)
+                        read_l2(player, site_index, sm, line, sectors)
         elif access_kind == notes.PAST_L1_NOTE:
-            add_sectors(player, site, _L1_COLUMN, sectors)
-            read_l2(player, site, sm, line, sectors)
+            add_sectors(player, site_index, _L1_COLUMN, sectors)
+            read_l2(player, site_index, sm, line, sectors)
         elif access_kind == notes.STORE_NOTE:
-            if size >= FULL_SECTOR_BYTES:
+            if store_bytes >= FULL_SECTOR_BYTES:
                 entry = find_entry(
                     find_set(l1, player.l1_sets, player.l1_inverse, hash_line(line) >> player.sampling_bits),
                     line,
@@ -379,9 +379,9 @@ def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: 
                     store64(entry + 8, 0)
                     store64(entry + 16, player.now - player.store_age)
                 store64(entry + 8, load64(entry + 8) | sectors)
-            write_l2(player, site, sm, line, sectors, size)
+            write_l2(player, site_index, sm, line, sectors, store_bytes)
         elif access_kind == notes.ATOMIC_NOTE:
-            run_l2_atomics(player, site, sm, line, sectors)
+            run_l2_atomics(player, site_index, sm, line, sectors)
 
 
 _FUNCTIONS = (
@@ -474,14 +474,14 @@ def replay(
     l2_sets = max(sizes.l2_bytes // LINE_BYTES // sizes.l2_parts // L2_WAYS // one_in, 1)
     l1 = np.zeros(sm_count * l1_sets * SET_BYTES, np.uint8)
     l2 = np.zeros(sizes.l2_parts * l2_sets * SET_BYTES, np.uint8)
-    merges = np.zeros(sm_count * MERGE_SLOTS * MERGE_SLOT_BYTES, np.uint8)
-    sums = np.zeros((len(kinds), len(COLUMNS)), np.int64)
+    merge_slots = np.zeros(sm_count * MERGE_SLOTS * MERGE_SLOT_BYTES, np.uint8)
+    sector_sums = np.zeros((len(kinds), len(COLUMNS)), np.int64)
     note_words = np.ascontiguousarray(note_words)
     kinds = np.ascontiguousarray(kinds)
     replay_state = ReplayState()
     replay_state.kinds, replay_state.sums, replay_state.sampling_bits = (
         kinds.ctypes.data,
-        sums.ctypes.data,
+        sector_sums.ctypes.data,
         one_in.bit_length() - 1,
     )
     replay_state.l1, replay_state.l1_sets, replay_state.l1_inverse = (
@@ -497,21 +497,21 @@ def replay(
     replay_state.parts = sizes.l2_parts
     merging_groups = np.arange(sm_count) // max(sizes.merging_sms, 1)
     replay_state.groups = merging_groups.ctypes.data if sizes.merging_sms else 0
-    sides = np.arange(sm_count) // SMS_PER_L2_SIDE % sizes.l2_parts
-    replay_state.sides = sides.ctypes.data
-    replay_state.merges = merges.ctypes.data
+    l2_side_of_sm = np.arange(sm_count) // SMS_PER_L2_SIDE % sizes.l2_parts
+    replay_state.sides = l2_side_of_sm.ctypes.data
+    replay_state.merges = merge_slots.ctypes.data
     replay_state.now = 1 << 40  # empty entries have 0
     replay_state.store_age = int(sm_count * l1_sets * L1_WAYS * STORE_AGE_SHARE)
     if earlier_notes is not None:
         earlier_notes = np.ascontiguousarray(earlier_notes)
         replay_state.notes, replay_state.count = earlier_notes.ctypes.data, len(earlier_notes)
         compile_player()[1](get_struct_address(replay_state), 0, None, 0, None)
-        for array in (l1, merges, sums):
+        for array in (l1, merge_slots, sector_sums):
             array[:] = 0
         replay_state.written = replay_state.completed = 0
     replay_state.notes, replay_state.count = note_words.ctypes.data, len(note_words)
     compile_player()[1](get_struct_address(replay_state), 0, None, 0, None)
-    return ReplayResult(sums, replay_state.written, replay_state.completed)
+    return ReplayResult(sector_sums, replay_state.written, replay_state.completed)
 
 
 def _compute_inverse(sets: int) -> int:

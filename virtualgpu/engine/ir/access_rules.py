@@ -19,13 +19,13 @@ def make_shared_counting(size: int, rule: Rule) -> str:
     It follows a block called ``inside`` and needs ``%cnt``, the counters of the instruction.
     """
     words_per_lane = max(1, size // 4)
-    shift = max(size, 4).bit_length() - 1
+    size_log2 = max(size, 4).bit_length() - 1
     llvm_text = make_memory_add("%cnt", "1", "req")
     llvm_text += "  %pop = call i32 @llvm.ctpop.i32(i32 %mask)\n  %pop64 = zext i32 %pop to i64\n"
     llvm_text += "  %cnt.l = getelementptr i64, ptr %cnt, i64 4\n" + make_memory_add(
         "%cnt.l", "%pop64", "lan"
     )
-    llvm_text += f"  %unit = lshr <32 x i32> %a, splat (i32 {shift})\n"
+    llvm_text += f"  %unit = lshr <32 x i32> %a, splat (i32 {size_log2})\n"
     if words_per_lane == 1 and rule not in ("atomic", "swap"):
         llvm_text += """  %act = bitcast i32 %mask to <32 x i1>
   %hi = select <32 x i1> %act, <32 x i32> %unit, <32 x i32> zeroinitializer
@@ -43,7 +43,7 @@ counted:
   %ideal = add i32 0, 1
 """
     else:
-        function = "bank_lanes" if rule in ("atomic", "swap") else "bank_passes"
+        pass_count_function = "bank_lanes" if rule in ("atomic", "swap") else "bank_passes"
         extra_waves = "0"
         if rule == "load":
             llvm_text += "  %agree = call i1 @neighbours_agree(<32 x i32> %unit, i32 %mask)\n"
@@ -61,7 +61,7 @@ loop:
   %group0 = select i1 %all, i32 -1, i32 %count.ones
   %group = shl i32 %group0, %start
   %part = and i32 %mask, %group
-  %passes = call i32 @{function}(<32 x i32> %unit, i32 %part, i32 {words_per_lane})
+  %passes = call i32 @{pass_count_function}(<32 x i32> %unit, i32 %part, i32 {words_per_lane})
   %sum1 = add i32 %sum, %passes
   %any = icmp ne i32 %part, 0
   %any32 = zext i1 %any to i32
@@ -304,12 +304,16 @@ _PASSES_BY_MARK = {
 
 def _make_sector_counting(*, looks_up: bool) -> str:
     """Return LLVM text of the function that counts the sectors of an access and, for loads, misses and passes."""
-    text = _COUNT_SECTORS_TEMPLATE.replace("@NAME", "@count_sectors" if looks_up else "@count_store_sectors")
-    text = text.replace("@RUN", _RUN_BLOCK_TEXT if looks_up else _NO_RUN_BLOCK_TEXT)
-    text = text.replace("@LOOK", make_l1_lookup("%x", "s") if looks_up else "  %missed.s = add i64 0, 0\n")
+    function_text = _COUNT_SECTORS_TEMPLATE.replace(
+        "@NAME", "@count_sectors" if looks_up else "@count_store_sectors"
+    )
+    function_text = function_text.replace("@RUN", _RUN_BLOCK_TEXT if looks_up else _NO_RUN_BLOCK_TEXT)
+    function_text = function_text.replace(
+        "@LOOK", make_l1_lookup("%x", "s") if looks_up else "  %missed.s = add i64 0, 0\n"
+    )
     for template_mark, pass_text in _PASSES_BY_MARK.items():
-        text = text.replace(template_mark, pass_text if looks_up else "")
-    return text
+        function_text = function_text.replace(template_mark, pass_text if looks_up else "")
+    return function_text
 
 
 # Functions that the rules call, linked into every kernel that counts.

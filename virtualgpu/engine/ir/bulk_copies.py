@@ -11,7 +11,7 @@ from virtualgpu.engine.ir.text import LANE_INDICES, make_field_load, make_field_
 
 PIECE_BYTES = 16
 _WORDS_PER_PIECE = PIECE_BYTES // 4
-_PARAMETERS = (
+_PARAMETER_LIST = (
     "ptr %ctx, <32 x i64> %to, <32 x i64> %from, <32 x i64> %sizes, <32 x i64> %bars, i32 %mask, "
     "i32 %function, i32 %pc, i32 %load, i32 %store"
 )
@@ -99,7 +99,7 @@ def make_bulk_copy(
         host_address_text += f"  %{side_name} = add <32 x i64> %{side_name}.p, {space_base}\n"
     check_texts = ""
     fault_location = "i32 %function, i32 %pc"
-    for space, side_name, check, access_name in (
+    for space, side_name, check_name, access_name in (
         (source_space, "source", check_names[0], "load"),
         (target_space, "target", check_names[1], "store"),
     ):
@@ -109,7 +109,7 @@ def make_bulk_copy(
             address_row_type = "<32 x i32>"
             address = f"%{side_name}.s"
             check_texts += f"  {address} = trunc <32 x i64> %{side_name}.a to <32 x i32>\n"
-        check_texts += f"""  %{side_name}.bad = call i1 @{check}(ptr %ctx, {address_row_type} {address}, i32 %all, {fault_location}, i32 %{access_name})
+        check_texts += f"""  %{side_name}.bad = call i1 @{check_name}(ptr %ctx, {address_row_type} {address}, i32 %all, {fault_location}, i32 %{access_name})
   br i1 %{side_name}.bad, label %fail, label %{side_name}.fine
 {side_name}.fine:
 """
@@ -146,7 +146,7 @@ piece:
         )
     return f"""
 declare i32 @llvm.umin.i32(i32, i32)
-define internal i1 @{name}({_PARAMETERS}) noinline {{
+define internal i1 @{name}({_PARAMETER_LIST}) noinline {{
 entry:
   %tos = alloca <32 x i64>
   %froms = alloca <32 x i64>

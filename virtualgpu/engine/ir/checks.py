@@ -129,9 +129,9 @@ def make_local_check(size: int, counts_sectors: bool, rule: Rule = "load") -> tu
     lanes meet there, so all rules are the same.
     """
     name = f"check_local_{size}"
-    counting = ""
+    counting_text = ""
     if counts_sectors:
-        counting = make_counter_address("%site") + (
+        counting_text = make_counter_address("%site") + (
             "  %word = lshr <32 x i64> %a, splat (i64 2)\n"
             "  %row = mul <32 x i64> %word, splat (i64 128)\n"
             f"  %col = mul <32 x i64> {LANE_INDICES}, splat (i64 {max(size, 4)})\n"
@@ -171,7 +171,7 @@ fail:
   call void @fault(ptr %ctx, i32 %code, i32 %function, i32 %pc, i32 %l, i32 {size}, i64 %x)
   ret i1 true
 inside:
-{counting}  br label %good
+{counting_text}  br label %good
 good:
   ret i1 false
 }}

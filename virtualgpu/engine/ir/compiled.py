@@ -153,9 +153,9 @@ class _FunctionTranslator:
         return f"{kind}{self.count}"
 
     def _emit_op(self, text: str) -> str:
-        name = f"%{self._new_name()}"
-        self.lines.append(f"{name} = {text}")
-        return name
+        result_name = f"%{self._new_name()}"
+        self.lines.append(f"{result_name} = {text}")
+        return result_name
 
     def _get_local_pointer(self, name: str) -> str:
         slot = f"%v.{name}"
@@ -267,11 +267,11 @@ class _FunctionTranslator:
             )
             return
         assert isinstance(target, ast.Attribute)
-        pointer, width = self._emit_field_pointer(target)
-        result = self._compile_value(value)
-        if width < 64:
-            result = self._emit_op(f"trunc i64 {result} to i{width}")
-        self.lines.append(f"store i{width} {result}, ptr {pointer}")
+        pointer, width_bits = self._emit_field_pointer(target)
+        value_to_store = self._compile_value(value)
+        if width_bits < 64:
+            value_to_store = self._emit_op(f"trunc i64 {value_to_store} to i{width_bits}")
+        self.lines.append(f"store i{width_bits} {value_to_store}, ptr {pointer}")
 
     def _emit_field_pointer(self, node: ast.Attribute) -> tuple[str, int]:
         """Return a pointer to a field of a structure, and the width of the field in bits."""
@@ -282,10 +282,10 @@ class _FunctionTranslator:
             layout = np.dtype([(name, "<i8") for name, _ in self.globals[structure_name]._fields_])
         fields = np.dtype(layout).fields
         assert fields is not None
-        field, offset = fields[node.attr][:2]
+        field_dtype, field_offset = fields[node.attr][:2]
         structure_address = self._compile_value(node.value)
-        address = self._emit_op(f"add i64 {structure_address}, {offset}")
-        return self._emit_op(f"inttoptr i64 {address} to ptr"), 8 * field.itemsize
+        address = self._emit_op(f"add i64 {structure_address}, {field_offset}")
+        return self._emit_op(f"inttoptr i64 {address} to ptr"), 8 * field_dtype.itemsize
 
     def _emit_load(self, pointer: str, width: int) -> str:
         loaded_value = self._emit_op(f"load i{width}, ptr {pointer}, align {width // 8}")

@@ -10,10 +10,10 @@ from virtualgpu.errors import NotSupportedError
 
 LLVM_OF_PTX = {
     "pred": "i1",
-    **{f"{kind}8": "i8" for kind in "bus"},
-    **{f"{kind}16": "i16" for kind in "bus"},
-    **{f"{kind}32": "i32" for kind in "bus"},
-    **{f"{kind}64": "i64" for kind in "bus"},
+    **{f"{type_letter}8": "i8" for type_letter in "bus"},
+    **{f"{type_letter}16": "i16" for type_letter in "bus"},
+    **{f"{type_letter}32": "i32" for type_letter in "bus"},
+    **{f"{type_letter}64": "i64" for type_letter in "bus"},
     "f16": "half",
     "bf16": "i16",
     "f16x2": "i32",
@@ -159,10 +159,10 @@ class Emitter:
         if source_bits == target_bits:
             return self.convert("bitcast", source, value, target)
         target_integer = f"i{target_bits}"
-        operation = "sext" if is_signed else "zext"
+        cast_opcode = "sext" if is_signed else "zext"
         if source_bits > target_bits:
-            operation = "trunc"
-        value = self.convert(operation, source, value, target_integer)
+            cast_opcode = "trunc"
+        value = self.convert(cast_opcode, source, value, target_integer)
         return value if target_integer == target else self.convert("bitcast", target_integer, value, target)
 
     def mask_bits(self, mask: str) -> str:

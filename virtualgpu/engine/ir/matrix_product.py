@@ -215,7 +215,7 @@ def _make_cut_sum(columns: int, inner_length: int, kinds: dict[str, str]) -> str
     if is_fp8:
         accumulator_name = "zeroinitializer"
         sum_type = "f32"
-    for group_index, (group_start, term_count) in enumerate(term_groups):
+    for group_index, (first_term, term_count) in enumerate(term_groups):
         if is_fp8 and not group_index:
             llvm_text += f"  %c0 = fadd {row_type} zeroinitializer, zeroinitializer\n"
             accumulator_name = "%c0"
@@ -228,9 +228,9 @@ def _make_cut_sum(columns: int, inner_length: int, kinds: dict[str, str]) -> str
             + f"  %{max_label}.pp = fmul {row_type} %{max_label}.px, %{max_label}.py\n"
             f"  %{max_label}.m1 = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m, {row_type} %{max_label}.pp)\n"
         )
-        phis = f"  %{max_label}.m = phi {row_type} [%{max_label}.c, %{previous_label}], [%{max_label}.m1, %{max_label}]\n"
+        phi_text = f"  %{max_label}.m = phi {row_type} [%{max_label}.c, %{previous_label}], [%{max_label}.m1, %{max_label}]\n"
         llvm_text += _make_product_loop(
-            max_label, previous_label, term_count, group_start, row_type, phis, step_text
+            max_label, previous_label, term_count, first_term, row_type, phi_text, step_text
         )
         # One where all is 0.
         llvm_text += f"""  %{max_label}.most = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m1, {row_type} {_make_splat_constant(2.0**-400)})
@@ -246,9 +246,9 @@ def _make_cut_sum(columns: int, inner_length: int, kinds: dict[str, str]) -> str
             f"  %{sum_label}.t = call {row_type} @llvm.trunc.v{columns}f64({row_type} %{sum_label}.u)\n"
             f"  %{sum_label}.s1 = fadd {row_type} %{sum_label}.s, %{sum_label}.t\n"
         )
-        phis = f"  %{sum_label}.s = phi {row_type} [%{max_label}.begin, %{max_label}.done], [%{sum_label}.s1, %{sum_label}]\n"
+        phi_text = f"  %{sum_label}.s = phi {row_type} [%{max_label}.begin, %{max_label}.done], [%{sum_label}.s1, %{sum_label}]\n"
         llvm_text += _make_product_loop(
-            sum_label, f"{max_label}.done", term_count, group_start, row_type, phis, step_text
+            sum_label, f"{max_label}.done", term_count, first_term, row_type, phi_text, step_text
         )
         llvm_text += f"  %{sum_label}.exact = fmul {row_type} %{sum_label}.s1, %{max_label}.unit\n"
         accumulator_name = f"%{sum_label}.exact"
@@ -322,7 +322,7 @@ def make_product(
     """
     m, n, k = shape
     llvm_text = ""
-    for matrix_name, columns, element_count in (
+    for matrix_name, column_count, element_count in (
         ("a", k, m * k),
         ("b", n, k * n),
         ("c", n, m * n),
@@ -330,7 +330,7 @@ def make_product(
     ):
         element_type = kinds[matrix_name]
         llvm_text += _make_offset_table(
-            f"{name}.{matrix_name}", positions[matrix_name], columns, element_count, element_type
+            f"{name}.{matrix_name}", positions[matrix_name], column_count, element_count, element_type
         )
         make_copy_loop = _make_pack_function if matrix_name == "d" else _make_unpack_function
         llvm_text += make_copy_loop(

@@ -17,18 +17,18 @@ HALF_WARP_LANES = layout.LANES // 2
 def make_zero_test(llvm: str, count: int, value: str, result: str) -> str:
     """Return LLVM text that uses one 256-bit comparison to check whether a vector is zero."""
     llvm_text = ""
-    width = bits(llvm)
-    while count * width > 256:
+    element_bits = bits(llvm)
+    while count * element_bits > 256:
         count //= 2
         vector_type = f"<{2 * count} x {llvm}>"
-        name = f"{result}.v{count}"
-        for half_letter, start in (("l", 0), ("h", count)):
-            order = _make_shuffle_order(start, start + count)
-            llvm_text += f"  {name}{half_letter} = shufflevector {vector_type} {value}, {vector_type} poison, <{count} x i32> {order}\n"
-        llvm_text += f"  {name} = or <{count} x {llvm}> {name}l, {name}h\n"
-        value = name
-    llvm_text += f"  {result}.i = bitcast <{count} x {llvm}> {value} to i{count * width}\n"
-    return llvm_text + f"  {result} = icmp eq i{count * width} {result}.i, 0\n"
+        half_name = f"{result}.v{count}"
+        for half_letter, first_lane in (("l", 0), ("h", count)):
+            lane_order = _make_shuffle_order(first_lane, first_lane + count)
+            llvm_text += f"  {half_name}{half_letter} = shufflevector {vector_type} {value}, {vector_type} poison, <{count} x i32> {lane_order}\n"
+        llvm_text += f"  {half_name} = or <{count} x {llvm}> {half_name}l, {half_name}h\n"
+        value = half_name
+    llvm_text += f"  {result}.i = bitcast <{count} x {llvm}> {value} to i{count * element_bits}\n"
+    return llvm_text + f"  {result} = icmp eq i{count * element_bits} {result}.i, 0\n"
 
 
 def _make_shuffle_order(start: int, end: int) -> str:
@@ -48,9 +48,9 @@ def _make_distances(half: int, address: str) -> str:
     The result is ``%x0`` or ``%x1``.
     """
     half_row_type = f"<{HALF_WARP_LANES} x {address}>"
-    order = _make_shuffle_order(HALF_WARP_LANES * half, HALF_WARP_LANES * half + HALF_WARP_LANES)
+    lane_order = _make_shuffle_order(HALF_WARP_LANES * half, HALF_WARP_LANES * half + HALF_WARP_LANES)
     return (
-        f"  %a{half} = shufflevector <32 x {address}> %a, <32 x {address}> poison, <{HALF_WARP_LANES} x i32> {order}\n"
+        f"  %a{half} = shufflevector <32 x {address}> %a, <32 x {address}> poison, <{HALF_WARP_LANES} x i32> {lane_order}\n"
         f"  %p{half}.0 = insertelement {half_row_type} poison, {address} %p{half}, i32 0\n"
         f"  %p{half}.s = shufflevector {half_row_type} %p{half}.0, {half_row_type} poison, <{HALF_WARP_LANES} x i32> zeroinitializer\n"
         f"  %x{half} = sub {half_row_type} %a{half}, %p{half}.s\n"
@@ -110,9 +110,9 @@ loaded{half}:
 def make_half_store(half: int, address: str, llvm: str, pointer: str) -> str:
     """Return LLVM text that stores half of the values in ``%v`` to consecutive elements."""
     half_row_type = f"<{HALF_WARP_LANES} x {llvm}>"
-    order = _make_shuffle_order(HALF_WARP_LANES * half, HALF_WARP_LANES * half + HALF_WARP_LANES)
+    lane_order = _make_shuffle_order(HALF_WARP_LANES * half, HALF_WARP_LANES * half + HALF_WARP_LANES)
     return (
-        f"{pointer}  %v{half} = shufflevector <32 x {llvm}> %v, <32 x {llvm}> poison, <{HALF_WARP_LANES} x i32> {order}\n"
+        f"{pointer}  %v{half} = shufflevector <32 x {llvm}> %v, <32 x {llvm}> poison, <{HALF_WARP_LANES} x i32> {lane_order}\n"
         f"  store {half_row_type} %v{half}, ptr %q{half}, align {bits(llvm) // 8}\n"
     )
 
@@ -164,7 +164,7 @@ def make_shared_load(llvm: str, counts_passes: bool) -> tuple[str, str]:
             + make_field_pointer("wavefronts", "%tot")
             + make_memory_add("%tot", "1", "sum")
         )
-    pointers, bounds_checks = (
+    pointer_texts, bounds_checks = (
         [half_text.format(n=n) for n in range(2)]
         for half_text in (
             "  %w{n} = zext i32 %p{n} to i64\n  %q{n} = getelementptr i8, ptr %shared, i64 %w{n}\n",
@@ -186,8 +186,8 @@ entry:
   %bad = or i1 %far, %odd
   %other = or i1 %bad, %some
   br i1 %other, label %slow, label %half0
-{make_half_load(0, "i32", llvm, pointers[0], "slow", bounds_checks[0])}  br label %half1
-{make_half_load(1, "i32", llvm, pointers[1], "slow", bounds_checks[1])}  %lowest = call i32 @llvm.umin.i32(i32 %p0, i32 %p1)
+{make_half_load(0, "i32", llvm, pointer_texts[0], "slow", bounds_checks[0])}  br label %half1
+{make_half_load(1, "i32", llvm, pointer_texts[1], "slow", bounds_checks[1])}  %lowest = call i32 @llvm.umin.i32(i32 %p0, i32 %p1)
   %highest = call i32 @llvm.umax.i32(i32 %l0, i32 %l1)
   %from = lshr i32 %lowest, 2
   %to = lshr i32 %highest, 2

@@ -67,8 +67,8 @@ def _emit_call(
     frame = emitter.op(f"getelementptr i8, ptr %frame, i64 {code.plan.frame_bytes}")
     local_address = emitter.op(f"add i64 %local_at, {code.plan.local_bytes}")
     active_lanes = emitter.mask_vector(lanes)
-    pcs = emitter.select("i32", active_lanes, constant("i32", 0), constant("i32", layout.EXITED))
-    emitter.raw(f"store <32 x i32> {pcs}, ptr {frame}, align 64")
+    initial_pcs = emitter.select("i32", active_lanes, constant("i32", 0), constant("i32", layout.EXITED))
+    emitter.raw(f"store <32 x i32> {initial_pcs}, ptr {frame}, align 64")
     turns_pointer = emitter.op(f"getelementptr i8, ptr {frame}, i64 {layout.TURNS_OFFSET}")
     emitter.raw(f"store i32 0, ptr {turns_pointer}")
     cursor_pointer = emitter.op(f"getelementptr i8, ptr {frame}, i64 {layout.CURSOR_OFFSET}")
@@ -111,15 +111,17 @@ def _emit_result_copy(
 ) -> None:
     """Copy a result from the callee's frame to the caller's frame, for the lanes that made the call."""
     emitter = code.emitter
-    for byte in range(0, min(to_record[1], from_record[1]), 8):
-        host = []
+    for byte_offset in range(0, min(to_record[1], from_record[1]), 8):
+        host_addresses = []
         for frame_pointer, (offset, stride) in (("%frame", to_record), (frame, from_record)):
             record_address = emitter.op(
-                f"add i64 {emitter.op(f'ptrtoint ptr {frame_pointer} to i64')}, {offset + byte}"
+                f"add i64 {emitter.op(f'ptrtoint ptr {frame_pointer} to i64')}, {offset + byte_offset}"
             )
             offsets = emitter.binary("mul", "i64", LANE_INDICES, constant("i64", stride))
-            host.append(emitter.binary("add", "i64", emitter.splat("i64", record_address), offsets))
-        memory_ops.scatter(code, memory_ops.gather(code, host[1], lanes, "b64"), host[0], lanes, "b64")
+            host_addresses.append(emitter.binary("add", "i64", emitter.splat("i64", record_address), offsets))
+        memory_ops.scatter(
+            code, memory_ops.gather(code, host_addresses[1], lanes, "b64"), host_addresses[0], lanes, "b64"
+        )
 
 
 def _emit_indirect_call(
@@ -218,14 +220,17 @@ def _emit_heap_call(
         code, instruction, (name,), [_load_argument(code, instruction, arguments[0])], len(results)
     )
     for result, result_value in zip(results, values, strict=True):
-        offset, record = code.parameter_record(result)
+        record_offset, record_stride = code.parameter_record(result)
         result_address = emitter.splat(
-            "i64", emitter.op(f"add i64 {emitter.op('ptrtoint ptr %frame to i64')}, {offset}")
+            "i64", emitter.op(f"add i64 {emitter.op('ptrtoint ptr %frame to i64')}, {record_offset}")
         )
-        host = emitter.binary(
-            "add", "i64", result_address, emitter.binary("mul", "i64", LANE_INDICES, constant("i64", record))
+        host_addresses = emitter.binary(
+            "add",
+            "i64",
+            result_address,
+            emitter.binary("mul", "i64", LANE_INDICES, constant("i64", record_stride)),
         )
-        memory_ops.scatter(code, result_value, host, code.executed_mask(instruction), "b64")
+        memory_ops.scatter(code, result_value, host_addresses, code.executed_mask(instruction), "b64")
 
 
 def _emit_exited_removal(code: WarpCode) -> None:
@@ -269,15 +274,19 @@ def _emit_printf_call(
     )
     _emit_service_fault(code, instruction, status)
     for name in results:
-        offset, record = code.parameter_record(name)
+        record_offset, record_stride = code.parameter_record(name)
         result_address = emitter.splat(
-            "i64", emitter.op(f"add i64 {emitter.op('ptrtoint ptr %frame to i64')}, {offset}")
+            "i64", emitter.op(f"add i64 {emitter.op('ptrtoint ptr %frame to i64')}, {record_offset}")
         )
-        lanes = emitter.binary("mul", "i64", LANE_INDICES, constant("i64", record))
-        host = emitter.binary("add", "i64", result_address, lanes)
+        lane_offsets = emitter.binary("mul", "i64", LANE_INDICES, constant("i64", record_stride))
+        host_addresses = emitter.binary("add", "i64", result_address, lane_offsets)
         return_values = emitter.op(f"load <32 x i64>, ptr {values}")
         memory_ops.scatter(
-            code, emitter.cast(return_values, "i64", "i32"), host, code.executed_mask(instruction), "b32"
+            code,
+            emitter.cast(return_values, "i64", "i32"),
+            host_addresses,
+            code.executed_mask(instruction),
+            "b32",
         )
 
 

@@ -41,10 +41,10 @@ def list_reachable(module: ir.Module, entry: str) -> list[ir.Function]:
     """Return a kernel and every function that it may call. The kernel is first in the list."""
     reachable_names: list[str] = [entry]
     for name in reachable_names:
-        names = callgraph.list_callees(module.functions[name])
-        if "" in names:  # a call through a pointer may mean any function
-            names = [f for f, function in module.functions.items() if not function.is_entry]
-        for callee in names:
+        callee_names = callgraph.list_callees(module.functions[name])
+        if "" in callee_names:  # a call through a pointer may mean any function
+            callee_names = [f for f, function in module.functions.items() if not function.is_entry]
+        for callee in callee_names:
             if callee in module.functions and callee not in reachable_names:
                 reachable_names.append(callee)
     return [module.functions[name] for name in reachable_names]

@@ -73,9 +73,9 @@ def make_begin_function(code: WarpCode) -> str:
 
     With an mbarrier's host address the copy belongs to its phase, and to no group.
     """
-    notification = ""
+    notification_text = ""
     if code.options.observe:
-        notification = f"""  br i1 %free, label %done, label %tell
+        notification_text = f"""  br i1 %free, label %done, label %tell
 tell:
   %places = add <32 x i64> %to, zeroinitializer
   %event = add i32 0, {layout.TO_BARRIER}
@@ -121,7 +121,7 @@ append:
   %size32 = shl i32 %count, 7
   %size = zext i32 %size32 to i64
   call void @llvm.memcpy.p0.p0.i64(ptr %words.p, ptr %words, i64 %size, i1 false)
-{notification}  br label %done
+{notification_text}  br label %done
 done:
   ret void
 }}
@@ -138,7 +138,7 @@ def make_arrive_function(code: WarpCode) -> str:
     Groups before a number are due, or, with a barrier's host address, the copies bound to that barrier.
     """
     code.add_support(*lanes.make_scatter("i32"))
-    trace_text = notification = ""
+    trace_text = notification_text = ""
     if code.options.trace:
         trace_call = (
             f"call void @trace_row(ptr %ctx, <32 x i64> %{{}}, i32 %due, i32 {{}}, i32 {layout.TRACE_ALL})"
@@ -149,7 +149,7 @@ def make_arrive_function(code: WarpCode) -> str:
         trace_text += f"  {trace_call.format('bits', layout.ROW_WRITTEN + 4)}\n"
     if code.options.observe:
         event_text = f"select i1 %by.group, i32 {layout.BY_WAIT}, i32 {layout.BY_BARRIER}"
-        notification = f"  %event = {event_text}\n{_make_notification('%due')}"
+        notification_text = f"  %event = {event_text}\n{_make_notification('%due')}"
     code.add_support(
         "copy_arrive",
         f"""
@@ -187,7 +187,7 @@ land:
   %places = load <32 x i64>, ptr %places.p, align 64
   %count.p = getelementptr i8, ptr %entry.p, i64 {_COUNT_OFFSET}
   %count = load i32, ptr %count.p
-{notification}  br label %words
+{notification_text}  br label %words
 words:
   %w = phi i32 [0, %land], [%w1, %words]
   %word.o = shl i32 %w, 7
@@ -272,7 +272,7 @@ def make_bind_function(code: WarpCode) -> str:
 
     The function has the signature ``void (ctx, i32 mask, <32 x i64> barriers)``.
     """
-    notification = (
+    notification_text = (
         f"  %event = add i32 0, {layout.TO_BARRIER}\n{_make_notification('%due')}"
         if code.options.observe
         else ""
@@ -307,7 +307,7 @@ set:
   store <32 x i64> %bound1, ptr %bound.p, align 64
   %places.p = getelementptr i8, ptr %entry.p, i64 {_ADDRESSES_OFFSET}
   %places = load <32 x i64>, ptr %places.p, align 64
-{notification}  br label %loop
+{notification_text}  br label %loop
 done:
   ret void
 }}

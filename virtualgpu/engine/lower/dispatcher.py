@@ -111,11 +111,11 @@ def emit_rotation(code: WarpCode) -> None:
     code.begin_block("expired")
     target_phi = ", ".join(f"[{t}, %{label}]" for t, _, _, label in code.expired_edges)
     pcs_of_edges = ", ".join(f"[{f}, %{label}]" for _, f, _, label in code.expired_edges)
-    turns = ", ".join(f"[{n}, %{label}]" for _, _, n, label in code.expired_edges)
+    turns_phi = ", ".join(f"[{n}, %{label}]" for _, _, n, label in code.expired_edges)
     emitter.lines += [
         f"  %x.block = phi i32 {target_phi}",
         f"  %x.pc = phi i32 {pcs_of_edges}",
-        f"  %x.turns = phi i32 {turns}",
+        f"  %x.turns = phi i32 {turns_phi}",
     ]
     emitter.context_store("budget", str(layout.BACK_EDGE_BUDGET))
     flag_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('abort_flag')} to ptr")

@@ -15,18 +15,18 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.contract import NEGATED_ADDEND, NEGATED_PRODUCT
 from virtualgpu.errors import NotSupportedError
 
-_INTEGER = r"\.[bus](16|32|64)"
+_INTEGER_TYPE = r"\.[bus](16|32|64)"
 _ANY_INTEGER = r"\.[us](8|16|32|64)"
-_WORD = r"\.[bus](32|64)"
+_WORD_TYPE = r"\.[bus](32|64)"
 _ROUNDING = r"\.r[nzmp]"
-_ROUNDED = rf"({_ROUNDING})?"
+_OPTIONAL_ROUNDING = rf"({_ROUNDING})?"
 _FTZ = r"(\.ftz)?"
 _SAT = r"(\.sat)?"
 _RELU = r"(\.relu)?"
 _NAN = r"(\.NaN)?"
-_HALF = r"\.f16(x2)?"
-_BFLOAT = r"\.bf16(x2)?"
-_FLOAT = r"\.(f16|bf16|f32|f64)"
+_HALF_TYPE = r"\.f16(x2)?"
+_BFLOAT_TYPE = r"\.bf16(x2)?"
+_FLOAT_TYPE = r"\.(f16|bf16|f32|f64)"
 _BOOLEAN = r"(\.(and|or|xor))?"
 _COMPARISON = r"\.(eq|ne|lt|le|gt|ge|lo|ls|hi|hs|equ|neu|ltu|leu|gtu|geu|num|nan)"
 _NEGATED_PARTS = rf"(\.({NEGATED_PRODUCT}|{NEGATED_ADDEND}))*"
@@ -48,82 +48,84 @@ _MATRICES = "|".join(
 )
 _MATRIX_ROWS = rf"\.sync\.aligned({_MATRICES})({_SHARED})?\.b16"
 
-_SUM = (
-    rf"{_INTEGER}|\.sat\.s32|\.cc{_WORD}|{_ROUNDED}{_FTZ}{_SAT}\.f32|{_ROUNDED}\.f64"
-    rf"|(\.rn)?{_FTZ}{_SAT}{_HALF}|(\.rn)?{_BFLOAT}"
+_SUM_FORMS = (
+    rf"{_INTEGER_TYPE}|\.sat\.s32|\.cc{_WORD_TYPE}|{_OPTIONAL_ROUNDING}{_FTZ}{_SAT}\.f32|{_OPTIONAL_ROUNDING}\.f64"
+    rf"|(\.rn)?{_FTZ}{_SAT}{_HALF_TYPE}|(\.rn)?{_BFLOAT_TYPE}"
 )
-_FUSED = rf"{_ROUNDED}{_FTZ}{_SAT}{_NEGATED_PARTS}\.f32|{_ROUNDED}{_NEGATED_PARTS}\.f64"
+_FUSED_FORMS = (
+    rf"{_OPTIONAL_ROUNDING}{_FTZ}{_SAT}{_NEGATED_PARTS}\.f32|{_OPTIONAL_ROUNDING}{_NEGATED_PARTS}\.f64"
+)
 _MIN_MAX_FORMS = (
-    rf"{_INTEGER}|{_RELU}\.s32|\.s32\.relu|{_RELU}\.s16x2|\.s16x2\.relu|\.u16x2|{_FTZ}{_NAN}{_SIGNED_MAGNITUDE}(\.f32|{_HALF})"
-    rf"|\.f64|{_NAN}{_SIGNED_MAGNITUDE}{_BFLOAT}"
+    rf"{_INTEGER_TYPE}|{_RELU}\.s32|\.s32\.relu|{_RELU}\.s16x2|\.s16x2\.relu|\.u16x2|{_FTZ}{_NAN}{_SIGNED_MAGNITUDE}(\.f32|{_HALF_TYPE})"
+    rf"|\.f64|{_NAN}{_SIGNED_MAGNITUDE}{_BFLOAT_TYPE}"
 )
-_ROOT = rf"(\.approx|{_ROUNDING}){_FTZ}\.f32|{_ROUNDING}\.f64"
-_LOGIC = rf"{_INTEGER}|\.pred"
+_SQRT_RCP_FORMS = rf"(\.approx|{_ROUNDING}){_FTZ}\.f32|{_ROUNDING}\.f64"
+_LOGIC_FORMS = rf"{_INTEGER_TYPE}|\.pred"
 # NVRTC, CUDA's headers and libcu++ order these modifiers in several ways.
 _ONE_SPACE = _SPACE.removesuffix("?")
 _ONE_VECTOR = _VECTOR.removesuffix("?")
-_ACCESS = rf"({_ORDER}|{_CACHE}|{_ONE_SPACE}|{_ONE_VECTOR})*\.([busf](8|16|32|64)|b128)"
-_ATOMIC = (
+_ACCESS_FORMS = rf"({_ORDER}|{_CACHE}|{_ONE_SPACE}|{_ONE_VECTOR})*\.([busf](8|16|32|64)|b128)"
+_ATOMIC_FORMS = (
     rf"({_ORDER}|{_ONE_SPACE}|{_ONE_VECTOR}|\.noftz|\.L2::cache_hint|\.(add|min|max|and|or|xor|exch|cas|inc|dec))+"
-    rf"\.([busf](16|32|64)|{_HALF[2:]}|{_BFLOAT[2:]})"
+    rf"\.([busf](16|32|64)|{_HALF_TYPE[2:]}|{_BFLOAT_TYPE[2:]})"
 )
 
 _FORMS = {
-    "add": rf"{_SUM}|\.[us]16x2",
-    "sub": _SUM,
-    "addc": rf"(\.cc)?{_WORD}",
-    "subc": rf"(\.cc)?{_WORD}",
-    "madc": rf"\.(lo|hi)(\.cc)?{_WORD}",
+    "add": rf"{_SUM_FORMS}|\.[us]16x2",
+    "sub": _SUM_FORMS,
+    "addc": rf"(\.cc)?{_WORD_TYPE}",
+    "subc": rf"(\.cc)?{_WORD_TYPE}",
+    "madc": rf"\.(lo|hi)(\.cc)?{_WORD_TYPE}",
     "mul": (
-        rf"\.(lo|hi|wide){_INTEGER}|{_ROUNDED}{_FTZ}{_SAT}\.f32|{_ROUNDED}\.f64"
-        rf"|(\.rn)?{_FTZ}{_SAT}{_HALF}|(\.rn)?{_BFLOAT}"
+        rf"\.(lo|hi|wide){_INTEGER_TYPE}|{_OPTIONAL_ROUNDING}{_FTZ}{_SAT}\.f32|{_OPTIONAL_ROUNDING}\.f64"
+        rf"|(\.rn)?{_FTZ}{_SAT}{_HALF_TYPE}|(\.rn)?{_BFLOAT_TYPE}"
     ),
     "mul24": r"\.(lo|hi)\.[us]32",
     "mad24": r"\.(lo|hi)\.[us]32|\.hi\.sat\.s32",
-    "mad": rf"\.(lo|hi|wide){_INTEGER}|\.hi\.sat\.s32|\.(lo|hi)\.cc{_WORD}|{_FUSED}",
-    "fma": rf"{_FUSED}|(\.rn)?{_FTZ}({_SAT}|{_RELU}){_NEGATED_PARTS}{_HALF}|(\.rn)?{_RELU}{_NEGATED_PARTS}{_BFLOAT}",
-    "div": rf"{_INTEGER}|(\.approx|\.full|{_ROUNDING}){_FTZ}\.f32|{_ROUNDING}\.f64",
-    "rem": _INTEGER,
-    "sad": _INTEGER,
-    "abs": rf"{_INTEGER}|{_FTZ}(\.f32|{_HALF})|\.f64|{_BFLOAT}",
-    "neg": rf"{_INTEGER}|{_FTZ}(\.f32|{_HALF})|\.f64|{_BFLOAT}",
+    "mad": rf"\.(lo|hi|wide){_INTEGER_TYPE}|\.hi\.sat\.s32|\.(lo|hi)\.cc{_WORD_TYPE}|{_FUSED_FORMS}",
+    "fma": rf"{_FUSED_FORMS}|(\.rn)?{_FTZ}({_SAT}|{_RELU}){_NEGATED_PARTS}{_HALF_TYPE}|(\.rn)?{_RELU}{_NEGATED_PARTS}{_BFLOAT_TYPE}",
+    "div": rf"{_INTEGER_TYPE}|(\.approx|\.full|{_ROUNDING}){_FTZ}\.f32|{_ROUNDING}\.f64",
+    "rem": _INTEGER_TYPE,
+    "sad": _INTEGER_TYPE,
+    "abs": rf"{_INTEGER_TYPE}|{_FTZ}(\.f32|{_HALF_TYPE})|\.f64|{_BFLOAT_TYPE}",
+    "neg": rf"{_INTEGER_TYPE}|{_FTZ}(\.f32|{_HALF_TYPE})|\.f64|{_BFLOAT_TYPE}",
     "min": _MIN_MAX_FORMS,
     "max": _MIN_MAX_FORMS,
     "copysign": r"\.f(32|64)",
-    "rcp": rf"{_ROOT}|\.approx\.ftz\.f64",
-    "sqrt": _ROOT,
+    "rcp": rf"{_SQRT_RCP_FORMS}|\.approx\.ftz\.f64",
+    "sqrt": _SQRT_RCP_FORMS,
     "rsqrt": rf"\.approx{_FTZ}\.f(32|64)",
     "sin": rf"\.approx{_FTZ}\.f32",
     "cos": rf"\.approx{_FTZ}\.f32",
     "lg2": rf"\.approx{_FTZ}\.f32",
-    "ex2": rf"\.approx{_FTZ}\.f32|\.approx{_HALF}|\.approx\.ftz{_BFLOAT}",
-    "tanh": rf"\.approx(\.f32|{_HALF}|{_BFLOAT})",
-    "setp": rf"{_COMPARISON}{_BOOLEAN}({_INTEGER}|{_FTZ}\.(f32|f16)|\.bf16|\.f64)",
+    "ex2": rf"\.approx{_FTZ}\.f32|\.approx{_HALF_TYPE}|\.approx\.ftz{_BFLOAT_TYPE}",
+    "tanh": rf"\.approx(\.f32|{_HALF_TYPE}|{_BFLOAT_TYPE})",
+    "setp": rf"{_COMPARISON}{_BOOLEAN}({_INTEGER_TYPE}|{_FTZ}\.(f32|f16)|\.bf16|\.f64)",
     "set": (
-        rf"{_COMPARISON}{_BOOLEAN}{_FTZ}\.([us](16|32)|f32)({_INTEGER}|{_FLOAT})"
+        rf"{_COMPARISON}{_BOOLEAN}{_FTZ}\.([us](16|32)|f32)({_INTEGER_TYPE}|{_FLOAT_TYPE})"
         rf"|{_COMPARISON}{_BOOLEAN}({_FTZ}(\.f16\.f16|\.f16x2\.f16x2)|\.bf16\.bf16|\.bf16x2\.bf16x2)"
         rf"|{_COMPARISON}{_BOOLEAN}{_FTZ}\.[us]32(\.f16x2|\.bf16x2)"
     ),
-    "selp": rf"{_INTEGER}|\.f(32|64)",
+    "selp": rf"{_INTEGER_TYPE}|\.f(32|64)",
     "slct": rf"{_FTZ}\.([bus](16|32|64)|f32|f64)\.f32|\.([bus](16|32|64)|f32|f64)\.s32",
     "testp": r"\.(finite|infinite|number|notanumber|normal|subnormal)\.f(32|64)",
-    "and": _LOGIC,
-    "or": _LOGIC,
-    "xor": _LOGIC,
-    "not": _LOGIC,
-    "cnot": _INTEGER,
+    "and": _LOGIC_FORMS,
+    "or": _LOGIC_FORMS,
+    "xor": _LOGIC_FORMS,
+    "not": _LOGIC_FORMS,
+    "cnot": _INTEGER_TYPE,
     "lop3": r"\.b32",
-    "shl": _INTEGER,
-    "shr": _INTEGER,
+    "shl": _INTEGER_TYPE,
+    "shr": _INTEGER_TYPE,
     "shf": r"\.[lr]\.(clamp|wrap)\.b32",
-    "bfe": _WORD,
-    "bfi": _WORD,
-    "bfind": rf"(\.shiftamt)?{_WORD}",
+    "bfe": _WORD_TYPE,
+    "bfi": _WORD_TYPE,
+    "bfind": rf"(\.shiftamt)?{_WORD_TYPE}",
     "bmsk": r"\.(clamp|wrap)\.b32",
     "szext": r"\.(clamp|wrap)\.[us]32",
-    "brev": _WORD,
-    "clz": _WORD,
-    "popc": _WORD,
+    "brev": _WORD_TYPE,
+    "clz": _WORD_TYPE,
+    "popc": _WORD_TYPE,
     "prmt": r"\.b32",
     "fns": r"\.b32",
     "dp4a": r"\.[us]32\.[us]32",
@@ -135,22 +137,22 @@ _FORMS = {
     },
     "cvt": (
         rf"{_SAT}{_ANY_INTEGER}{_ANY_INTEGER}"
-        rf"|(\.r[nzmp]i)?{_SAT}{_ANY_INTEGER}{_FLOAT}|(\.r[nzmp]i)?\.ftz{_SAT}{_ANY_INTEGER}\.f32"
-        rf"|{_ROUNDED}{_SAT}{_FLOAT}{_ANY_INTEGER}|{_ROUNDED}\.ftz{_SAT}\.f32{_ANY_INTEGER}"
-        rf"|(\.r[nzmp]i?)?{_SAT}{_FLOAT}{_FLOAT}|(\.r[nzmp]i?)?\.ftz{_SAT}({_FLOAT}\.f32|\.f32{_FLOAT})"
+        rf"|(\.r[nzmp]i)?{_SAT}{_ANY_INTEGER}{_FLOAT_TYPE}|(\.r[nzmp]i)?\.ftz{_SAT}{_ANY_INTEGER}\.f32"
+        rf"|{_OPTIONAL_ROUNDING}{_SAT}{_FLOAT_TYPE}{_ANY_INTEGER}|{_OPTIONAL_ROUNDING}\.ftz{_SAT}\.f32{_ANY_INTEGER}"
+        rf"|(\.r[nzmp]i?)?{_SAT}{_FLOAT_TYPE}{_FLOAT_TYPE}|(\.r[nzmp]i?)?\.ftz{_SAT}({_FLOAT_TYPE}\.f32|\.f32{_FLOAT_TYPE})"
         rf"|\.r[nz]{_RELU}\.b?f16(x2)?\.f32"
         rf"|\.rn\.satfinite{_RELU}\.e(4m3|5m2)x2\.(f32|f16x2)"
         rf"|\.rn{_RELU}\.f16x2\.e(4m3|5m2)x2"
         rf"|\.rna(\.satfinite)?\.tf32\.f32|\.r[nz](\.satfinite)?{_RELU}\.tf32\.f32"
     ),
-    "mov": rf"{_INTEGER}|\.(pred|f32|f64|b128)",
+    "mov": rf"{_INTEGER_TYPE}|\.(pred|f32|f64|b128)",
     "cvta": rf"(\.to)?{_SPACE}\.u(32|64)",
     "isspacep": r"\.(global|local|shared(::cta|::cluster)?)",
-    "ld": _ACCESS,
-    "ldu": _ACCESS,
-    "st": _ACCESS,
-    "atom": _ATOMIC,
-    "red": _ATOMIC,
+    "ld": _ACCESS_FORMS,
+    "ldu": _ACCESS_FORMS,
+    "st": _ACCESS_FORMS,
+    "atom": _ATOMIC_FORMS,
+    "red": _ATOMIC_FORMS,
     "createpolicy": r"\..*",
     "shfl": r"(\.sync)?\.(up|down|bfly|idx)\.b32",
     "vote": r"(\.sync)?(\.(all|any|uni)\.pred|\.ballot\.b32)",

@@ -83,10 +83,10 @@ class FunctionCompiler(WarpCode):
         """
         emitter = self.emitter
         dispatcher.emit_budget_spending(self, target)
-        is_first = emitter.op(f"icmp ult i32 {target}, {self.wait}")
+        is_before_wait = emitter.op(f"icmp ult i32 {target}, {self.wait}")
         wait_label = emitter.name("wait")
         label = self.current_label
-        emitter.raw(f"br i1 {is_first}, label %bb{target}, label %{wait_label}")
+        emitter.raw(f"br i1 {is_before_wait}, label %bb{target}, label %{wait_label}")
         self.incoming[target].append((self.mask, self.wait, label))
         self.begin_block(wait_label)
         self.store_pcs(self.active_lanes, constant("i32", target))
@@ -156,22 +156,24 @@ class FunctionCompiler(WarpCode):
         emitter = self.emitter
         loop_block = self.block.number
         none_stay, none_go = self.emit_votes(instruction)
-        iterations = emitter.op(f"add i64 {loop.iterations}, 1")
+        iteration_count = emitter.op(f"add i64 {loop.iterations}, 1")
         budget_left = emitter.op(
             f"sub i32 {loop.budget_left}, {dispatcher.find_jump_cost(self, loop_block)[0]}"
         )
         has_budget = emitter.op(f"icmp sgt i32 {budget_left}, 0")
-        is_first = emitter.op(f"icmp ult i32 {loop_block}, {self.wait}")
-        is_repeated = emitter.op(f"and i1 {none_stay}, {emitter.op(f'and i1 {has_budget}, {is_first}')}")
+        is_before_wait = emitter.op(f"icmp ult i32 {loop_block}, {self.wait}")
+        is_repeated = emitter.op(
+            f"and i1 {none_stay}, {emitter.op(f'and i1 {has_budget}, {is_before_wait}')}"
+        )
         exit_label = emitter.name("out")
         carried_values = loop.find_carried(emitter, self.cache)
         emitter.raw(f"br i1 {is_repeated}, label %{loop.label}, label %{exit_label}")
-        loop.close(emitter, self.current_label, iterations, budget_left, carried_values)
+        loop.close(emitter, self.current_label, iteration_count, budget_left, carried_values)
         self.loop = None
         self.begin_block(exit_label)
         emitter.context_store("budget", loop.budget_left)
-        self.emit_block_count(iterations)
-        self.emit_branch_count(instruction, none_stay, none_go, iterations)
+        self.emit_block_count(iteration_count)
+        self.emit_branch_count(instruction, none_stay, none_go, iteration_count)
         self.flush()
         self.emit_voted_jumps(none_stay, none_go, loop_block, self.find_next_block())
 
@@ -185,7 +187,7 @@ class FunctionCompiler(WarpCode):
         returns `status`, if there is one.
         """
         emitter = self.emitter
-        targets = target
+        new_pcs = target
         if self.guard is None and status is not None:
             whole_label = emitter.name("whole")
             other_label = emitter.name("rest")
@@ -196,10 +198,10 @@ class FunctionCompiler(WarpCode):
             emitter.raw(f"ret i32 {status}")
             self.begin_block(other_label)
         if self.guard is not None:
-            targets = emitter.select(
+            new_pcs = emitter.select(
                 "i32", self.guard, target, constant("i32", max(self.find_next_block(), 0))
             )
-        self.store_pcs(self.active_lanes, targets)
+        self.store_pcs(self.active_lanes, new_pcs)
         emitter.raw("br label %dispatch")
 
     def emit_block_end(self, instruction: ir.Instruction | None) -> None:
@@ -268,30 +270,30 @@ class FunctionCompiler(WarpCode):
         barrier_index = emitter.op(f"and i32 {barrier_index}, {layout.BARRIERS - 1}")
         if len(operands) > 1 and operands[1] is not None:
             array_pointer = emitter.context_pointer("barrier_counts")
-            pointer = emitter.op(f"getelementptr i32, ptr {array_pointer}, i32 {barrier_index}")
-            emitter.raw(f"store i32 {self.emit_first_lane_value(operands[1])}, ptr {pointer}")
+            word_pointer = emitter.op(f"getelementptr i32, ptr {array_pointer}, i32 {barrier_index}")
+            emitter.raw(f"store i32 {self.emit_first_lane_value(operands[1])}, ptr {word_pointer}")
         lanes = self.executed_mask(instruction)
         if "arrive" in instruction.parts:
             if self.options.observe:
                 barrier_index_64 = emitter.op(f"zext i32 {barrier_index} to i64")
                 self.observe(layout.ARRIVE, emitter.splat("i64", barrier_index_64), lanes)
             array_pointer = emitter.context_pointer("barrier_arrived")
-            pointer = emitter.op(f"getelementptr i32, ptr {array_pointer}, i32 {barrier_index}")
-            old_word = emitter.op(f"load i32, ptr {pointer}")
+            word_pointer = emitter.op(f"getelementptr i32, ptr {array_pointer}, i32 {barrier_index}")
+            old_word = emitter.op(f"load i32, ptr {word_pointer}")
             lane_count = emitter.op(f"call i32 @llvm.ctpop.i32(i32 {lanes})")
-            emitter.raw(f"store i32 {emitter.op(f'add i32 {old_word}, {lane_count}')}, ptr {pointer}")
+            emitter.raw(f"store i32 {emitter.op(f'add i32 {old_word}, {lane_count}')}, ptr {word_pointer}")
             self.guard = None
             self.emit_jump(self.find_next_block())
             return
         if predicate is not None:
             array_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('predicates')} to ptr")
-            pointer = emitter.op(
+            word_pointer = emitter.op(
                 f"getelementptr i32, ptr {array_pointer}, i32 {emitter.context_load('warp')}"
             )
-            old_word = emitter.op(f"load i32, ptr {pointer}")
+            old_word = emitter.op(f"load i32, ptr {word_pointer}")
             other_bits = emitter.op(f"and i32 {old_word}, {emitter.op(f'xor i32 {lanes}, -1')}")
             new_bits = emitter.op(f"and i32 {emitter.mask_bits(self.get(predicate, 'pred'))}, {lanes}")
-            emitter.raw(f"store i32 {emitter.op(f'or i32 {other_bits}, {new_bits}')}, ptr {pointer}")
+            emitter.raw(f"store i32 {emitter.op(f'or i32 {other_bits}, {new_bits}')}, ptr {word_pointer}")
         if self.options.observe:
             self.observe(layout.AT_BLOCK_BARRIER, constant("i64", instruction.pc), lanes)
         wait_code = emitter.op(f"shl i32 {barrier_index}, {layout.BARRIER_SHIFT}")

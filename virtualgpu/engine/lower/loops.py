@@ -98,21 +98,21 @@ class Loop:
         mask_lines = []
         for name, value in self.start_values.items():
             lane_type = self._get_llvm_type(name)
-            offset = self.plan.slots[name]
-            load_lines.append(f"  {value}.slot = getelementptr i8, ptr %frame, i64 {offset}")
+            slot_offset = self.plan.slots[name]
+            load_lines.append(f"  {value}.slot = getelementptr i8, ptr %frame, i64 {slot_offset}")
             row_type = vector(lane_type)
-            row_value = value
+            stored_value = value
             if lane_type == "i1":
                 row_type = "i32"
-                row_value = f"{value}.bits"
-                mask_lines.append(make_lane_mask(row_value, value).rstrip())
-            initial_value = f"{value}.first" if name in carried else row_value
+                stored_value = f"{value}.bits"
+                mask_lines.append(make_lane_mask(stored_value, value).rstrip())
+            initial_value = f"{value}.first" if name in carried else stored_value
             load_lines.append(
                 f"  {initial_value} = load {row_type}, ptr {value}.slot, align {4 if lane_type == 'i1' else 64}"
             )
             if name in carried:
                 phi_lines.append(
-                    f"  {row_value} = phi {row_type} [{initial_value}, %{self.label_before}], [{carried[name]}, %{last_label}]"
+                    f"  {stored_value} = phi {row_type} [{initial_value}, %{self.label_before}], [{carried[name]}, %{last_label}]"
                 )
         first_lines = [*load_lines, f"  br label %{self.label}", f"{self.label}:", *phi_lines, *mask_lines]
         emitter.lines[self.line] = "\n".join(first_lines)

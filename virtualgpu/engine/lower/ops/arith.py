@@ -49,8 +49,8 @@ class _HalfView:
 
     def set(self, operand: ir.Operand | None, value: str, ptx_type: str) -> None:
         emitter = self.compiler.emitter
-        short = emitter.cast(value, llvm_of(ptx_type), "i16")
-        self.result = emitter.cast(short, "i16", "i32")
+        half_bits = emitter.cast(value, llvm_of(ptx_type), "i16")
+        self.result = emitter.cast(half_bits, "i16", "i32")
 
 
 def _emit_for_halves(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -73,13 +73,13 @@ def _emit_for_halves(code: WarpCode, instruction: ir.Instruction) -> None:
         instruction.column,
         instruction.text,
     )
-    halves = []
+    half_results = []
     for half in (0, 1):
-        view = _HalfView(code, half)
-        HANDLERS[instruction.root](view, scalar_instruction)  # type: ignore[arg-type]
-        halves.append(view.result)
-    upper_half = code.emitter.binary("shl", "i32", halves[1], constant("i32", 16))
-    code.set(instruction.operands[0], code.emitter.binary("or", "i32", halves[0], upper_half), "b32")
+        half_view = _HalfView(code, half)
+        HANDLERS[instruction.root](half_view, scalar_instruction)  # type: ignore[arg-type]
+        half_results.append(half_view.result)
+    upper_half = code.emitter.binary("shl", "i32", half_results[1], constant("i32", 16))
+    code.set(instruction.operands[0], code.emitter.binary("or", "i32", half_results[0], upper_half), "b32")
 
 
 # -- floating point ---------------------------------------------------------------------------------
@@ -303,9 +303,11 @@ def _emit_min_max(code: WarpCode, instruction: ir.Instruction) -> None:
 def _emit_product_sign(code: WarpCode, llvm: str, values: Sequence[str]) -> str:
     """Emit numbers whose sign is that of the product of two numbers."""
     emitter = code.emitter
-    integer = f"i{bits(llvm)}"
-    first_bits, second_bits = (emitter.convert("bitcast", llvm, value, integer) for value in values)
-    return emitter.convert("bitcast", integer, emitter.binary("xor", integer, first_bits, second_bits), llvm)
+    integer_type = f"i{bits(llvm)}"
+    first_bits, second_bits = (emitter.convert("bitcast", llvm, value, integer_type) for value in values)
+    return emitter.convert(
+        "bitcast", integer_type, emitter.binary("xor", integer_type, first_bits, second_bits), llvm
+    )
 
 
 def _emit_copysign(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -412,19 +414,25 @@ def _emit_combined_comparison(code: WarpCode, instruction: ir.Instruction, ptx_t
 
 def _emit_setp(code: WarpCode, instruction: ir.Instruction) -> None:
     destination = instruction.operands[0]
-    combine = next((modifier for modifier in instruction.parts[2:] if modifier in ("and", "or", "xor")), None)
+    combining_opcode = next(
+        (modifier for modifier in instruction.parts[2:] if modifier in ("and", "or", "xor")), None
+    )
     if isinstance(destination, ir.Pair):
         a, b = (code.get(operand, instruction.type) for operand in instruction.operands[1:3])
-        test = emit_comparison(code, instruction.parts[1], instruction.type, a, b, "ftz" in instruction.parts)
-        opposite = code.emitter.binary("xor", "i1", test, constant("i1", 1))
-        if combine:
+        comparison_value = emit_comparison(
+            code, instruction.parts[1], instruction.type, a, b, "ftz" in instruction.parts
+        )
+        negated_comparison = code.emitter.binary("xor", "i1", comparison_value, constant("i1", 1))
+        if combining_opcode:
             other_predicate = code.get(instruction.operands[3], "pred")
-            test = code.emitter.binary(combine, "i1", test, other_predicate)
-            opposite = code.emitter.binary(combine, "i1", opposite, other_predicate)
+            comparison_value = code.emitter.binary(combining_opcode, "i1", comparison_value, other_predicate)
+            negated_comparison = code.emitter.binary(
+                combining_opcode, "i1", negated_comparison, other_predicate
+            )
         if destination.first is not None:
-            code.set(destination.first, test, "pred")
+            code.set(destination.first, comparison_value, "pred")
         if destination.second is not None:
-            code.set(destination.second, opposite, "pred")
+            code.set(destination.second, negated_comparison, "pred")
         return
     code.set(destination, _emit_combined_comparison(code, instruction, instruction.type), "pred")
 
@@ -432,7 +440,7 @@ def _emit_setp(code: WarpCode, instruction: ir.Instruction) -> None:
 def _emit_set(code: WarpCode, instruction: ir.Instruction) -> None:
     source_type = instruction.parts[-1]
     target_type = instruction.parts[-2]
-    test = _emit_combined_comparison(code, instruction, source_type)
+    comparison_value = _emit_combined_comparison(code, instruction, source_type)
     llvm = llvm_of(target_type)
     if floats.is_float(target_type):
         true_value = 0x3F80 if target_type == "bf16" else floats.ONE_BITS[llvm]
@@ -441,7 +449,9 @@ def _emit_set(code: WarpCode, instruction: ir.Instruction) -> None:
     else:
         if_true = constant(llvm, -1)
         if_false = constant(llvm, 0)
-    code.set(instruction.operands[0], code.emitter.select(llvm, test, if_true, if_false), target_type)
+    code.set(
+        instruction.operands[0], code.emitter.select(llvm, comparison_value, if_true, if_false), target_type
+    )
 
 
 def _emit_selp(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -462,10 +472,14 @@ def _emit_slct(code: WarpCode, instruction: ir.Instruction) -> None:
     value = code.get(instruction.operands[3], test_kind)
     if "ftz" in instruction.parts:
         value = floats.emit_flush(code, "float", value)
-    test = code.emitter.compare("oge" if test_kind == "f32" else "sge", llvm_of(test_kind), value, zero)
+    comparison_value = code.emitter.compare(
+        "oge" if test_kind == "f32" else "sge", llvm_of(test_kind), value, zero
+    )
     a = code.get(instruction.operands[1], ptx_type)
     b = code.get(instruction.operands[2], ptx_type)
-    code.set(instruction.operands[0], code.emitter.select(llvm_of(ptx_type), test, a, b), ptx_type)
+    code.set(
+        instruction.operands[0], code.emitter.select(llvm_of(ptx_type), comparison_value, a, b), ptx_type
+    )
 
 
 def _emit_testp(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -477,25 +491,25 @@ def _emit_testp(code: WarpCode, instruction: ir.Instruction) -> None:
     smallest_normal = float_constant(llvm, floats.SMALLEST_NORMAL_BITS[llvm])
     category = instruction.parts[1]
     if category == "finite":
-        test = emitter.compare("olt", llvm, magnitude, infinity)
+        test_value = emitter.compare("olt", llvm, magnitude, infinity)
     elif category == "infinite":
-        test = emitter.compare("oeq", llvm, magnitude, infinity)
+        test_value = emitter.compare("oeq", llvm, magnitude, infinity)
     elif category in ("number", "notanumber"):
-        test = emitter.compare("ord" if category == "number" else "uno", llvm, a, a)
+        test_value = emitter.compare("ord" if category == "number" else "uno", llvm, a, a)
     elif category == "normal":
         is_at_least_normal = emitter.compare("oge", llvm, magnitude, smallest_normal)
-        test = emitter.binary(
+        test_value = emitter.binary(
             "and", "i1", is_at_least_normal, emitter.compare("olt", llvm, magnitude, infinity)
         )
-        test = emitter.binary(
-            "or", "i1", test, emitter.compare("oeq", llvm, magnitude, float_constant(llvm, 0))
+        test_value = emitter.binary(
+            "or", "i1", test_value, emitter.compare("oeq", llvm, magnitude, float_constant(llvm, 0))
         )
     else:
         is_nonzero = emitter.compare("one", llvm, magnitude, float_constant(llvm, 0))
-        test = emitter.binary(
+        test_value = emitter.binary(
             "and", "i1", is_nonzero, emitter.compare("olt", llvm, magnitude, smallest_normal)
         )
-    code.set(instruction.operands[0], test, "pred")
+    code.set(instruction.operands[0], test_value, "pred")
 
 
 HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {

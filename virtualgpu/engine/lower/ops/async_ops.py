@@ -44,12 +44,12 @@ def find_group_changes(instruction: ir.Instruction) -> dict[str, int]:
     """
     if instruction.root != "cp" or instruction.parts[1:2] != ("async",):
         return {}
-    name = ".".join(instruction.parts[:3])
-    if name == "cp.async.wait_group":
+    opcode_prefix = ".".join(instruction.parts[:3])
+    if opcode_prefix == "cp.async.wait_group":
         count_operand = instruction.operands[0]
         pending_groups = count_operand.value if isinstance(count_operand, ir.Immediate) else 0
         return {"cp.async.pending": pending_groups} if pending_groups else {"cp.async.wait_all": 1}
-    return {name: 1} if name in ("cp.async.commit_group", "cp.async.wait_all") else {}
+    return {opcode_prefix: 1} if opcode_prefix in ("cp.async.commit_group", "cp.async.wait_all") else {}
 
 
 def _emit_copy(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -94,9 +94,9 @@ def _emit_copy(code: WarpCode, instruction: ir.Instruction) -> None:
     from_host = memory_ops.host_addresses(
         code, memory_ops.as_access(instruction, "ld", "global", size), source_address, "global", size
     )
-    store = memory_ops.as_access(instruction, "st", "shared", size)
-    store = dataclasses.replace(store, parts=("st", ASYNC_COPY_MARK, *store.parts[1:]))
-    to_host = memory_ops.host_addresses(code, store, shared_address, "shared", size)
+    store_access = memory_ops.as_access(instruction, "st", "shared", size)
+    store_access = dataclasses.replace(store_access, parts=("st", ASYNC_COPY_MARK, *store_access.parts[1:]))
+    to_host = memory_ops.host_addresses(code, store_access, shared_address, "shared", size)
     access_index = len(code.tables.accesses) - 1
     size_limit = instruction.operands[3] if len(instruction.operands) > 3 else None
     source_bytes = code.get(size_limit, "u32") if isinstance(size_limit, ir.Register | ir.Immediate) else None
@@ -150,12 +150,12 @@ def _emit_bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         address = memory_ops.address_of(code, operand, space)
         addresses.append(emitter.cast(address, "i32", "i64") if space == "shared" else address)
     size_lanes = emitter.cast(code.get(instruction.operands[2], "u32"), "i32", "i64")
-    host = "zeroinitializer"
+    barrier_host = "zeroinitializer"
     barrier_access = memory_ops.as_access(instruction, "atom", "shared", 8)
     barrier_address = ""
     if to_shared:
         barrier_address = memory_ops.address_of(code, instruction.operands[3], "shared")
-        host = memory_ops.host_addresses(code, barrier_access, barrier_address, "shared", 8)
+        barrier_host = memory_ops.host_addresses(code, barrier_access, barrier_address, "shared", 8)
     barrier_site = len(code.tables.accesses) - 1
     load_access, store_access = (
         memory_ops.as_access(instruction, *root_and_space, size)
@@ -165,15 +165,15 @@ def _emit_bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         store_access = dataclasses.replace(
             store_access, parts=("st", ASYNC_COPY_MARK, *store_access.parts[1:])
         )
-    sites = code.number_access(load_access), code.number_access(store_access)
+    access_numbers = code.number_access(load_access), code.number_access(store_access)
     name = "bulk_to_shared" if to_shared else "bulk_to_global"
     if name not in code.tables.support_functions:
         check_functions = []
         for space, rule in zip(reversed(state_spaces), _ACCESS_RULES, strict=True):
             check_of_space = checks.make_shared_check if space == "shared" else checks.make_global_check
             check_functions.append(check_of_space(size, code.options.with_counters, rule))
-        for check in check_functions:
-            code.add_support(*check)
+        for check_function in check_functions:
+            code.add_support(*check_function)
         code.add_support(*lanes.make_gather("i32"))
         code.add_support(*lanes.make_scatter("i32"))
         check_names = check_functions[0][0], check_functions[1][0]
@@ -193,7 +193,7 @@ def _emit_bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         )
     failed = emitter.op(
         f"call i1 @{name}(ptr %ctx, <32 x i64> {addresses[0]}, <32 x i64> {addresses[1]}, <32 x i64> {size_lanes}, "
-        f"<32 x i64> {host}, i32 {mask}, i32 {code.index}, i32 {instruction.pc}, i32 {sites[0]}, i32 {sites[1]})"
+        f"<32 x i64> {barrier_host}, i32 {mask}, i32 {code.index}, i32 {instruction.pc}, i32 {access_numbers[0]}, i32 {access_numbers[1]})"
     )
     code.leave_on_fault(failed)
     if to_shared and code.options.observe:  # the copied data are ordered before the barrier's phase
@@ -215,10 +215,10 @@ def _emit_arrival_after_copies(code: WarpCode, instruction: ir.Instruction) -> N
         )
 
     address = memory_ops.address_of(code, instruction.operands[0], space)
-    access = memory_ops.as_access(instruction, "atom", space, 8)
-    host = memory_ops.host_addresses(code, access, address, space, 8, prepare=bind)
+    barrier_access = memory_ops.as_access(instruction, "atom", space, 8)
+    barrier_host = memory_ops.host_addresses(code, barrier_access, address, space, 8, prepare=bind)
     if "noinc" in instruction.parts:
-        _emit_arrivals(code, host, mask, constant("i64", 1), drop=False)
+        _emit_arrivals(code, barrier_host, mask, constant("i64", 1), drop=False)
 
 
 _UPDATE_PARAMETERS = "ptr %ctx, <32 x i64> %a, i32 %mask, <32 x i64> %count, i64 %drop, <32 x i64> %bytes"
@@ -365,7 +365,7 @@ def _emit_mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
         destination = operands.pop(0)
     space = memory_ops.space_of(instruction)
     address = memory_ops.address_of(code, operands[0], space)
-    host = memory_ops.host_addresses(
+    barrier_host = memory_ops.host_addresses(
         code, memory_ops.as_access(instruction, "atom", space, 8), address, space, 8
     )
     mask = code.executed_mask(instruction)
@@ -378,7 +378,7 @@ def _emit_mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
         pending_and_expected = emitter.binary(
             "or", "i64", arrival_count, emitter.binary("shl", "i64", arrival_count, constant("i64", 20))
         )
-        memory_ops.scatter(code, pending_and_expected, host, mask, "b64")
+        memory_ops.scatter(code, pending_and_expected, barrier_host, mask, "b64")
     elif operation in ("arrive", "arrive_drop"):
         arrival_count = (
             emitter.cast(code.get(operands[1], "u32"), "i32", "i64")
@@ -390,7 +390,12 @@ def _emit_mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
             expected_bytes = arrival_count
             arrival_count = constant("i64", 1)
         old_states = _emit_arrivals(
-            code, host, mask, arrival_count, drop=operation == "arrive_drop", expected_bytes=expected_bytes
+            code,
+            barrier_host,
+            mask,
+            arrival_count,
+            drop=operation == "arrive_drop",
+            expected_bytes=expected_bytes,
         )
         if isinstance(destination, ir.Register):
             code.set(destination, old_states, "b64")
@@ -398,10 +403,12 @@ def _emit_mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
         expected_bytes = emitter.cast(code.get(operands[1], "u32"), "i32", "i64")
         if operation == "complete_tx":
             expected_bytes = emitter.binary("sub", "i64", constant("i64", 0), expected_bytes)
-        _emit_arrivals(code, host, mask, constant("i64", 0), drop=False, expected_bytes=expected_bytes)
+        _emit_arrivals(
+            code, barrier_host, mask, constant("i64", 0), drop=False, expected_bytes=expected_bytes
+        )
     else:
         phase_shift = constant("i64", 40)
-        phase = emitter.binary("lshr", "i64", memory_ops.gather(code, host, mask, "b64"), phase_shift)
+        phase = emitter.binary("lshr", "i64", memory_ops.gather(code, barrier_host, mask, "b64"), phase_shift)
         phase = emitter.binary("and", "i64", phase, constant("i64", _PHASE_MASK))
         if "parity" in instruction.parts:
             phase = emitter.binary("and", "i64", phase, constant("i64", 1))

@@ -111,11 +111,11 @@ def _emit_shift_by(code: WarpCode, operation: str, llvm: str, value: str, amount
     emitter = code.emitter
     width = bits(llvm)
     clamped_amount = emitter.intrinsic("umin", "i32", amount, constant("i32", width - 1))
-    shifted = emitter.binary(operation, llvm, value, emitter.cast(clamped_amount, "i32", llvm))
+    shifted_value = emitter.binary(operation, llvm, value, emitter.cast(clamped_amount, "i32", llvm))
     if operation == "ashr":
-        return shifted
+        return shifted_value
     too_large = emitter.compare("uge", "i32", amount, constant("i32", width))
-    return emitter.select(llvm, too_large, constant(llvm, 0), shifted)
+    return emitter.select(llvm, too_large, constant(llvm, 0), shifted_value)
 
 
 def _emit_field_number(code: WarpCode, operand: ir.Operand | None, width: int) -> str:
@@ -206,8 +206,10 @@ def _emit_szext(code: WarpCode, instruction: ir.Instruction) -> None:
     unused_bits = emitter.binary(
         "and", "i32", emitter.binary("sub", "i32", constant("i32", 32), length), constant("i32", 31)
     )
-    shift = "ashr" if instruction.type == "s32" else "lshr"
-    result = emitter.binary(shift, "i32", emitter.binary("shl", "i32", value, unused_bits), unused_bits)
+    shift_opcode = "ashr" if instruction.type == "s32" else "lshr"
+    result = emitter.binary(
+        shift_opcode, "i32", emitter.binary("shl", "i32", value, unused_bits), unused_bits
+    )
     is_empty = emitter.compare("eq", "i32", length, constant("i32", 0))
     result = emitter.select("i32", is_empty, constant("i32", 0), result)
     if "clamp" in instruction.parts:
@@ -263,19 +265,19 @@ def _emit_prmt(code: WarpCode, instruction: ir.Instruction) -> None:
     for position in range(4):
         nibble = emitter.binary("lshr", "i32", selector, constant("i32", 4 * position))
         byte_number = emitter.binary("and", "i32", nibble, constant("i32", 7))
-        amount = emitter.convert(
+        shift_bits = emitter.convert(
             "zext", "i32", emitter.binary("shl", "i32", byte_number, constant("i32", 3)), "i64"
         )
-        byte = emitter.convert("trunc", "i64", emitter.binary("lshr", "i64", all_bytes, amount), "i8")
+        byte = emitter.convert("trunc", "i64", emitter.binary("lshr", "i64", all_bytes, shift_bits), "i8")
         sign_byte = emitter.binary("ashr", "i8", byte, constant("i8", 7))
         replicate_sign = emitter.binary("and", "i32", nibble, constant("i32", 8))
         byte = emitter.select(
             "i8", emitter.compare("ne", "i32", replicate_sign, constant("i32", 0)), sign_byte, byte
         )
-        shifted = emitter.binary(
+        shifted_byte = emitter.binary(
             "shl", "i32", emitter.convert("zext", "i8", byte, "i32"), constant("i32", 8 * position)
         )
-        result = emitter.binary("or", "i32", result, shifted)
+        result = emitter.binary("or", "i32", result, shifted_byte)
     code.set(instruction.operands[0], result, "b32")
 
 
@@ -287,17 +289,17 @@ def _emit_dot_product(code: WarpCode, instruction: ir.Instruction) -> None:
     a = code.get(instruction.operands[1], "b32")
     b = code.get(instruction.operands[2], "b32")
     dot_product = code.get(instruction.operands[3], "b32")
-    positions = [(8 * k, 8 * k, 8) for k in range(4)]
+    element_positions = [(8 * k, 8 * k, 8) for k in range(4)]
     if instruction.root == "dp2a":
         first_bit = 16 if "hi" in instruction.parts else 0
-        positions = [(16 * k, first_bit + 8 * k, 16) for k in range(2)]
+        element_positions = [(16 * k, first_bit + 8 * k, 16) for k in range(2)]
 
     def extract(value: str, kind: str, bit: int, width: int) -> str:
-        shifted = emitter.binary("shl", "i32", value, constant("i32", 32 - bit - width))
-        shift = "ashr" if kind[0] == "s" else "lshr"
-        return emitter.binary(shift, "i32", shifted, constant("i32", 32 - width))
+        shifted_value = emitter.binary("shl", "i32", value, constant("i32", 32 - bit - width))
+        shift_opcode = "ashr" if kind[0] == "s" else "lshr"
+        return emitter.binary(shift_opcode, "i32", shifted_value, constant("i32", 32 - width))
 
-    for bit_a, bit_b, width in positions:
+    for bit_a, bit_b, width in element_positions:
         product = emitter.binary("mul", "i32", extract(a, kind_a, bit_a, width), extract(b, kind_b, bit_b, 8))
         dot_product = emitter.binary("add", "i32", dot_product, product)
     code.set(instruction.operands[0], dot_product, "b32")

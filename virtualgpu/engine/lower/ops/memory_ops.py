@@ -211,8 +211,8 @@ def add_generic_resolver(size: int, code: WarpCode, rule: Rule) -> str:
     if name in code.tables.support_functions:
         return name
     check_functions = [
-        check(size, code.options.with_counters, rule)
-        for check in (checks.make_global_check, checks.make_shared_check)
+        make_check(size, code.options.with_counters, rule)
+        for make_check in (checks.make_global_check, checks.make_shared_check)
     ]
     check_functions.append(checks.make_local_check(size, code.options.with_counters))
     for function_text in check_functions:
@@ -325,31 +325,33 @@ def _emit_plain_access(
     llvm = f"i{8 * size}"
     is_load = instruction.root != "st"
     if space == "shared":
-        functions = [
+        support_functions = [
             checks.make_shared_check(size, with_counters),
             lanes.make_gather(llvm),
             rows.make_shared_load(llvm, with_counters),
         ]
     elif is_load:
-        functions = [
+        support_functions = [
             checks.make_global_check(size, with_counters),
             lanes.make_gather(llvm),
             rows.make_global_load(llvm, with_counters),
         ]
     else:
-        functions = [
+        support_functions = [
             checks.make_global_check(size, with_counters, "store"),
             lanes.make_scatter(llvm),
             rows.make_global_store(llvm, with_counters),
         ]
-    for function in functions:
+    for function in support_functions:
         code.add_support(*function)
     address_argument = f"<32 x {'i32' if space == 'shared' else 'i64'}> {address}"
     site_arguments = f"i32 {code.executed_mask(instruction)}, i32 {code.index}, i32 {instruction.pc}, i32 {code.number_access(instruction)}"
-    name = functions[-1][0]
-    value = ""
+    name = support_functions[-1][0]
+    loaded_bits = ""
     if is_load:
-        value = emitter.op(f"call <32 x {llvm}> @{name}(ptr %ctx, {address_argument}, {site_arguments})")
+        loaded_bits = emitter.op(
+            f"call <32 x {llvm}> @{name}(ptr %ctx, {address_argument}, {site_arguments})"
+        )
     else:
         stored_bits = emitter.cast(
             code.get(register_operand, instruction.type), llvm_of(instruction.type), llvm
@@ -359,24 +361,26 @@ def _emit_plain_access(
         )
     code.leave_on_fault(emitter.op(f"icmp ne i32 {emitter.context_load('fault_code')}, 0"))
     if is_load and register_operand is not None:
-        code.set(register_operand, emitter.cast(value, llvm, llvm_of(instruction.type)), instruction.type)
+        code.set(
+            register_operand, emitter.cast(loaded_bits, llvm, llvm_of(instruction.type)), instruction.type
+        )
 
 
 def gather(code: WarpCode, host: str, mask: str, ptx_type: str) -> str:
     """Emit a load of one value per lane from host addresses."""
     llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
     code.add_support(*lanes.make_gather(llvm))
-    raw = code.emitter.op(f"call <32 x {llvm}> @gather_{llvm}(<32 x i64> {host}, i32 {mask})")
-    return code.emitter.cast(raw, llvm, llvm_of(ptx_type))
+    loaded_bits = code.emitter.op(f"call <32 x {llvm}> @gather_{llvm}(<32 x i64> {host}, i32 {mask})")
+    return code.emitter.cast(loaded_bits, llvm, llvm_of(ptx_type))
 
 
 def scatter(code: WarpCode, value: str, host: str, mask: str, ptx_type: str) -> None:
     """Emit a store of one value per lane to host addresses."""
     llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
     code.add_support(*lanes.make_scatter(llvm))
-    raw = code.emitter.cast(value, llvm_of(ptx_type), llvm)
-    code.emitter.raw(f"call void @scatter_{llvm}(<32 x {llvm}> {raw}, <32 x i64> {host}, i32 {mask})")
-    code.trace_write(raw, llvm, host, mask)
+    stored_bits = code.emitter.cast(value, llvm_of(ptx_type), llvm)
+    code.emitter.raw(f"call void @scatter_{llvm}(<32 x {llvm}> {stored_bits}, <32 x i64> {host}, i32 {mask})")
+    code.trace_write(stored_bits, llvm, host, mask)
 
 
 def _emit_parameter_access(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -404,16 +408,18 @@ def _emit_parameter_access(code: WarpCode, instruction: ir.Instruction) -> None:
         )
         return
     registers = register_operand.items if isinstance(register_operand, ir.Vector) else (register_operand,)
-    width = ir.TYPE_BYTES[instruction.type]
-    offset = address.offset + address.base.offset
-    _check_parameter_bounds(code, instruction, address.base.name, offset, len(registers) * width)
+    element_bytes = ir.TYPE_BYTES[instruction.type]
+    parameter_offset = address.offset + address.base.offset
+    _check_parameter_bounds(
+        code, instruction, address.base.name, parameter_offset, len(registers) * element_bytes
+    )
     for position, register in enumerate(registers):
-        item_offset = offset + position * width
+        item_offset = parameter_offset + position * element_bytes
         if code.function.is_entry and address.base.name in code.entry_params:
             record_offset = code.entry_params[address.base.name].offset + item_offset
             base_pointer = code.emitter.op(f"inttoptr i64 {code.emitter.context_load('params')} to ptr")
             pointer = code.emitter.op(f"getelementptr i8, ptr {base_pointer}, i64 {record_offset}")
-            llvm = f"i{8 * width}"
+            llvm = f"i{8 * element_bytes}"
             scalar = code.emitter.op(f"load {llvm}, ptr {pointer}, align 1")
             if register is not None:
                 code.set(
@@ -427,20 +433,20 @@ def _emit_parameter_access(code: WarpCode, instruction: ir.Instruction) -> None:
         record_address = code.emitter.splat(
             "i64", code.emitter.op(f"add i64 {base_pointer}, {record_offset + item_offset}")
         )
-        offsets = code.emitter.binary("mul", "i64", LANE_INDICES, constant("i64", record_stride))
-        host = code.emitter.binary("add", "i64", record_address, offsets)
+        lane_offsets = code.emitter.binary("mul", "i64", LANE_INDICES, constant("i64", record_stride))
+        host_lane_addresses = code.emitter.binary("add", "i64", record_address, lane_offsets)
         if is_load:
             if register is not None:
                 code.set(
                     register,
-                    gather(code, host, code.executed_mask(instruction), instruction.type),
+                    gather(code, host_lane_addresses, code.executed_mask(instruction), instruction.type),
                     instruction.type,
                 )
         else:
             scatter(
                 code,
                 code.get(register, instruction.type),
-                host,
+                host_lane_addresses,
                 code.executed_mask(instruction),
                 instruction.type,
             )
@@ -534,11 +540,11 @@ def _emit_read_modify_write(
             operation, llvm, ptx_type[0] == "s", flush=space_of(instruction) != "shared"
         )
     code.add_support(name, llvm_text)
-    operand = code.get(value, ptx_type)
-    swap_operand = code.get(swap_value, ptx_type)
+    operand_value = code.get(value, ptx_type)
+    swap_operand_value = code.get(swap_value, ptx_type)
     vector_type = f"<32 x {llvm}>"
     old_values = code.emitter.op(
-        f"call {vector_type} @{name}(<32 x i64> {host}, i32 {code.executed_mask(instruction)}, {vector_type} {operand}, {vector_type} {swap_operand})"
+        f"call {vector_type} @{name}(<32 x i64> {host}, i32 {code.executed_mask(instruction)}, {vector_type} {operand_value}, {vector_type} {swap_operand_value})"
     )
     if code.options.trace:  # the new contents: lanes that share an address see the last lane's result
         mask = code.executed_mask(instruction)

@@ -140,7 +140,9 @@ def _emit_member_masks(code: WarpCode, instruction: ir.Instruction) -> str:
 
 def _shfl(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    mode = next(modifier for modifier in instruction.parts if modifier in ("up", "down", "bfly", "idx"))
+    shuffle_mode = next(
+        modifier for modifier in instruction.parts if modifier in ("up", "down", "bfly", "idx")
+    )
     destination = (
         instruction.operands[0]
         if isinstance(instruction.operands[0], ir.Pair)
@@ -152,7 +154,7 @@ def _shfl(code: WarpCode, instruction: ir.Instruction) -> None:
     control = code.known_value(instruction.operands[3])
     in_range = ""
     if delta is not None and control is not None:
-        known_lanes, known_mask = compute_shuffle_sources(mode, delta, control)
+        known_lanes, known_mask = compute_shuffle_sources(shuffle_mode, delta, control)
         source_lanes = "<" + ", ".join(f"i32 {lane}" for lane in known_lanes) + ">"
         _observe_sources(code, instruction, source_lanes)
         result = emitter.op(f"shufflevector <32 x i32> {value}, <32 x i32> poison, <32 x i32> {source_lanes}")
@@ -163,16 +165,16 @@ def _shfl(code: WarpCode, instruction: ir.Instruction) -> None:
         code.add_support(*lanes.make_permute("i32"))
         source_lanes = ""
         if predicate is not None or code.options.observe:
-            source_lanes, in_range = _emit_shuffle_sources(emitter, mode, *operands)
+            source_lanes, in_range = _emit_shuffle_sources(emitter, shuffle_mode, *operands)
             _observe_sources(code, instruction, source_lanes)
             result = emitter.op(
                 f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source_lanes})"
             )
         else:
-            if f"shuffle_{mode}" not in code.tables.support_functions:
-                code.add_support(*_make_shuffle_function(mode))
+            if f"shuffle_{shuffle_mode}" not in code.tables.support_functions:
+                code.add_support(*_make_shuffle_function(shuffle_mode))
             arguments = ", ".join(f"<32 x i32> {vector}" for vector in (value, *operands))
-            result = emitter.op(f"call <32 x i32> @shuffle_{mode}({arguments})")
+            result = emitter.op(f"call <32 x i32> @shuffle_{shuffle_mode}({arguments})")
     if code.options.observe:
         result = _change_absent_values(code, instruction, result, source_lanes)
     code.set(destination.first, result, "b32")
@@ -214,12 +216,12 @@ def compute_shuffle_sources(mode: str, delta: int, control: int) -> tuple[list[i
     """
     delta = delta & 31
     segment_mask = control >> 8 & 31
-    clamp = control & 31
+    clamp_lane = control & 31
     source_lanes = []
     in_range_lanes = 0
     for lane in range(layout.LANES):
         lowest_lane = lane & segment_mask
-        bound_lane = lowest_lane | (clamp & ~segment_mask)
+        bound_lane = lowest_lane | (clamp_lane & ~segment_mask)
         requested_lane = {
             "up": lane - delta,
             "down": lane + delta,
@@ -307,20 +309,22 @@ def _change_absent_values(code: WarpCode, instruction: ir.Instruction, values: s
 
 def _vote(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    mode = next(modifier for modifier in instruction.parts if modifier in ("all", "any", "uni", "ballot"))
+    vote_mode = next(
+        modifier for modifier in instruction.parts if modifier in ("all", "any", "uni", "ballot")
+    )
     predicates = emitter.splat("i32", emitter.mask_bits(code.get(instruction.operands[1], "pred")))
     members = _emit_member_masks(code, instruction)
     _observe_members(code, instruction)
     votes = emitter.binary("and", "i32", predicates, members)
-    if mode == "ballot":
+    if vote_mode == "ballot":
         code.set(instruction.operands[0], votes, "b32")
         return
     all_true = emitter.compare("eq", "i32", votes, members)
     all_false = emitter.compare("eq", "i32", votes, constant("i32", 0))
-    if mode == "uni":
+    if vote_mode == "uni":
         result = emitter.binary("or", "i1", all_true, all_false)
     else:
-        result = all_true if mode == "all" else emitter.binary("xor", "i1", all_false, constant("i1", 1))
+        result = all_true if vote_mode == "all" else emitter.binary("xor", "i1", all_false, constant("i1", 1))
     code.set(instruction.operands[0], result, "pred")
 
 

@@ -136,10 +136,10 @@ def _emit_integer_to_float(
     if bits(integer_type) <= 16:
         as_float = emitter.convert(conversion_opcode, integer_type, value, "float")
     else:
-        truncated = emit_directed_from_integer(code, "rz", "float", source_type, value)
-        restored_integer = _emit_float_to_integer(code, truncated, "float", source_type)
+        truncated_float = emit_directed_from_integer(code, "rz", "float", source_type, value)
+        restored_integer = _emit_float_to_integer(code, truncated_float, "float", source_type)
         as_float = floats.emit_odd_correction(
-            code, truncated, emitter.compare("ne", integer_type, restored_integer, value)
+            code, truncated_float, emitter.compare("ne", integer_type, restored_integer, value)
         )
     return _emit_float_to_float(code, instruction, as_float, "float", target_type)
 
@@ -167,14 +167,14 @@ def _emit_cvt_pack(code: WarpCode, instruction: ir.Instruction) -> None:
     source_type = instruction.parts[-1]
     if source_type != "f32" or target_type not in ("f16x2", "bf16x2"):
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
-    halves = []
+    half_words = []
     for operand in instruction.operands[1:3]:
         value = _emit_float_to_float(code, instruction, code.get(operand, "f32"), "float", target_type[:-2])
-        halves.append(
+        half_words.append(
             code.emitter.cast(code.emitter.cast(value, llvm_of(target_type[:-2]), "i16"), "i16", "i32")
         )
-    upper_half = code.emitter.binary("shl", "i32", halves[0], constant("i32", 16))
-    code.set(instruction.operands[0], code.emitter.binary("or", "i32", upper_half, halves[1]), "b32")
+    upper_half = code.emitter.binary("shl", "i32", half_words[0], constant("i32", 16))
+    code.set(instruction.operands[0], code.emitter.binary("or", "i32", upper_half, half_words[1]), "b32")
 
 
 def _emit_mov(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -187,21 +187,21 @@ def _emit_mov(code: WarpCode, instruction: ir.Instruction) -> None:
         llvm = f"i{width * len(destination.items)}"
         for position, register in enumerate(destination.items):
             if register is not None:
-                element = (
+                element_bits = (
                     emitter.binary("lshr", llvm, vector_bits, constant(llvm, position * width))
                     if position
                     else vector_bits
                 )
-                code.set(register, emitter.cast(element, llvm, f"i{width}"), f"b{width}")
+                code.set(register, emitter.cast(element_bits, llvm, f"i{width}"), f"b{width}")
     elif isinstance(source_operand, ir.Vector):
         width = bits(llvm_of(instruction.type)) // len(source_operand.items)
         llvm = f"i{width * len(source_operand.items)}"
         vector_bits = constant(llvm, 0)
         for position, register in enumerate(source_operand.items):
-            element = emitter.cast(code.get(register, f"b{width}"), f"i{width}", llvm)
+            element_bits = emitter.cast(code.get(register, f"b{width}"), f"i{width}", llvm)
             if position:
-                element = emitter.binary("shl", llvm, element, constant(llvm, position * width))
-            vector_bits = emitter.binary("or", llvm, vector_bits, element)
+                element_bits = emitter.binary("shl", llvm, element_bits, constant(llvm, position * width))
+            vector_bits = emitter.binary("or", llvm, vector_bits, element_bits)
         code.set(destination, vector_bits, f"b{width * len(source_operand.items)}")
     else:
         code.set(destination, code.get(source_operand, instruction.type), instruction.type)
@@ -236,10 +236,12 @@ def _emit_cvta(code: WarpCode, instruction: ir.Instruction) -> None:
 def _emit_isspacep(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     space = instruction.parts[1].split("::")[0]
-    tag = emitter.binary("lshr", "i64", code.get(instruction.operands[1], "u64"), constant("i64", 56))
+    address_tag = emitter.binary("lshr", "i64", code.get(instruction.operands[1], "u64"), constant("i64", 56))
     expected_tag = {"shared": 1, "local": 2}.get(space, 0)
     code.set(
-        instruction.operands[0], emitter.compare("eq", "i64", tag, constant("i64", expected_tag)), "pred"
+        instruction.operands[0],
+        emitter.compare("eq", "i64", address_tag, constant("i64", expected_tag)),
+        "pred",
     )
 
 

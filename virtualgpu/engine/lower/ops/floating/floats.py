@@ -95,12 +95,12 @@ def emit_flush(code: WarpCode, llvm: str, value: str) -> str:
     """Emit code that replaces subnormal lanes by zero of the same sign."""
     emitter = code.emitter
     if llvm == "half":
-        raw = emitter.convert("bitcast", "half", value, "i16")
-        exponent = emitter.binary("and", "i16", raw, constant("i16", INFINITY_BITS["half"]))
-        is_subnormal = emitter.compare("eq", "i16", exponent, constant("i16", 0))
-        signed_zero = emitter.binary("and", "i16", raw, constant("i16", 0x8000))
+        half_bits = emitter.convert("bitcast", "half", value, "i16")
+        exponent_bits = emitter.binary("and", "i16", half_bits, constant("i16", INFINITY_BITS["half"]))
+        is_subnormal = emitter.compare("eq", "i16", exponent_bits, constant("i16", 0))
+        signed_zero = emitter.binary("and", "i16", half_bits, constant("i16", 0x8000))
         return emitter.convert(
-            "bitcast", "i16", emitter.select("i16", is_subnormal, signed_zero, raw), "half"
+            "bitcast", "i16", emitter.select("i16", is_subnormal, signed_zero, half_bits), "half"
         )
     magnitude = emitter.intrinsic("fabs", llvm, value)
     is_subnormal = emitter.compare("olt", llvm, magnitude, float_constant(llvm, SMALLEST_NORMAL_BITS[llvm]))
@@ -112,8 +112,8 @@ def emit_saturation(code: WarpCode, llvm: str, value: str) -> str:
     """Emit code that clamps lanes to the interval from 0 to 1. NaN and -0 become 0."""
     if llvm == "half":
         return emit_float_to_half(code, emit_saturation(code, "float", emit_half_to_float(code, value)))
-    positive = code.emitter.intrinsic("maximumnum", llvm, value, float_constant(llvm, 0))
-    return code.emitter.intrinsic("minimumnum", llvm, positive, float_constant(llvm, ONE_BITS[llvm]))
+    nonnegative_value = code.emitter.intrinsic("maximumnum", llvm, value, float_constant(llvm, 0))
+    return code.emitter.intrinsic("minimumnum", llvm, nonnegative_value, float_constant(llvm, ONE_BITS[llvm]))
 
 
 def emit_relu(code: WarpCode, llvm: str, value: str) -> str:
@@ -131,8 +131,8 @@ def emit_relu(code: WarpCode, llvm: str, value: str) -> str:
 def emit_canonical_nan(code: WarpCode, llvm: str, value: str) -> str:
     """Emit code that replaces every NaN by the NaN that the hardware's min and max instructions return."""
     emitter = code.emitter
-    integer = f"i{bits(llvm)}"
-    nan = emitter.convert("bitcast", integer, constant(integer, (1 << (bits(llvm) - 1)) - 1), llvm)
+    integer_type = f"i{bits(llvm)}"
+    nan = emitter.convert("bitcast", integer_type, constant(integer_type, (1 << (bits(llvm) - 1)) - 1), llvm)
     return emitter.select(llvm, emitter.compare("uno", llvm, value, value), nan, value)
 
 
@@ -149,28 +149,31 @@ def emit_rounding_correction(
     The masks `is_below` and `is_above` select lanes whose exact result is below or above the rounded one.
     """
     emitter = code.emitter
-    integer = f"i{bits(llvm)}"
-    raw = emitter.convert("bitcast", llvm, nearest, integer)
-    is_negative = emitter.compare("slt", integer, raw, constant(integer, 0))
-    positive = emitter.compare("sge", integer, raw, constant(integer, 0))
-    one_unit = constant(integer, 1)
-    next_away = emitter.binary("add", integer, raw, one_unit)
-    next_toward_zero = emitter.binary("sub", integer, raw, one_unit)
+    integer_type = f"i{bits(llvm)}"
+    nearest_bits = emitter.convert("bitcast", llvm, nearest, integer_type)
+    is_negative = emitter.compare("slt", integer_type, nearest_bits, constant(integer_type, 0))
+    is_positive = emitter.compare("sge", integer_type, nearest_bits, constant(integer_type, 0))
+    one_unit = constant(integer_type, 1)
+    next_away = emitter.binary("add", integer_type, nearest_bits, one_unit)
+    next_toward_zero = emitter.binary("sub", integer_type, nearest_bits, one_unit)
     if mode == "rz":
         is_too_large = emitter.binary(
             "or",
             "i1",
-            emitter.binary("and", "i1", is_below, positive),
+            emitter.binary("and", "i1", is_below, is_positive),
             emitter.binary("and", "i1", is_above, is_negative),
         )
-        result = emitter.select(integer, is_too_large, next_toward_zero, raw)
+        result = emitter.select(integer_type, is_too_large, next_toward_zero, nearest_bits)
     else:
         on_wrong_side = is_below if mode == "rm" else is_above
-        moves_away = is_negative if mode == "rm" else positive
+        moves_away = is_negative if mode == "rm" else is_positive
         result = emitter.select(
-            integer, on_wrong_side, emitter.select(integer, moves_away, next_away, next_toward_zero), raw
+            integer_type,
+            on_wrong_side,
+            emitter.select(integer_type, moves_away, next_away, next_toward_zero),
+            nearest_bits,
         )
-    return emitter.convert("bitcast", integer, result, llvm)
+    return emitter.convert("bitcast", integer_type, result, llvm)
 
 
 def emit_two_sum(code: WarpCode, llvm: str, a: str, b: str) -> tuple[str, str]:
@@ -207,20 +210,20 @@ def emit_odd_float(code: WarpCode, value: str) -> str:
     gives the correctly rounded result.
     """
     emitter = code.emitter
-    truncated = emit_directed(code, "fptrunc", "rz", "float", "double", value)
+    truncated_float = emit_directed(code, "fptrunc", "rz", "float", "double", value)
     return emit_odd_correction(
         code,
-        truncated,
-        emitter.compare("one", "double", emitter.convert("fpext", "float", truncated, "double"), value),
+        truncated_float,
+        emitter.compare("one", "double", emitter.convert("fpext", "float", truncated_float, "double"), value),
     )
 
 
 def emit_odd_correction(code: WarpCode, value: str, inexact: str) -> str:
     """Emit code that sets the last bit of each float whose rounding toward zero was inexact."""
     emitter = code.emitter
-    raw = emitter.convert("bitcast", "float", value, "i32")
-    raw = emitter.binary("or", "i32", raw, emitter.convert("zext", "i1", inexact, "i32"))
-    return emitter.convert("bitcast", "i32", raw, "float")
+    float_bits = emitter.convert("bitcast", "float", value, "i32")
+    float_bits = emitter.binary("or", "i32", float_bits, emitter.convert("zext", "i1", inexact, "i32"))
+    return emitter.convert("bitcast", "i32", float_bits, "float")
 
 
 def emit_odd_sum(code: WarpCode, llvm: str, a: str, b: str) -> str:
@@ -228,22 +231,26 @@ def emit_odd_sum(code: WarpCode, llvm: str, a: str, b: str) -> str:
     correctly rounded result.
     """
     emitter = code.emitter
-    integer = f"i{bits(llvm)}"
-    zero, one, minus_one = (constant(integer, n) for n in (0, 1, -1))
-    s, error = emit_two_sum(code, llvm, a, b)
-    raw = emitter.convert("bitcast", llvm, s, integer)
-    is_inexact = emitter.compare("one", llvm, error, float_constant(llvm, 0))
-    is_even = emitter.compare("eq", integer, emitter.binary("and", integer, raw, one), zero)
-    error_bits = emitter.convert("bitcast", llvm, error, integer)
-    same_sign = emitter.compare("sge", integer, emitter.binary("xor", integer, raw, error_bits), zero)
-    needs_change = emitter.binary("and", "i1", is_inexact, is_even)
-    raw = emitter.select(
-        integer,
-        needs_change,
-        emitter.binary("add", integer, raw, emitter.select(integer, same_sign, one, minus_one)),
-        raw,
+    integer_type = f"i{bits(llvm)}"
+    zero, one, minus_one = (constant(integer_type, n) for n in (0, 1, -1))
+    s, rounding_error = emit_two_sum(code, llvm, a, b)
+    sum_bits = emitter.convert("bitcast", llvm, s, integer_type)
+    is_inexact = emitter.compare("one", llvm, rounding_error, float_constant(llvm, 0))
+    is_even = emitter.compare("eq", integer_type, emitter.binary("and", integer_type, sum_bits, one), zero)
+    error_bits = emitter.convert("bitcast", llvm, rounding_error, integer_type)
+    same_sign = emitter.compare(
+        "sge", integer_type, emitter.binary("xor", integer_type, sum_bits, error_bits), zero
     )
-    return emitter.convert("bitcast", integer, raw, llvm)
+    needs_change = emitter.binary("and", "i1", is_inexact, is_even)
+    sum_bits = emitter.select(
+        integer_type,
+        needs_change,
+        emitter.binary(
+            "add", integer_type, sum_bits, emitter.select(integer_type, same_sign, one, minus_one)
+        ),
+        sum_bits,
+    )
+    return emitter.convert("bitcast", integer_type, sum_bits, llvm)
 
 
 def emit_binary(code: WarpCode, instruction: ir.Instruction, operation: str) -> None:

@@ -72,10 +72,10 @@ def _unpack_halves(code: WarpCode, instruction: ir.Instruction) -> tuple[str, st
         emitter.convert(
             "fpext",
             "half",
-            emitter.convert("bitcast", "i16", emitter.cast(half, "i32", "i16"), "half"),
+            emitter.convert("bitcast", "i16", emitter.cast(shifted_word, "i32", "i16"), "half"),
             "float",
         )
-        for half in shifted_words
+        for shifted_word in shifted_words
     )
     return upper_half, lower_half
 
@@ -103,18 +103,20 @@ def _encode_float8(warp_code: WarpCode, value: str, kind: _Float8Format, relu: b
     magnitude = emitter.intrinsic("umin", "i32", magnitude, constant("i32", kind.largest))
     last_bit = emitter.binary("lshr", "i32", magnitude, constant("i32", kind.dropped_bits))
     last_bit = emitter.binary("and", "i32", last_bit, constant("i32", 1))
-    rounded = emitter.binary("add", "i32", magnitude, constant("i32", (1 << (kind.dropped_bits - 1)) - 1))
-    rounded = emitter.binary("add", "i32", rounded, last_bit)
-    normal = emitter.binary("lshr", "i32", rounded, constant("i32", kind.dropped_bits))
-    normal = emitter.binary("sub", "i32", normal, constant("i32", kind.rebias))
+    rounded_bits = emitter.binary(
+        "add", "i32", magnitude, constant("i32", (1 << (kind.dropped_bits - 1)) - 1)
+    )
+    rounded_bits = emitter.binary("add", "i32", rounded_bits, last_bit)
+    normal_code = emitter.binary("lshr", "i32", rounded_bits, constant("i32", kind.dropped_bits))
+    normal_code = emitter.binary("sub", "i32", normal_code, constant("i32", kind.rebias))
     # Adding the magic number rounds a small one to a multiple of the smallest subnormal.
     shifted_float = emitter.convert("bitcast", "i32", magnitude, "float")
     shifted_float = emitter.binary("fadd", "float", shifted_float, float_constant("float", kind.magic))
-    subnormal = emitter.binary(
+    subnormal_code = emitter.binary(
         "sub", "i32", emitter.convert("bitcast", "float", shifted_float, "i32"), constant("i32", kind.magic)
     )
     is_small = emitter.compare("ult", "i32", magnitude, constant("i32", kind.smallest_normal))
-    float8_code = emitter.select("i32", is_small, subnormal, normal)
+    float8_code = emitter.select("i32", is_small, subnormal_code, normal_code)
     sign_bits = emitter.binary(
         "lshr", "i32", emitter.binary("and", "i32", float_bits, constant("i32", _SIGN)), constant("i32", 24)
     )
@@ -137,12 +139,12 @@ def _convert_to_halves(warp_code: WarpCode, instruction: ir.Instruction, source_
     """
     emitter = warp_code.emitter
     float8_codes = emitter.cast(warp_code.get(instruction.operands[1], "b16"), "i16", "i32")
-    halves = []
-    for shift in (8, 0):
+    half_words = []
+    for shift_bits in (8, 0):
         float8_code = emitter.binary(
             "and",
             "i32",
-            emitter.binary("lshr", "i32", float8_codes, constant("i32", shift)),
+            emitter.binary("lshr", "i32", float8_codes, constant("i32", shift_bits)),
             constant("i32", 0xFF),
         )
         magnitude = emitter.binary("and", "i32", float8_code, constant("i32", 0x7F))
@@ -174,9 +176,9 @@ def _convert_to_halves(warp_code: WarpCode, instruction: ir.Instruction, source_
                 constant("i32", 0),
                 half_code,
             )
-        halves.append(emitter.select("i32", is_nan, constant("i32", 0x7FFF), half_code))
-    upper_half = emitter.binary("shl", "i32", halves[0], constant("i32", 16))
-    warp_code.set(instruction.operands[0], emitter.binary("or", "i32", upper_half, halves[1]), "b32")
+        half_words.append(emitter.select("i32", is_nan, constant("i32", 0x7FFF), half_code))
+    upper_half = emitter.binary("shl", "i32", half_words[0], constant("i32", 16))
+    warp_code.set(instruction.operands[0], emitter.binary("or", "i32", upper_half, half_words[1]), "b32")
 
 
 def _convert_to_tf32(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -189,30 +191,32 @@ def _convert_to_tf32(code: WarpCode, instruction: ir.Instruction) -> None:
     magnitude = emitter.binary("and", "i32", float_bits, constant("i32", _SIGN - 1))
     is_not_finite = emitter.compare("uge", "i32", magnitude, constant("i32", _INFINITY))
     is_nan = emitter.compare("ugt", "i32", magnitude, constant("i32", _INFINITY))
-    rounded = float_bits
+    rounded_bits = float_bits
     if "rna" in instruction.parts:
-        rounded = emitter.binary("add", "i32", float_bits, constant("i32", 0x1000))
+        rounded_bits = emitter.binary("add", "i32", float_bits, constant("i32", 0x1000))
     elif "rn" in instruction.parts:
         last_bit = emitter.binary(
             "and", "i32", emitter.binary("lshr", "i32", float_bits, constant("i32", 13)), constant("i32", 1)
         )
-        rounded = emitter.binary(
+        rounded_bits = emitter.binary(
             "add", "i32", emitter.binary("add", "i32", float_bits, constant("i32", 0xFFF)), last_bit
         )
-    rounded = emitter.binary("and", "i32", rounded, constant("i32", 0xFFFFE000))
+    rounded_bits = emitter.binary("and", "i32", rounded_bits, constant("i32", 0xFFFFE000))
     if "satfinite" in instruction.parts:
         sign_bits = emitter.binary("and", "i32", float_bits, constant("i32", _SIGN))
         largest_finite = emitter.binary("or", "i32", sign_bits, constant("i32", 0x7F7FE000))
-        exponent_bits = emitter.binary("and", "i32", rounded, constant("i32", _INFINITY))
+        exponent_bits = emitter.binary("and", "i32", rounded_bits, constant("i32", _INFINITY))
         overflows = emitter.compare("eq", "i32", exponent_bits, constant("i32", _INFINITY))
-        rounded = emitter.select(
-            "i32", emitter.binary("or", "i1", overflows, is_not_finite), largest_finite, rounded
+        rounded_bits = emitter.select(
+            "i32", emitter.binary("or", "i1", overflows, is_not_finite), largest_finite, rounded_bits
         )
     else:
-        rounded = emitter.select("i32", is_not_finite, float_bits, rounded)
+        rounded_bits = emitter.select("i32", is_not_finite, float_bits, rounded_bits)
     if "relu" in instruction.parts:
         is_negative = emitter.compare("slt", "i32", float_bits, constant("i32", 0))
-        rounded = emitter.select("i32", is_negative, constant("i32", 0), rounded)
+        rounded_bits = emitter.select("i32", is_negative, constant("i32", 0), rounded_bits)
     code.set(
-        instruction.operands[0], emitter.select("i32", is_nan, constant("i32", 0x7FFFFFFF), rounded), "b32"
+        instruction.operands[0],
+        emitter.select("i32", is_nan, constant("i32", 0x7FFFFFFF), rounded_bits),
+        "b32",
     )

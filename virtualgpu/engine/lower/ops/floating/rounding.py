@@ -6,7 +6,7 @@ from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, bits, constant, llvm_of,
 from virtualgpu.engine.lower.warp_code import WarpCode
 
 # PTX's rounding modes as `llvm.set.rounding` numbers them; 1 is to nearest, the mode for all other code.
-_MODES = {"rz": 0, "rp": 2, "rm": 3}
+_LLVM_ROUNDING_MODES = {"rz": 0, "rp": 2, "rm": 3}
 _CONVERSIONS = ("fptrunc", "sitofp")
 
 
@@ -17,8 +17,8 @@ def emit_directed(code: WarpCode, operation: str, mode: str, target: str, source
     """
     function_name = f"{operation}_{mode}_{source}_{target}"
     overloaded_types = [target, source] if operation in _CONVERSIONS else [target]
-    suffix = "".join(f".v32{INTRINSIC_SUFFIX.get(t, t)}" for t in overloaded_types)
-    intrinsic = f"llvm.experimental.constrained.{operation}{suffix}"
+    type_suffix = "".join(f".v32{INTRINSIC_SUFFIX.get(t, t)}" for t in overloaded_types)
+    intrinsic = f"llvm.experimental.constrained.{operation}{type_suffix}"
     row_type = vector(source)
     result_type = vector(target)
     argument_types = ", ".join([row_type] * len(values))
@@ -30,7 +30,7 @@ def emit_directed(code: WarpCode, operation: str, mode: str, target: str, source
 declare void @llvm.set.rounding(i32)
 declare {result_type} @{intrinsic}({argument_types}, metadata, metadata)
 define internal {result_type} @{function_name}({parameters}) noinline strictfp {{
-  call void @llvm.set.rounding(i32 {_MODES[mode]}) strictfp
+  call void @llvm.set.rounding(i32 {_LLVM_ROUNDING_MODES[mode]}) strictfp
   %r = call {result_type} @{intrinsic}({parameters}, metadata !"round.dynamic", metadata !"fpexcept.ignore") strictfp
   call void @llvm.set.rounding(i32 1) strictfp
   ret {result_type} %r
@@ -51,8 +51,8 @@ def emit_directed_from_integer(code: WarpCode, mode: str, target: str, kind: str
     emitter = code.emitter
     integer_type = llvm_of(kind)
     if kind[0] == "s" or bits(integer_type) < 64:
-        extended = emitter.cast(value, integer_type, "i64", kind[0] == "s")
-        return emit_directed(code, "sitofp", mode, target, "i64", extended)
+        extended_integer = emitter.cast(value, integer_type, "i64", kind[0] == "s")
+        return emit_directed(code, "sitofp", mode, target, "i64", extended_integer)
     one = constant("i64", 1)
     is_large = emitter.compare("slt", "i64", value, constant("i64", 0))
     # Half of a large number, with the lost bit kept in its last bit, rounds like the number itself.
@@ -62,7 +62,9 @@ def emit_directed_from_integer(code: WarpCode, mode: str, target: str, kind: str
         emitter.binary("lshr", "i64", value, one),
         emitter.binary("and", "i64", value, one),
     )
-    rounded = emit_directed(
+    rounded_float = emit_directed(
         code, "sitofp", mode, target, "i64", emitter.select("i64", is_large, halved_value, value)
     )
-    return emitter.select(target, is_large, emitter.binary("fadd", target, rounded, rounded), rounded)
+    return emitter.select(
+        target, is_large, emitter.binary("fadd", target, rounded_float, rounded_float), rounded_float
+    )

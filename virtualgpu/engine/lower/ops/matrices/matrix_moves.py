@@ -108,11 +108,13 @@ def emit_double_move(
     mask = code.executed_mask(instruction)
     strides = emitter.cast(stride, "i32", move.address)
     major_indices, minor_indices = move.positions if move.by_row else move.positions[::-1]
-    for register, major, minor in zip(
+    for register, major_index, minor_index in zip(
         fragments.list_items(fragment), major_indices.T, minor_indices.T, strict=True
     ):
-        line_start = emitter.binary("mul", move.address, strides, _format_lanes(move.address, major))
-        element_index = emitter.binary("add", move.address, line_start, _format_lanes(move.address, minor))
+        line_start = emitter.binary("mul", move.address, strides, _format_lanes(move.address, major_index))
+        element_index = emitter.binary(
+            "add", move.address, line_start, _format_lanes(move.address, minor_index)
+        )
         offset = emitter.binary("mul", move.address, element_index, f"splat ({move.address} {move.size})")
         address = emitter.binary("add", move.address, base, offset)
         host_address = memory_ops.host_addresses(code, move.access, address, move.space, move.size, mask=mask)
@@ -172,15 +174,15 @@ fail:
 
 def _format_lane_table(numbers: npt.NDArray[np.int64]) -> str:
     """Return an LLVM array with a row of lanes for each element."""
-    rows = [f"<32 x i64> {_format_lanes('i64', row)}" for row in numbers]
-    return f"[{len(rows)} x <32 x i64>] [{', '.join(rows)}]"
+    row_texts = [f"<32 x i64> {_format_lanes('i64', row_numbers)}" for row_numbers in numbers]
+    return f"[{len(row_texts)} x <32 x i64>] [{', '.join(row_texts)}]"
 
 
 def _make_address_text(code: WarpCode, move: MatrixMove) -> str:
     """Return LLVM text that computes ``%a``, the address of element ``%n`` in each lane."""
     llvm = move.address
-    major, minor = ("row", "column") if move.by_row else ("column", "row")
-    truncation = (
+    major_axis, minor_axis = ("row", "column") if move.by_row else ("column", "row")
+    truncation_text = (
         "trunc <32 x i64> %bytes to <32 x i32>" if llvm == "i32" else "add <32 x i64> %bytes, zeroinitializer"
     )
     return f"""  %rows = getelementptr <32 x i64>, ptr @{move.name}.row, i32 %n
@@ -188,10 +190,10 @@ def _make_address_text(code: WarpCode, move: MatrixMove) -> str:
   %columns = getelementptr <32 x i64>, ptr @{move.name}.column, i32 %n
   %column = load <32 x i64>, ptr %columns
   %stride = zext <32 x i32> %stride32 to <32 x i64>
-  %lines = mul <32 x i64> %stride, %{major}
-  %items = add <32 x i64> %lines, %{minor}
+  %lines = mul <32 x i64> %stride, %{major_axis}
+  %items = add <32 x i64> %lines, %{minor_axis}
   %bytes = mul <32 x i64> %items, splat (i64 {move.size})
-  %offset = {truncation}
+  %offset = {truncation_text}
   %a = add <32 x {llvm}> %base, %offset
 """
 
@@ -293,19 +295,19 @@ def _make_packing_text(code: WarpCode, move: MatrixMove, element_type: str, coun
     for register in range(move.registers):
         packed_value = ""
         for n in range(elements_per_register):
-            element = f"%v{register}.{n}"
+            element_name = f"%v{register}.{n}"
             llvm_text += f"  %p{register}.{n} = getelementptr <32 x {element_type}>, ptr %parts, i32 {(elements_per_register * register + n) % count}\n"
-            llvm_text += f"  {element} = load <32 x {element_type}>, ptr %p{register}.{n}\n"
+            llvm_text += f"  {element_name} = load <32 x {element_type}>, ptr %p{register}.{n}\n"
             if elements_per_register > 1:
-                llvm_text += f"  %w{register}.{n} = zext <32 x {element_type}> {element} to <32 x i32>\n"
+                llvm_text += f"  %w{register}.{n} = zext <32 x {element_type}> {element_name} to <32 x i32>\n"
                 llvm_text += (
                     f"  %h{register}.{n} = shl <32 x i32> %w{register}.{n}, splat (i32 {element_bits * n})\n"
                 )
-                element = f"%h{register}.{n}"
+                element_name = f"%h{register}.{n}"
             if packed_value:
-                llvm_text += f"  %r{register}.{n} = or <32 x i32> {packed_value}, {element}\n"
-                element = f"%r{register}.{n}"
-            packed_value = element
+                llvm_text += f"  %r{register}.{n} = or <32 x i32> {packed_value}, {element_name}\n"
+                element_name = f"%r{register}.{n}"
+            packed_value = element_name
         llvm_text += f"  %to{register} = getelementptr <32 x i32>, ptr %registers, i32 {register}\n"
         llvm_text += (
             f"  call void @llvm.masked.store.v32i32.p0(<32 x i32> {packed_value}, ptr align 64 %to{register}, "

@@ -70,11 +70,11 @@ def _emit_store(
     if "trans" not in instruction.parts:
         memory_ops.scatter(code, value, _emit_element_addresses(code, rows, matrix, None), mask, "b32")
         return
-    for half in range(2):
-        shifted_values = code.emitter.binary("lshr", "i32", value, f"splat (i32 {16 * half})")
+    for half_index in range(2):
+        shifted_values = code.emitter.binary("lshr", "i32", value, f"splat (i32 {16 * half_index})")
         element_values = code.emitter.convert("trunc", "i32", shifted_values, "i16")
         memory_ops.scatter(
-            code, element_values, _emit_element_addresses(code, rows, matrix, half), mask, "b16"
+            code, element_values, _emit_element_addresses(code, rows, matrix, half_index), mask, "b16"
         )
 
 

@@ -131,10 +131,10 @@ def compute_row_positions(instruction: ir.Instruction) -> ElementPositions:
 
 def _reorder_fp8(name: str, positions: ElementPositions) -> ElementPositions:
     """Return the positions of FP8 elements in the order of addition: two of every four, then the others."""
-    rows, columns = positions
-    summed_indices = columns if name == "a" else rows
+    row_indices, column_indices = positions
+    summed_indices = column_indices if name == "a" else row_indices
     reordered_indices = summed_indices // 4 * 2 + summed_indices % 2 + summed_indices % 4 // 2 * 16
-    return (rows, reordered_indices) if name == "a" else (reordered_indices, columns)
+    return (row_indices, reordered_indices) if name == "a" else (reordered_indices, column_indices)
 
 
 # -- loads and stores --------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ def _memory_space(instruction: ir.Instruction) -> str:
 def _emit_wmma_access(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``wmma.load`` or ``wmma.store``."""
     is_load = instruction.parts[1] == "load"
-    name = instruction.parts[2]
+    matrix_name = instruction.parts[2]
     element_type = f"b{KIND_BITS.get(instruction.type)}"
     if instruction.type not in (*_FLOAT_INPUT_TYPES, *BYTE_TYPES, "f32", "s32", "f64"):
         raise NotSupportedError(
@@ -161,20 +161,22 @@ def _emit_wmma_access(code: WarpCode, instruction: ir.Instruction) -> None:
     fragment = operands.pop(0 if is_load else 1)
     assert isinstance(fragment, ir.Vector)
     shape = shape_of(instruction)
-    rows, columns = extent_of(name, shape)
-    by_row = "row" in instruction.parts
+    row_count, column_count = extent_of(matrix_name, shape)
+    is_row_major = "row" in instruction.parts
     base_address = memory_ops.address_of(code, operands[0], space)
     stride = (
-        code.get(operands[1], "u32") if len(operands) > 1 else f"splat (i32 {columns if by_row else rows})"
+        code.get(operands[1], "u32")
+        if len(operands) > 1
+        else f"splat (i32 {column_count if is_row_major else row_count})"
     )
     matrix_move = matrix_moves.MatrixMove(
-        f"{name}_{'x'.join(map(str, shape))}_{instruction.type}",
+        f"{matrix_name}_{'x'.join(map(str, shape))}_{instruction.type}",
         memory_ops.as_access(instruction, "ld" if is_load else "st", space, ir.TYPE_BYTES[element_type]),
         space,
         element_type,
-        positions_of(instruction, name),
+        positions_of(instruction, matrix_name),
         len(fragment.items),
-        by_row,
+        is_row_major,
     )
     move_fragment = matrix_moves.emit_double_move if instruction.type == "f64" else matrix_moves.emit_call
     move_fragment(code, instruction, matrix_move, base_address, stride, fragment)
@@ -185,15 +187,15 @@ def _emit_wmma_access(code: WarpCode, instruction: ir.Instruction) -> None:
 
 def types_of(instruction: ir.Instruction) -> tuple[str, str, str, str]:
     """Return the element types of a matrix instruction, for the result, both inputs and the accumulator."""
-    types = [
+    element_types = [
         modifier
         for modifier in instruction.parts
         if modifier in (*_FLOAT_INPUT_TYPES, *FP8_TYPES, *BYTE_TYPES, "f32", "s32", "f64")
     ]
-    if len(types) == 2:  # wmma with f16 inputs names only result and accumulator
-        types = [types[0], "f16", "f16", types[1]]
-    if len(types) == 4:
-        result_type, a_type, b_type, sum_type = types
+    if len(element_types) == 2:  # wmma with f16 inputs names only result and accumulator
+        element_types = [element_types[0], "f16", "f16", element_types[1]]
+    if len(element_types) == 4:
+        result_type, a_type, b_type, sum_type = element_types
         is_float_product = a_type == b_type in _FLOAT_INPUT_TYPES and {result_type, sum_type} <= {
             "f16",
             "f32",
@@ -203,7 +205,7 @@ def types_of(instruction: ir.Instruction) -> tuple[str, str, str, str]:
             and result_type == sum_type == "f32"
             and instruction.root == "mma"
         )
-        is_double_product = {*types} == {"f64"}
+        is_double_product = {*element_types} == {"f64"}
         if (
             is_float_product
             or is_double_product
@@ -234,15 +236,17 @@ def _emit_double_product(code: WarpCode, instruction: ir.Instruction) -> None:
         [code.get(register, "f64") for register in fragments.list_items(operand)]
         for operand in instruction.operands[1:]
     )
-    for element, register in enumerate(fragments.list_items(instruction.operands[0])):
-        element_sum = sum_values[element]
+    for element_index, register in enumerate(fragments.list_items(instruction.operands[0])):
+        element_sum = sum_values[element_index]
         for k_index in range(k):
             # Lanes of one group have the factors of a row of A, or of a column of B.
             a_row, b_column = (
-                _permute_lanes(code, value, [4 * lane_group + k_index % 4 for lane_group in lane_groups])
-                for value, lane_groups in (
-                    (a[k_index // 4 * (m // 8) + element // 2], [lane // 4 for lane in range(32)]),
-                    (b[k_index // 4], [2 * (lane % 4) + element % 2 for lane in range(32)]),
+                _permute_lanes(
+                    code, lane_values, [4 * lane_group + k_index % 4 for lane_group in lane_groups]
+                )
+                for lane_values, lane_groups in (
+                    (a[k_index // 4 * (m // 8) + element_index // 2], [lane // 4 for lane in range(32)]),
+                    (b[k_index // 4], [2 * (lane % 4) + element_index % 2 for lane in range(32)]),
                 )
             )
             element_sum = code.emitter.intrinsic("fma", "double", a_row, b_column, element_sum)

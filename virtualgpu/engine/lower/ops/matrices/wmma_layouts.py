@@ -30,10 +30,10 @@ def compute_positions(coordinate_bits: Mapping[str, Sequence[Sequence[int]]]) ->
     lane = np.arange(layout.LANES)[:, None]
     element = np.arange(1 << len(coordinate_bits["element"]))
     row, column = np.zeros((2, layout.LANES, len(element)), np.int64)
-    for index, name in ((lane, "lane"), (element, "element")):
-        for bit, (rows, columns) in enumerate(coordinate_bits[name]):
-            row += rows * (index >> bit & 1)
-            column += columns * (index >> bit & 1)
+    for bit_source, name in ((lane, "lane"), (element, "element")):
+        for bit, (row_step, column_step) in enumerate(coordinate_bits[name]):
+            row += row_step * (bit_source >> bit & 1)
+            column += column_step * (bit_source >> bit & 1)
     return row, column
 
 

@@ -14,7 +14,13 @@ from virtualgpu.engine.lower.ops.textures import fetch, surfaces
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
-_GEOMETRIES = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
+_DIMENSIONS_AND_LAYERED = {
+    "1d": (1, False),
+    "2d": (2, False),
+    "3d": (3, False),
+    "a1d": (1, True),
+    "a2d": (2, True),
+}
 _CHANNEL_ROWS_TYPE = "[4 x <32 x i32>]"
 _BORDER_MODES = ("trap", "clamp", "zero")
 
@@ -74,7 +80,7 @@ def _store_coordinates(
 
 
 def _geometry_of(instruction: ir.Instruction) -> str:
-    return next((modifier for modifier in instruction.parts if modifier in _GEOMETRIES), "")
+    return next((modifier for modifier in instruction.parts if modifier in _DIMENSIONS_AND_LAYERED), "")
 
 
 def _emit_texture_fetch(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -85,15 +91,17 @@ def _emit_texture_fetch(code: WarpCode, instruction: ir.Instruction) -> None:
     is_known = set(instruction.parts) <= {"tex", "base", "level", "grad", "v4", geometry, "f32", "s32", "u32"}
     if not geometry or not is_known or not isinstance(destination, ir.Vector):
         raise _make_unsupported_error(instruction)
-    dimensions, is_layered = _GEOMETRIES[geometry]
+    dimensions, is_layered = _DIMENSIONS_AND_LAYERED[geometry]
     texel_type = instruction.parts[-2]
-    coordinates = instruction.parts[-1]
+    coordinate_type = instruction.parts[-1]
     channels = tuple(
         n
         for n, register in enumerate(destination.items)
         if register is not None and memory_ops.is_read(code.function, register)
     ) or (0,)
-    handles, rows, _ = _store_coordinates(code, instruction, instruction.operands[1], coordinates)
+    handles, coordinate_rows, _ = _store_coordinates(
+        code, instruction, instruction.operands[1], coordinate_type
+    )
     for support_function in (
         fetch.OBJECT_FUNCTION,
         fetch.INDEX_FUNCTION,
@@ -105,7 +113,7 @@ def _emit_texture_fetch(code: WarpCode, instruction: ir.Instruction) -> None:
     ):
         code.add_support(*support_function)
     name, fetch_text = fetch.make_fetch_function(
-        dimensions, channels, layered=is_layered, integer_coordinates=coordinates != "f32"
+        dimensions, channels, layered=is_layered, integer_coordinates=coordinate_type != "f32"
     )
     code.add_support(name, fetch_text)
     addresses = code.allocate_scratch("<32 x i64>")
@@ -113,7 +121,7 @@ def _emit_texture_fetch(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter.raw(f"store <32 x i64> zeroinitializer, ptr {addresses}")
     emitter.raw(f"store {_CHANNEL_ROWS_TYPE} zeroinitializer, ptr {channel_values}")
     invalid_mask = emitter.op(
-        f"call i32 @{name}(ptr %ctx, ptr {handles}, ptr {rows}, i32 {mask}, ptr {channel_values}, ptr {addresses})"
+        f"call i32 @{name}(ptr %ctx, ptr {handles}, ptr {coordinate_rows}, i32 {mask}, ptr {channel_values}, ptr {addresses})"
     )
     _check_texels(code, instruction, "ld", 4 * len(channels), invalid_mask, handles, addresses, mask)
     for n, register in enumerate(destination.items):
@@ -165,34 +173,36 @@ def _emit_surface_access(code: WarpCode, instruction: ir.Instruction) -> None:
     mask = code.executed_mask(instruction)
     is_load = instruction.root == "suld"
     geometry = _geometry_of(instruction)
-    mode = next((modifier for modifier in instruction.parts if modifier in _BORDER_MODES), "trap")
+    border_mode = next((modifier for modifier in instruction.parts if modifier in _BORDER_MODES), "trap")
     element_type = next(
         (modifier for modifier in instruction.parts if modifier in ("b8", "b16", "b32", "b64")), ""
     )
     if not geometry or not element_type or "p" in instruction.parts:
         raise _make_unsupported_error(instruction)
-    dimensions, layered = _GEOMETRIES[geometry]
+    dimensions, is_layered = _DIMENSIONS_AND_LAYERED[geometry]
     value, surface = instruction.operands[:2]
     if not is_load:
         value, surface = surface, value
     registers = value.items if isinstance(value, ir.Vector) else (value,)
     item_bytes = ir.TYPE_BYTES[element_type]
     access_bytes = item_bytes * len(registers)
-    handles, rows, _ = _store_coordinates(code, instruction, surface, "u32")
+    handles, coordinate_rows, _ = _store_coordinates(code, instruction, surface, "u32")
     for support_function in (fetch.OBJECT_FUNCTION, fetch.INDEX_FUNCTION):
         code.add_support(*support_function)
-    name, surface_text = surfaces.make_address_function(dimensions, access_bytes, mode, layered=layered)
+    name, surface_text = surfaces.make_address_function(
+        dimensions, access_bytes, border_mode, layered=is_layered
+    )
     code.add_support(name, surface_text)
     addresses = code.allocate_scratch("<32 x i64>")
     outside_slot = code.allocate_scratch("i32")
     emitter.raw(f"store <32 x i64> zeroinitializer, ptr {addresses}")
     invalid_mask = emitter.op(
-        f"call i32 @{name}(ptr %ctx, ptr {handles}, ptr {rows}, i32 {mask}, ptr {outside_slot}, ptr {addresses})"
+        f"call i32 @{name}(ptr %ctx, ptr {handles}, ptr {coordinate_rows}, i32 {mask}, ptr {outside_slot}, ptr {addresses})"
     )
     texel_lanes = _check_texels(
         code, instruction, "ld" if is_load else "st", access_bytes, invalid_mask, handles, addresses, mask
     )
-    if mode == "trap":
+    if border_mode == "trap":
         outside_mask = emitter.op(f"load i32, ptr {outside_slot}")
         code.emit_fault_if(outside_mask, layout.OUTSIDE_SURFACE, instruction.pc)
     address = emitter.op(f"load <32 x i64>, ptr {addresses}")

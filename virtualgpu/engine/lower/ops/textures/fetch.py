@@ -400,17 +400,17 @@ fetch:
   %axis{axis} = getelementptr i32, ptr %axes, i64 {3 * axis}
   call void @texture_axis(ptr %t, float %c{axis}, i32 {axis}, ptr %axis{axis})
 """
-            for n, field in enumerate(("0", "1", "w")):
-                llvm_text += f"""  %p{axis}.{field} = getelementptr i32, ptr %axis{axis}, i64 {n}
-  %i{axis}.{field} = load i32, ptr %p{axis}.{field}
+            for n, field_suffix in enumerate(("0", "1", "w")):
+                llvm_text += f"""  %p{axis}.{field_suffix} = getelementptr i32, ptr %axis{axis}, i64 {n}
+  %i{axis}.{field_suffix} = load i32, ptr %p{axis}.{field_suffix}
 """
     if is_line:  # the row 0 of a plane
         llvm_text += """  %axis1 = getelementptr i32, ptr %axes, i64 3
   call void @texture_axis(ptr %t, float 0.0, i32 1, ptr %axis1)
 """
-        for n, field in enumerate(("0", "1", "w")):
-            llvm_text += f"""  %p1.{field} = getelementptr i32, ptr %axis1, i64 {n}
-  %i1.{field} = load i32, ptr %p1.{field}
+        for n, field_suffix in enumerate(("0", "1", "w")):
+            llvm_text += f"""  %p1.{field_suffix} = getelementptr i32, ptr %axis1, i64 {n}
+  %i1.{field_suffix} = load i32, ptr %p1.{field_suffix}
 """
         dimensions = 2
     z = "%i2.0" if dimensions > 2 else "0"
