@@ -62,8 +62,8 @@ def errstate(
     linalg: str | None = None,
 ) -> Iterator[None]:
     """Change the error settings for a ``with`` block, like `seterr`."""
-    previous = seterr(divide=divide, over=over, under=under, invalid=invalid, linalg=linalg)
+    previous_settings = seterr(divide=divide, over=over, under=under, invalid=invalid, linalg=linalg)
     try:
         yield
     finally:
-        seterr(linalg=previous["linalg"])
+        seterr(linalg=previous_settings["linalg"])

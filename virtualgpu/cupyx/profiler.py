@@ -120,7 +120,7 @@ def benchmark(
     for device in devices:
         cp.cuda.Device(device).synchronize()
     clock = _machine.current().clock
-    time_rows = []
+    time_rows_s = []
     start_ns = clock.now_ns
     for _ in range(n_repeat):
         start_events = _record_events(devices)
@@ -131,7 +131,7 @@ def benchmark(
         for end_event in end_events:
             end_event.synchronize()
         event_pairs = zip(start_events, end_events, strict=True)
-        time_rows.append(
+        time_rows_s.append(
             [
                 cpu_s,
                 *(
@@ -142,7 +142,7 @@ def benchmark(
         )
         if (clock.now_ns - start_ns) * _SECONDS_PER_NS > max_duration:
             break
-    return BenchmarkResult(name, np.array(time_rows, np.float64).T, devices)
+    return BenchmarkResult(name, np.array(time_rows_s, np.float64).T, devices)
 
 
 def _record_events(devices: tuple[int, ...]) -> list[cp.cuda.Event]:

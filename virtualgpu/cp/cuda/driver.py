@@ -115,10 +115,10 @@ def occupancyMaxPotentialBlockSize(  # noqa: N802
     max_block_size = function.stats.max_threads_per_block
     max_block_size = min(max_block_size, blockSizeLimit) if blockSizeLimit else max_block_size
     block_sizes = {max_block_size, *range(_WARP_THREADS, max_block_size + 1, _WARP_THREADS)}
-    candidates = [
+    occupancies = [
         (occupancyMaxActiveBlocksPerMultiprocessor(func, n, dynamicSMemSize) * n, n) for n in block_sizes
     ]
-    resident_threads, block_size = max(candidates)
+    resident_threads, block_size = max(occupancies)
     return resident_threads // block_size * function.module.device.info.sm_count, block_size
 
 

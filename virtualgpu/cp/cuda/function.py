@@ -205,10 +205,10 @@ class Module:
     def variable(self, name: str) -> tuple[int, int]:
         """Return the address of a module's variable and its size in bytes."""
         device = self.device
-        compiled = self.compiled
+        compiled_module = self.compiled
         try:
-            return compiled.program(device).global_address(
-                compiled.lowered_names.get(name, name), device.memory
+            return compiled_module.program(device).global_address(
+                compiled_module.lowered_names.get(name, name), device.memory
             )
         except KeyError:
             raise CUDADriverError(

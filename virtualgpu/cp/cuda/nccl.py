@@ -209,14 +209,14 @@ class NcclCommunicator:
             raise ValueError('"devices" should be an int or a list of int.')
         invalid_numbers = [device_id for device_id in device_ids if not 0 <= device_id < device_count]
         if invalid_numbers or not device_ids:
-            problem = (
+            problem_text = (
                 f"Device {invalid_numbers[0]} does not exist"
                 if invalid_numbers
                 else "A communicator needs a device"
             )
             raise NcclError(
                 INVALID_ARGUMENT_STATUS,
-                f"{problem}: this machine has {device_count}. Call use_device(name, "
+                f"{problem_text}: this machine has {device_count}. Call use_device(name, "
                 "count=n) for more virtual GPUs.",
             )
         nccl_world = get_world()

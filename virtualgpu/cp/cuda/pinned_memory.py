@@ -141,8 +141,8 @@ def make_pinned_pointer(mem: Any, offset: int = 0) -> PinnedMemoryPointer:
     protocol.
     """
     address = mem.ptr + offset
-    cls = _make_pointer_class(mem.size - offset)
-    pointer: PinnedMemoryPointer = cls.from_address(address) if address else cls()
+    pointer_class = _make_pointer_class(mem.size - offset)
+    pointer: PinnedMemoryPointer = pointer_class.from_address(address) if address else pointer_class()
     pointer.mem = mem
     pointer.ptr = address
     return pointer

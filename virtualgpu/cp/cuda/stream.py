@@ -213,20 +213,20 @@ class _BaseStream:
 
     def __enter__(self) -> _BaseStream:
         thread = _machine.current().thread
-        stack = thread.__dict__.setdefault("stream_stack", [])
+        stream_stack = thread.__dict__.setdefault("stream_stack", [])
         device_id = self._check_device_id()
-        stack.append((device_id, self))
+        stream_stack.append((device_id, self))
         _get_current_streams()[device_id] = self
         return self
 
     def __exit__(self, *_: object) -> None:
-        stack = _machine.current().thread.__dict__.get("stream_stack")
-        if not stack:
+        stream_stack = _machine.current().thread.__dict__.get("stream_stack")
+        if not stream_stack:
             return  # the machine was replaced within the block
-        device_id, _ = stack.pop()
+        device_id, _ = stream_stack.pop()
         # As in CuPy, the stream of the outer block becomes current again, even after use().
         previous_stream = next(
-            (stream for stack_id, stream in reversed(stack) if stack_id == device_id), None
+            (stream for stack_id, stream in reversed(stream_stack) if stack_id == device_id), None
         )
         if previous_stream is None:
             _get_current_streams().pop(device_id, None)
@@ -241,13 +241,13 @@ class _BaseStream:
         return self
 
     def _check_device_id(self) -> int:
-        current = _machine.current().current_device_id
-        if self.device_id not in (-1, current):
+        current_device_id = _machine.current().current_device_id
+        if self.device_id not in (-1, current_device_id):
             raise RuntimeError(
                 f"The device that the stream is created on ({self.device_id}) does not match with the "
-                f"current device ({current})"
+                f"current device ({current_device_id})"
             )
-        return current
+        return current_device_id
 
     def enqueue(
         self,
@@ -352,12 +352,17 @@ class _BaseStream:
             if capture is not None:
                 raise device_work.invalidate_capture(capture, 905)
             schedule = device_work.schedule
-            moment = event.moment
-            schedule.hold_until(self.ptr, moment.time_ns, moment.after)
+            event_moment = event.moment
+            schedule.hold_until(self.ptr, event_moment.time_ns, event_moment.after)
             if schedule.clock.recorder is not None:
                 device_id = _get_device(self.device_id).id
                 schedule.clock.recorder.record_order(
-                    device_id, self.ptr, event.ptr, event._stream_id, moment.after, schedule.queue(self.ptr)
+                    device_id,
+                    self.ptr,
+                    event.ptr,
+                    event._stream_id,
+                    event_moment.after,
+                    schedule.queue(self.ptr),
                 )
 
     def launch_host_func(self, callback: Callable[[Any], object], arg: Any) -> None:
@@ -515,8 +520,8 @@ class Stream(_BaseStream):
         except (TypeError, ValueError) as error:
             raise TypeError("__cuda_stream__() must return a 2-tuple of (version, stream_ptr)") from error
         if not isinstance(version, int) or not isinstance(ptr, int):
-            types = f"({type(version).__name__}, {type(ptr).__name__})"
-            raise TypeError(f"__cuda_stream__() must return (int, int), got {types}")
+            type_names = f"({type(version).__name__}, {type(ptr).__name__})"
+            raise TypeError(f"__cuda_stream__() must return (int, int), got {type_names}")
         if version != 0:
             raise TypeError(
                 f"__cuda_stream__() returned unsupported version {version}, only version 0 is supported"
@@ -566,8 +571,12 @@ def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None
     """
     device = device or _machine.current().current_device
     stream = stream or get_current_stream(device.id)
-    captures = (device if stream.device_id < 0 else _get_device(stream.device_id)).work.captures
-    return bool(captures) and stream.ptr in captures and not captures[stream.ptr].ended
+    captures_by_stream = (device if stream.device_id < 0 else _get_device(stream.device_id)).work.captures
+    return (
+        bool(captures_by_stream)
+        and stream.ptr in captures_by_stream
+        and not captures_by_stream[stream.ptr].ended
+    )
 
 
 def run_deferred_work(device: VirtualDevice) -> None:
@@ -611,11 +620,11 @@ def refuse_unsafe_in_capture() -> None:
         for capture in device.work.find_active_captures() if device.work.captures else ():
             is_local_capture = capture.mode == THREAD_LOCAL_MODE and capture.thread == threading.get_ident()
             if is_local_capture or capture.mode == GLOBAL_MODE:
-                mode = "thread-local" if capture.mode == THREAD_LOCAL_MODE else "global"
+                mode_name = "thread-local" if capture.mode == THREAD_LOCAL_MODE else "global"
                 raise device.work.invalidate_capture(
                     capture,
                     900,
                     "No memory can be requested from the driver during a capture in "
-                    f"{mode} mode: allocate it before the capture, or capture in relaxed "
+                    f"{mode_name} mode: allocate it before the capture, or capture in relaxed "
                     "mode.",
                 )

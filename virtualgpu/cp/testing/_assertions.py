@@ -58,10 +58,10 @@ def assert_array_list_equal(xlist: Any, ylist: Any, err_msg: str = "", verbose: 
 @contextlib.contextmanager
 def assert_warns(expected: type[Warning]) -> Iterator[None]:
     """Check that the code in a ``with`` block issues a warning of the class `expected`."""
-    with warnings.catch_warnings(record=True) as caught:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always")
         yield
-    if not any(issubclass(warning.category, expected) for warning in caught):
+    if not any(issubclass(warning.category, expected) for warning in caught_warnings):
         raise AssertionError(f"The block did not issue a {expected.__name__}.")
 
 

@@ -60,7 +60,7 @@ def _make_module_arguments(
 
 def _check_errors(device_error: Exception | None, host_error: Exception | None, accepted: Any) -> None:
     """Check that the runs with ``cp`` and with NumPy raised errors that a program cannot distinguish."""
-    classes = Exception if accepted is True else accepted or ()
+    accepted_classes = Exception if accepted is True else accepted or ()
     if device_error is None or host_error is None:
         module_name, error = ("NumPy", host_error) if device_error is None else ("cp", device_error)
         if error is None:
@@ -72,7 +72,9 @@ def _check_errors(device_error: Exception | None, host_error: Exception | None, 
         isinstance(device_error, error_class) == isinstance(host_error, error_class)
         for error_class in _ERROR_CLASSES
     )
-    if not have_same_classes or not (isinstance(device_error, classes) and isinstance(host_error, classes)):
+    if not have_same_classes or not (
+        isinstance(device_error, accepted_classes) and isinstance(host_error, accepted_classes)
+    ):
         raise AssertionError(
             f"cp raised {type(device_error).__name__}: {device_error}; NumPy raised "
             f"{type(host_error).__name__}: {host_error}"
@@ -108,9 +110,13 @@ def _make_comparison_decorator(
             )
             for device_item, host_item in result_pairs:
                 if contiguous_check and isinstance(host_item, np.ndarray):
-                    for order in ("c_contiguous", "f_contiguous"):
-                        if getattr(host_item.flags, order) and not getattr(device_item.flags, order):
-                            raise AssertionError(f"NumPy's result is {order}, but the result of cp is not.")
+                    for contiguity_flag in ("c_contiguous", "f_contiguous"):
+                        if getattr(host_item.flags, contiguity_flag) and not getattr(
+                            device_item.flags, contiguity_flag
+                        ):
+                            raise AssertionError(
+                                f"NumPy's result is {contiguity_flag}, but the result of cp is not."
+                            )
                 device_item = asnumpy(device_item)
                 host_item = asnumpy(host_item)
                 if type_check and device_item.dtype != host_item.dtype:

@@ -107,10 +107,10 @@ def for_dtypes_combination(
     if full:
         return _make_choice_decorator(names, itertools.product(dtypes, repeat=len(names)))
     dtype_count = len(dtypes)
-    shifts = {0, 1 % dtype_count, dtype_count // 2}
+    index_shifts = {0, 1 % dtype_count, dtype_count // 2}
     combinations = [
-        tuple(dtypes[(first_index + position * shift) % dtype_count] for position in range(len(names)))
-        for shift in sorted(shifts)
+        tuple(dtypes[(first_index + position * index_shift) % dtype_count] for position in range(len(names)))
+        for index_shift in sorted(index_shifts)
         for first_index in range(dtype_count)
     ]
     return _make_choice_decorator(names, dict.fromkeys(combinations))
@@ -228,11 +228,11 @@ def parameterize(*params: Mapping[str, Any], _ids: bool = True) -> Callable[[typ
     """
     import pytest
 
-    argument = "_virtualgpu_parameters"
-    fixture = "_virtualgpu_parameterized"
+    argument_name = "_virtualgpu_parameters"
+    fixture_name = "_virtualgpu_parameterized"
 
     def decorate(cls: type) -> type:
-        if hasattr(cls, fixture):
+        if hasattr(cls, fixture_name):
             raise RuntimeError(
                 f"{cls.__name__} is parameterized twice. Combine the parameters with product_dict()."
             )
@@ -240,17 +240,19 @@ def parameterize(*params: Mapping[str, Any], _ids: bool = True) -> Callable[[typ
         def set_attributes(self: Any, _virtualgpu_parameters: Mapping[str, Any]) -> None:
             self.__dict__.update(_virtualgpu_parameters)
 
-        sets = [dict(attributes) for attributes in params]
+        attribute_sets = [dict(attributes) for attributes in params]
         if issubclass(cls, unittest.TestCase):
-            return _create_test_classes(cls, sets)
-        test_class = type(cls.__name__, (cls,), {fixture: pytest.fixture(autouse=True)(set_attributes)})
+            return _create_test_classes(cls, attribute_sets)
+        test_class = type(cls.__name__, (cls,), {fixture_name: pytest.fixture(autouse=True)(set_attributes)})
         test_class.__module__ = cls.__module__
         test_class.__qualname__ = cls.__qualname__
         test_class.__doc__ = cls.__doc__
         test_ids = [
             ", ".join(f"{key}={_format_value(value)}"[:100] for key, value in attributes.items())[:500]
-            for attributes in sets
+            for attributes in attribute_sets
         ]
-        return pytest.mark.parametrize(argument, sets, ids=test_ids if _ids else None)(test_class)
+        return pytest.mark.parametrize(argument_name, attribute_sets, ids=test_ids if _ids else None)(
+            test_class
+        )
 
     return decorate

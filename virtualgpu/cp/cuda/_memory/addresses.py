@@ -113,7 +113,7 @@ def advise_managed(address: int, size_bytes: int, advice: int, device_id: int) -
     CUDARuntimeError
         Status 1 unless the range is managed, `advice` is valid and the device exists.
     """
-    pages = _find_managed_range(address, size_bytes)[2]
+    managed_pages = _find_managed_range(address, size_bytes)[2]
     if advice not in _ADVICE_CODES:
         raise _make_invalid_value_error(
             f"{advice} is not a valid memory advice. The values of cudaMemAdvise... are 1 to 6."
@@ -123,13 +123,13 @@ def advise_managed(address: int, size_bytes: int, advice: int, device_id: int) -
             f"advice {advice} needs the number of a device, but no device has the number {device_id}."
         )
     if advice in (_READ_MOSTLY, _NOT_READ_MOSTLY):
-        pages.advise(advice == _READ_MOSTLY)
+        managed_pages.advise(advice == _READ_MOSTLY)
 
 
 def move_to_host(address: int, size_bytes: int) -> None:
     """Move a range of managed memory to the host, and wait for the transfer."""
-    device, allocation_start, pages = _find_managed_range(address, size_bytes)
-    bus.migrate_to_host(device, pages, address - allocation_start, size_bytes)
+    device, allocation_start, managed_pages = _find_managed_range(address, size_bytes)
+    bus.migrate_to_host(device, managed_pages, address - allocation_start, size_bytes)
 
 
 def _find_managed_range(address: int, size_bytes: int) -> tuple[VirtualDevice, int, ManagedPages]:

@@ -106,9 +106,9 @@ def enqueue_copy(
 
     def run_and_time() -> float:
         move()
-        for device_end, array in ((target, target_array), (source, source_array)):
-            if device_end is not None:
-                device_end.l2.touch({array.ctypes.data: array.nbytes})
+        for end_device, array in ((target, target_array), (source, source_array)):
+            if end_device is not None:
+                end_device.l2.touch({array.ctypes.data: array.nbytes})
         if device_pair is None:
             return duration_ns
         link_passage.set_transfers(links, [(*device_pair, size_bytes, links.over(*device_pair))])

@@ -54,11 +54,11 @@ class _DriverPools:
         return self._current.get(device) or self.get_default(device)
 
     def set_current(self, device: VirtualDevice, handle: int) -> None:
-        pool, owner = self._find_pool_and_device(handle)
-        if owner is not device:
+        pool, pool_device = self._find_pool_and_device(handle)
+        if pool_device is not device:
             raise _make_invalid_value_error(
-                f"the memory pool {handle:#x} belongs to device {owner.id}, so device {device.id} cannot use "
-                "it."
+                f"the memory pool {handle:#x} belongs to device {pool_device.id}, so device "
+                f"{device.id} cannot use it."
             )
         self._current[device] = pool
 

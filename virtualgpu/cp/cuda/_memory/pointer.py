@@ -174,7 +174,7 @@ class MemoryPointer(DevicePointer):
         def move() -> None:
             target_bytes[:] = source_bytes.copy()
 
-        host = next(
+        host_bytes = next(
             (pointer._view_bytes(size) for pointer in (self, src) if pointer._memory_device is None), None
         )
         arrays = target_bytes, source_bytes
@@ -183,7 +183,7 @@ class MemoryPointer(DevicePointer):
             size,
             target=self._memory_device,
             source=src._memory_device,
-            host=host,
+            host=host_bytes,
             stream=stream,
             arrays=arrays,
         )

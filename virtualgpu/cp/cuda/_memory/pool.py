@@ -91,12 +91,12 @@ class PooledMemory(BaseMemory):
                 hook.free_postprocess(**hook_details)
 
     def _untrack(self, ptr: int) -> None:
-        watch = self.owner.clock.watch
+        stream_watch = self.owner.clock.watch
         deferral = self.owner.clock.deferral
         if deferral is not None:
             deferral.run_before_free()
-        if watch is not None:
-            watch.note_release(self.owner.id, ptr, self.size, self.chunk.arena.stream)
+        if stream_watch is not None:
+            stream_watch.note_release(self.owner.id, ptr, self.size, self.chunk.arena.stream)
         self.owner.memory.untrack(ptr)
 
     def __del__(
@@ -166,9 +166,9 @@ class SingleDeviceMemoryPool:
     def _malloc(self, size: int, rounded_size: int) -> MemoryPointer:
         if rounded_size == 0:
             return MemoryPointer(Memory(0, self._owner), 0)
-        arena = self._arena_number(get_current_stream(self._owner.id))
+        arena_number = self._arena_number(get_current_stream(self._owner.id))
         chunks = self._chunks
-        chunk = chunks.take(rounded_size, arena, self._try_allocate)
+        chunk = chunks.take(rounded_size, arena_number, self._try_allocate)
         if chunk is None:
             raise OutOfMemoryError(rounded_size, chunks.total_bytes(), chunks.limit_bytes)
         memory = PooledMemory(chunk, self._self_reference)

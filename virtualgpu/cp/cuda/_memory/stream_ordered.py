@@ -79,10 +79,10 @@ class MemoryAsyncPool:
         machine = _machine.current()
         self._pools: list[int] = []
         for device in machine.devices:
-            handle = pool_handles
-            if isinstance(handle, Sequence) and not isinstance(handle, str):
-                handle = handle[device.id]
-            self._pools.append(_select_pool(handle, device))
+            pool_handle = pool_handles
+            if isinstance(pool_handle, Sequence) and not isinstance(pool_handle, str):
+                pool_handle = pool_handle[device.id]
+            self._pools.append(_select_pool(pool_handle, device))
             self._set_device_limit(device, **read_environment_limit())
 
     def _get_current_pool(self) -> OrderedPool:

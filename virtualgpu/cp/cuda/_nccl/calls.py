@@ -132,10 +132,10 @@ class NcclCall:
         """Name of the NCCL kernel that executes the call."""
         if self.name not in _KERNEL_NAMES:
             return "ncclDevKernel_SendRecv"
-        details = (
+        op_and_type_suffix = (
             f"_{OP_NAMES[self.op].capitalize()}_{NCCL_DTYPES[self.dtype][1]}" if self.op is not None else ""
         )
-        return f"ncclDevKernel_{_KERNEL_NAMES[self.name]}{details}_RING_LL"
+        return f"ncclDevKernel_{_KERNEL_NAMES[self.name]}{op_and_type_suffix}_RING_LL"
 
 
 @dataclass(eq=False, slots=True)

@@ -246,9 +246,9 @@ class Clique:
         None if one of these ranks has not called yet.
         """
         batches: dict[int, ExchangeBatch] = {}
-        pending = [rank]
-        while pending:
-            rank = pending.pop()
+        pending_ranks = [rank]
+        while pending_ranks:
+            rank = pending_ranks.pop()
             if rank in batches:
                 continue
             if not self.queues[rank]:
@@ -264,7 +264,7 @@ class Clique:
                     f"calls {first_item.description}: the two calls do not match.",
                 )
             batches[rank] = first_item
-            pending += [call.other_rank for call in first_item.calls if call.other_rank is not None]
+            pending_ranks += [call.other_rank for call in first_item.calls if call.other_rank is not None]
         return batches
 
     def _pair_calls(self, batches: dict[int, ExchangeBatch]) -> list[tuple[NcclCall, NcclCall]]:
@@ -390,16 +390,16 @@ class Clique:
     def _is_deadlocked(self, missing: Sequence[int]) -> bool:
         """Return whether a missing rank's thread waits for the calling thread, directly or indirectly."""
         this_thread = threading.current_thread()
-        pending = [thread for thread in self._find_threads(missing) if thread is not this_thread]
+        pending_threads = [thread for thread in self._find_threads(missing) if thread is not this_thread]
         visited_threads = set()
-        while pending:
-            thread = pending.pop()
+        while pending_threads:
+            thread = pending_threads.pop()
             if thread is this_thread:
                 return True
             waiting_rank = self.world.waiting.get(thread)
             if thread not in visited_threads and waiting_rank is not None and not waiting_rank.done():
                 visited_threads.add(thread)
-                pending += waiting_rank.clique._find_threads(waiting_rank.missing())
+                pending_threads += waiting_rank.clique._find_threads(waiting_rank.missing())
         return False
 
     def _describe_threads(self, missing: Sequence[int]) -> str:

@@ -58,8 +58,8 @@ def all_reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
     """
     rank_count = len(parts)
     result = np.empty_like(parts[0])
-    for chunk, (chunk_start, chunk_end) in enumerate(make_chunks(parts[0].size, rank_count)):
-        rank_order = make_adding_order(rank_count, (chunk - 1) % rank_count)
+    for chunk_index, (chunk_start, chunk_end) in enumerate(make_chunks(parts[0].size, rank_count)):
+        rank_order = make_adding_order(rank_count, (chunk_index - 1) % rank_count)
         result[chunk_start:chunk_end] = reduce_parts(
             [parts[rank][chunk_start:chunk_end] for rank in rank_order], dtype, op
         )

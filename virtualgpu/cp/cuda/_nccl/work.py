@@ -157,14 +157,14 @@ def _store_results(calls: Sequence[NcclCall]) -> None:
     else:
         assert first_call.op is not None
         if first_call.name == "reduceScatter":
-            rows = [array.reshape(rank_count, first_call.count) for array in inputs]
+            chunk_rows = [array.reshape(rank_count, first_call.count) for array in inputs]
             results = [
                 reduce_parts(
-                    [rows[rank][chunk] for rank in make_adding_order(rank_count, chunk)],
+                    [chunk_rows[rank][chunk_index] for rank in make_adding_order(rank_count, chunk_index)],
                     first_call.dtype,
                     first_call.op,
                 )
-                for chunk in range(rank_count)
+                for chunk_index in range(rank_count)
             ]
         elif first_call.name == "reduce":
             results = [
@@ -225,7 +225,7 @@ def _run_on_devices(
 ) -> None:
     """Run one kernel per device; `calls` contains the calls of all ranks, sorted by rank."""
     machine = calls[0].member.device.machine
-    infos = [device.info for device in machine.devices]
+    device_infos = [device.info for device in machine.devices]
     if transfers:
         sent_bytes: Counter[tuple[int, Over]] = Counter()
         received_bytes: Counter[tuple[int, Over]] = Counter()
@@ -235,8 +235,8 @@ def _run_on_devices(
         # Transfers of one port share its bandwidth.
         transfer_costs = [
             (
-                infos[source_rank],
-                infos[target_rank],
+                device_infos[source_rank],
+                device_infos[target_rank],
                 max(sent_bytes[source_rank, link], received_bytes[target_rank, link]),
                 link == "NVLink",
             )
@@ -250,11 +250,11 @@ def _run_on_devices(
     other_streams = []
     for _, group_calls in groupby(calls, key=lambda call: call.rank):
         rank_calls = list(group_calls)
-        reads, writes = (
+        read_arrays, written_arrays = (
             [call.arrays[array_index] for call in rank_calls if call.arrays[array_index].size]
             for array_index in (0, 1)
         )
         streams = list(dict.fromkeys(call.stream for call in rank_calls))
-        device_parts.append(KernelPart(rank_calls[0].member.device, streams[0], reads, writes))
+        device_parts.append(KernelPart(rank_calls[0].member.device, streams[0], read_arrays, written_arrays))
         other_streams += [KernelPart(rank_calls[0].member.device, stream) for stream in streams[1:]]
     run_together(name, device_parts, move_data, duration_ns, transfers, other_streams)

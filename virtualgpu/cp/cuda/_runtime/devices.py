@@ -111,10 +111,12 @@ def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
     a chip, are left out.
     """
     info = _machine.current().device(device).info
-    values = {attribute.name: attribute.of(info) for attribute in ATTRIBUTES}
+    attribute_values = {attribute.name: attribute.of(info) for attribute in ATTRIBUTES}
     texture_sizes = {
-        f"max{texture_kind}": tuple(values[f"Max{texture_kind}{axis_name}"] for axis_name in sides)
-        for texture_kind, sides in _TEXTURE_SIDES.items()
+        f"max{texture_kind}": tuple(
+            attribute_values[f"Max{texture_kind}{axis_name}"] for axis_name in axis_names
+        )
+        for texture_kind, axis_names in _TEXTURE_SIDES.items()
     }
     return {
         "name": info.name.encode(),

@@ -118,12 +118,18 @@ class TextureDescriptor:
         normalizedCoords: int | None = None,  # noqa: N803
         maxAnisotropy: int | None = None,  # noqa: N803
     ) -> None:
-        modes = tuple(addressModes or ())
-        colours = tuple(borderColors or ())
-        if len(modes) > 3 or len(colours) > 4:
+        address_modes = tuple(addressModes or ())
+        border_colours = tuple(borderColors or ())
+        if len(address_modes) > 3 or len(border_colours) > 4:
             raise AssertionError("A texture has at most 3 address modes and 4 border colours.")
-        self.modes = (*(int(mode) for mode in modes), *(0,) * (3 - len(modes)))
-        self.border = (*(float(colour) for colour in colours), *(0.0,) * (4 - len(colours)))
+        self.modes = (
+            *(int(address_mode) for address_mode in address_modes),
+            *(0,) * (3 - len(address_modes)),
+        )
+        self.border = (
+            *(float(border_component) for border_component in border_colours),
+            *(0.0,) * (4 - len(border_colours)),
+        )
         self.filter_mode, self.read_mode = int(filterMode), int(readMode)
         self.srgb, self.normalized = int(sRGB or 0), int(normalizedCoords or 0)
         self.anisotropy = int(maxAnisotropy or 0)

@@ -131,8 +131,8 @@ class SurfaceObject(_TextureTableEntry):
                 "a surface needs a CUDAarray that was created with "
                 "flags=cp.cuda.runtime.cudaArraySurfaceLoadStore."
             )
-        device, _, fields = _describe_memory(ResDesc)
-        self._register(device, **fields, is_surface=1)
+        device, _, entry_fields = _describe_memory(ResDesc)
+        self._register(device, **entry_fields, is_surface=1)
         self.ResDesc = ResDesc
 
 
