@@ -96,17 +96,23 @@ class Compared:
     @property
     def l1(self) -> tuple[float, float] | None:
         """Return hit rates of L1 in per cent, recorded and modelled; None without loads."""
-        requested = self._sum("l1tex__t_sectors_pipe_lsu_mem_{}_op_ld.sum", ("global", "local"))
-        hits = self._sum("l1tex__t_sectors_pipe_lsu_mem_{}_op_ld_lookup_hit.sum", ("global", "local"))
-        rate = self.found.l1_hit_rate
-        return None if rate is None or not requested else (100 * hits / requested, 100 * rate)
+        requested_sectors = self._sum("l1tex__t_sectors_pipe_lsu_mem_{}_op_ld.sum", ("global", "local"))
+        hit_sectors = self._sum("l1tex__t_sectors_pipe_lsu_mem_{}_op_ld_lookup_hit.sum", ("global", "local"))
+        modelled_rate = self.found.l1_hit_rate
+        return (
+            None
+            if modelled_rate is None or not requested_sectors
+            else (100 * hit_sectors / requested_sectors, 100 * modelled_rate)
+        )
 
     @property
     def l2(self) -> tuple[float, float]:
         """Return hit rates of L2 in per cent, recorded and modelled."""
-        name = "lts__t_sectors_srcunit_tex{}.sum"
-        rate = self.metrics[name.format("_lookup_hit")] / self.metrics[name.format("")]
-        return 100 * rate, 100 * (self.found.l2_hit_rate or 0.0)
+        metric_format = "lts__t_sectors_srcunit_tex{}.sum"
+        recorded_rate = (
+            self.metrics[metric_format.format("_lookup_hit")] / self.metrics[metric_format.format("")]
+        )
+        return 100 * recorded_rate, 100 * (self.found.l2_hit_rate or 0.0)
 
     @property
     def read(self) -> tuple[float, float]:
@@ -144,13 +150,18 @@ def model_caches(case: CacheCase, size: int, state: State = "cold") -> CacheCoun
 
 def compare(state: State = "cold", cases: Iterable[CacheCase] = CASES) -> list[Compared]:
     """Return every launch that was recorded in a state, with the recorded and the modelled counters."""
-    data = load_recording()
-    names = data["metrics" if state == "cold" else "warm_metrics"]
+    recording = load_recording()
+    metric_names = recording["metrics" if state == "cold" else "warm_metrics"]
     return [
-        Compared(case, size, dict(zip(names, rows[state], strict=True)), model_caches(case, size, state))
+        Compared(
+            case,
+            size,
+            dict(zip(metric_names, values_by_state[state], strict=True)),
+            model_caches(case, size, state),
+        )
         for case in cases
         for size in case.sizes
-        if state in (rows := data["kernels"].get(case.kernel, {}).get(str(size), {}))
+        if state in (values_by_state := recording["kernels"].get(case.kernel, {}).get(str(size), {}))
     ]
 
 
@@ -189,14 +200,14 @@ def _score_rows(rows: Sequence[Compared]) -> str:
 
 def make_card(rows: Sequence[Compared], warm: Sequence[Compared]) -> str:
     """Return the card's text."""
-    kernels = {row.case.kernel: row.case for row in rows}
-    held_out_count = sum(case.held_out for case in kernels.values())
-    text = HEAD.format(
+    case_by_kernel = {row.case.kernel: row.case for row in rows}
+    held_out_count = sum(case.held_out for case in case_by_kernel.values())
+    card_text = HEAD.format(
         count=len(rows),
-        kernels=len(kernels),
-        fitted=len(kernels) - held_out_count,
+        kernels=len(case_by_kernel),
+        fitted=len(case_by_kernel) - held_out_count,
         held=held_out_count,
-        late=sum(case.kernel in LATE_KERNELS for case in kernels.values()),
+        late=sum(case.kernel in LATE_KERNELS for case in case_by_kernel.values()),
         scores=_score_rows(rows),
         read=READ_BYTES,
         written=WRITTEN_BYTES,
@@ -205,14 +216,16 @@ def make_card(rows: Sequence[Compared], warm: Sequence[Compared]) -> str:
     )
     for row in rows:
         footnote_mark = "**" if row.case.kernel in LATE_KERNELS else "*" if row.case.held_out else ""
-        rates = [
+        rate_pairs = [
             ("–", "–") if measured_pair is None else tuple(f"{x:.1f}" for x in measured_pair)
             for measured_pair in (row.l1, row.l2)
         ]
-        sizes = [tuple(f"{x / 1e6:.2f}" for x in measured_pair) for measured_pair in (row.read, row.written)]
-        cells = [cell for measured_pair in (*rates, *sizes) for cell in measured_pair]
-        text += f"| {row.case.kernel}{footnote_mark} | {row.size} | {' | '.join(cells)} |\n"
-    return text
+        megabyte_pairs = [
+            tuple(f"{x / 1e6:.2f}" for x in measured_pair) for measured_pair in (row.read, row.written)
+        ]
+        cells = [cell for measured_pair in (*rate_pairs, *megabyte_pairs) for cell in measured_pair]
+        card_text += f"| {row.case.kernel}{footnote_mark} | {row.size} | {' | '.join(cells)} |\n"
+    return card_text
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

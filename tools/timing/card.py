@@ -79,22 +79,22 @@ Expect a somewhat larger error for a new kernel.
 
 def make_card(modelled_times: dict[str, dict[str, tuple[float, float]]]) -> str:
     """Return the card's text from the modelled times of all launches."""
-    data = {gpu: compare.load_recording(gpu) for gpu in GPUS}
-    warm_and_cold = {gpu: compare.compare_kernels(data[gpu], modelled_times[gpu]) for gpu in GPUS}
-    warm = {gpu: rows[0] for gpu, rows in warm_and_cold.items()}
+    recording_by_gpu = {gpu: compare.load_recording(gpu) for gpu in GPUS}
+    warm_and_cold = {gpu: compare.compare_kernels(recording_by_gpu[gpu], modelled_times[gpu]) for gpu in GPUS}
+    warm_rows_by_gpu = {gpu: rows[0] for gpu, rows in warm_and_cold.items()}
     families = {timed.family for timed in LAUNCHES if timed.is_kept}
     sections = [
         HEAD.format(
-            calibrating=sum(not row.is_kept for row in warm["h200"]),
-            kept=sum(row.is_kept for row in warm["h200"]),
+            calibrating=sum(not row.is_kept for row in warm_rows_by_gpu["h200"]),
+            kept=sum(row.is_kept for row in warm_rows_by_gpu["h200"]),
             families=len(families),
-            goals=_format_goals(data, warm_and_cold),
-            origins="\n".join(_format_origin(GPUS[gpu], data[gpu]) for gpu in GPUS),
+            goals=_format_goals(recording_by_gpu, warm_and_cold),
+            origins="\n".join(_format_origin(GPUS[gpu], recording_by_gpu[gpu]) for gpu in GPUS),
         )
     ]
     for title, is_kept in (("Held-out launches", True), ("Launches used for the calibration", False)):
-        sections.append(f"## {title}\n\n" + _format_launches(warm, is_kept))
-    sections.append("## Copies and memory sets\n\n" + _format_copies(data))
+        sections.append(f"## {title}\n\n" + _format_launches(warm_rows_by_gpu, is_kept))
+    sections.append("## Copies and memory sets\n\n" + _format_copies(recording_by_gpu))
     return "\n".join(sections)
 
 
@@ -149,15 +149,15 @@ def make_tensor_rows(modelled_times: dict[str, tuple[float, float]]) -> tuple[li
 
 def make_tensor_section(modelled_times: dict[str, tuple[float, float]]) -> str:
     """Return the card's section on tensor cores, asynchronous copies and chains."""
-    data = compare.load_recording(TENSOR)
-    warm, cold = make_tensor_rows(modelled_times)
-    kept_rows = [row for row in warm if row.is_kept]
-    calibration_rows = [row for row in warm if not row.is_kept]
+    recording = compare.load_recording(TENSOR)
+    warm_rows, cold_rows = make_tensor_rows(modelled_times)
+    kept_rows = [row for row in warm_rows if row.is_kept]
+    calibration_rows = [row for row in warm_rows if not row.is_kept]
     kept_score = score(kept_rows)
     return TENSOR_HEAD.format(
-        device=data["device"],
-        date=data["date"],
-        driver=data["versions"]["driver"],
+        device=recording["device"],
+        date=recording["date"],
+        driver=recording["versions"]["driver"],
         probes=len(calibration_rows),
         programs=len(kept_rows),
         kept=kept_score,
@@ -165,7 +165,7 @@ def make_tensor_section(modelled_times: dict[str, tuple[float, float]]) -> str:
         calibrating=score(calibration_rows),
         calibrating_worst=1 + score(calibration_rows).worst,
         chains=1 + score([row for row in calibration_rows if row.name.startswith("chase")]).worst,
-        cold=score([row for row in cold if row.is_kept]),
+        cold=score([row for row in cold_rows if row.is_kept]),
         rows=_format_programs(kept_rows),
     )
 
@@ -200,18 +200,18 @@ programs no longer test it independently. Most other products are modelled 10 % 
 
 def make_fresh_section(modelled_times: dict[str, tuple[float, float]]) -> str:
     """Return the card's section on the programs that were written after the development of the model."""
-    data = compare.load_recording(FRESH)
-    warm, cold = compare.compare_kernels(data, modelled_times, make_fresh_programs())
+    recording = compare.load_recording(FRESH)
+    warm_rows, cold_rows = compare.compare_kernels(recording, modelled_times, make_fresh_programs())
     return FRESH_HEAD.format(
-        programs=len(warm),
-        device=data["device"],
-        date=data["date"],
-        driver=data["versions"]["driver"],
-        warm=score(warm),
-        worst=1 + score(warm).worst,
-        cold=score(cold),
-        cold_worst=1 + score(cold).worst,
-        rows=_format_programs(warm),
+        programs=len(warm_rows),
+        device=recording["device"],
+        date=recording["date"],
+        driver=recording["versions"]["driver"],
+        warm=score(warm_rows),
+        worst=1 + score(warm_rows).worst,
+        cold=score(cold_rows),
+        cold_worst=1 + score(cold_rows).worst,
+        rows=_format_programs(warm_rows),
     )
 
 
@@ -239,12 +239,12 @@ def compute_kept_scores(modelled_times: dict[str, dict[str, tuple[float, float]]
 def _format_goals(
     data: dict[str, Any], warm_and_cold: dict[str, tuple[list[Compared], list[Compared]]]
 ) -> str:
-    lines = ["| | goal | H100 | H200 |", "| --- | --- | --- | --- |"]
+    table_lines = ["| | goal | H100 | H200 |", "| --- | --- | --- | --- |"]
     scores: dict[str, dict[str, Score]] = {}
-    for gpu, (warm, cold_times) in warm_and_cold.items():
+    for gpu, (warm_rows, cold_times) in warm_and_cold.items():
         scores[gpu] = {
-            "kept": score([row for row in warm if row.is_kept]),
-            "calibrating": score([row for row in warm if not row.is_kept]),
+            "kept": score([row for row in warm_rows if row.is_kept]),
+            "calibrating": score([row for row in warm_rows if not row.is_kept]),
             "cold": score([row for row in cold_times if row.is_kept]),
             "copies": score(compare.compare_copies(gpu, data[gpu])),
             "graphs": score(compare.compare_graphs(data[gpu])),
@@ -253,9 +253,9 @@ def _format_goals(
     def row(title: str, goal: str, group: str, form: str) -> None:
         cells = []
         for gpu in GPUS:
-            value = scores[gpu][group]
-            cells.append(form.format(s=value, worst=1 + value.worst))
-        lines.append(f"| {title} | {goal} | {cells[0]} | {cells[1]} |")
+            group_score = scores[gpu][group]
+            cells.append(form.format(s=group_score, worst=1 + group_score.worst))
+        table_lines.append(f"| {title} | {goal} | {cells[0]} | {cells[1]} |")
 
     row("held-out kernels, median error", "12 %", "kept", "{s.median:.1%}")
     row("held-out kernels, nine of ten within", "", "kept", "{s.ninth_decile:.0%}")
@@ -268,7 +268,7 @@ def _format_goals(
     row("copies and sets, nine of ten within", "", "copies", "{s.ninth_decile:.0%}")
     row("copies and sets, worst", "1.3x", "copies", "{worst:.2f}x")
     row("graphs of 10 to 1,000 nodes, worst error", "15 %", "graphs", "{s.worst:.1%}")
-    return "\n".join(lines)
+    return "\n".join(table_lines)
 
 
 def _format_origin(title: str, data: dict[str, Any]) -> str:
@@ -280,7 +280,7 @@ def _format_origin(title: str, data: dict[str, Any]) -> str:
 
 
 def _format_launches(warm: dict[str, list[Compared]], is_kept: bool) -> str:
-    lines = [
+    table_lines = [
         "| launch | H100 recorded, us | modelled | ratio | H200 recorded, us | modelled | ratio |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
@@ -290,12 +290,12 @@ def _format_launches(warm: dict[str, list[Compared]], is_kept: bool) -> str:
                 f"{row.recorded_ns / 1000:,.2f} | {row.modelled_ns / 1000:,.2f} | {row.ratio:.2f}"
                 for row in (h100_row, h200_row)
             )
-            lines.append(f"| {h100_row.name} | {cells} |")
-    return "\n".join(lines) + "\n"
+            table_lines.append(f"| {h100_row.name} | {cells} |")
+    return "\n".join(table_lines) + "\n"
 
 
 def _format_copies(data: dict[str, Any]) -> str:
-    lines = [
+    table_lines = [
         "| operation | H100 recorded, us | modelled | ratio | H200 recorded, us | modelled | ratio |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
@@ -307,8 +307,8 @@ def _format_copies(data: dict[str, Any]) -> str:
             f"{row.recorded_ns / 1000:,.2f} | {row.modelled_ns / 1000:,.2f} | {row.ratio:.2f}"
             for row in (h100_row, h200_row)
         )
-        lines.append(f"| {h100_row.name} | {cells} |")
-    return "\n".join(lines) + "\n"
+        table_lines.append(f"| {h100_row.name} | {cells} |")
+    return "\n".join(table_lines) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -319,10 +319,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tensor_times = compare.model_times(["h200"], compare.list_tensor_launches())["h200"]
     fresh_times = compare.model_times(["h200"], make_fresh_programs())["h200"]
     sections = (make_card(modelled_times), make_tensor_section(tensor_times), make_fresh_section(fresh_times))
-    text = "\n".join(sections)
-    CARD.write_text(text, encoding="utf-8")
-    for gpu, value in compute_kept_scores(modelled_times).items():
-        print(f"{GPUS[gpu]}, kept: {value}")
+    card_text = "\n".join(sections)
+    CARD.write_text(card_text, encoding="utf-8")
+    for gpu, kept_score in compute_kept_scores(modelled_times).items():
+        print(f"{GPUS[gpu]}, kept: {kept_score}")
     print(CARD)
     return 0
 

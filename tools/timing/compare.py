@@ -134,21 +134,21 @@ def compare_kernels(
     """Return launches of a recording, with warm and with cold caches, and their modelled times."""
     floor_ns = data["launches"]["empty one"]["warm_ns"]  # no node of a graph comes sooner after another
     empty_launch_ns = data["host"]["launch between events, held"] - floor_ns
-    warm = []
-    cold = []
+    warm_rows = []
+    cold_rows = []
     for timed in launches:
         recorded_launch = data["launches"].get(timed.name)
         if recorded_launch is None or timed.name not in modelled_times:
             continue
         warm_ns, cold_ns = (max(ns, floor_ns) for ns in modelled_times[timed.name])
-        warm.append(Compared(timed.name, recorded_launch["warm_ns"], warm_ns, timed.is_kept))
+        warm_rows.append(Compared(timed.name, recorded_launch["warm_ns"], warm_ns, timed.is_kept))
         if "cold_pair_ns" in recorded_launch:
-            cold.append(
+            cold_rows.append(
                 Compared(
                     timed.name, recorded_launch["cold_pair_ns"] - empty_launch_ns, cold_ns, timed.is_kept
                 )
             )
-    return warm, cold
+    return warm_rows, cold_rows
 
 
 def compare_copies(name: str, data: dict[str, Any]) -> list[Compared]:
@@ -164,13 +164,13 @@ def compare_copies(name: str, data: dict[str, Any]) -> list[Compared]:
     event_pair_ns = data["host"]["two events, held"]
     rows = []
     for recorded_copy in data["copies"]:
-        copy_kind, _, memory = recorded_copy["kind"].partition(" ")
+        copy_kind, _, host_memory_kind = recorded_copy["kind"].partition(" ")
         size = recorded_copy["size_bytes"]
         if copy_kind == "memset":
             ns = cost.memset_ns(info, size)
         else:
-            ns = cost.copy_ns(info, copy_kind, size, memory == "pinned")
-        if memory == "pageable":
+            ns = cost.copy_ns(info, copy_kind, size, host_memory_kind == "pinned")
+        if host_memory_kind == "pageable":
             recorded_ns = recorded_copy["row_ns"]
             ns = max(ns, cost.HOST.copy_ns) if copy_kind == "HtoD" else ns
         else:
@@ -209,11 +209,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cold", action="store_true", help="with cold caches")
     parser.add_argument("--all", action="store_true", help="list every launch")
     options = parser.parse_args(arguments)
-    gpu, _, part = options.gpu.partition("_")
+    gpu, _, recording_part = options.gpu.partition("_")
     launches: tuple[TimedLaunch, ...] = LAUNCHES
-    if part == "tensor":
+    if recording_part == "tensor":
         launches = list_tensor_launches()
-    elif part == "fresh":
+    elif recording_part == "fresh":
         launches = make_fresh_programs()
     modelled_times = model_times([gpu], launches)[gpu]
     rows = [

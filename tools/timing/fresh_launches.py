@@ -80,10 +80,10 @@ def _quantize(a: Array, b: Array, *_: Any) -> Array:
 
 def _multiply_parts(a: Array, b: Array, parts: Array, *_: Any) -> Array:
     """Return the products of each part of k."""
-    left, right = (
+    left_parts, right_parts = (
         np.swapaxes(_to_floats(array).reshape(len(array), len(parts), -1), 0, 1) for array in (a, b)
     )
-    return _multiply_by_columns(left, right)
+    return _multiply_by_columns(left_parts, right_parts)
 
 
 RESULTS = {
@@ -114,8 +114,8 @@ def _make_product(
     sum_dtype = "int32" if dtype == "int8" else "float32"
     out_dtype = dtype if end in ("GELU", "RESIDUAL", "QUANTIZE") else sum_dtype
     extra_shape = {"GELU": (n,), "RESIDUAL": (m, n)}.get(end, (8,))
-    count = splits if end == "PARTIAL" else batch
-    leading_shape = () if count == 1 else (count,)
+    product_count = splits if end == "PARTIAL" else batch
+    leading_shape = () if product_count == 1 else (product_count,)
     in_leading_shape = () if batch == 1 else (batch,)
     chunk_elements = 16 // size_bytes
     b_size = (
@@ -149,12 +149,16 @@ def _make_product(
 
 
 def _make_products() -> Iterator[Program]:
-    half = "float16"
-    yield _make_product("FP16, 2 stages, 64 x 64", half, (1024, 1024, 1024), (64, 64, 32, 32), 2)
-    yield _make_product("FP16, 3 stages, 128 x 128", half, (2048, 1024, 1024), (128, 128, 64, 32), 3)
-    yield _make_product("FP16, 4 stages, 128 x 128, 4 warps", half, (2304, 2304, 1536), (128, 128, 64, 64), 4)
-    yield _make_product("FP16, ragged, 1000", half, (1000, 1000, 1000), (64, 128, 32, 64), 3)
-    yield _make_product("FP16 by rows, 96 x 64", half, (1536, 1024, 768), (96, 64, 48, 32), 3, by_rows=True)
+    half_dtype = "float16"
+    yield _make_product("FP16, 2 stages, 64 x 64", half_dtype, (1024, 1024, 1024), (64, 64, 32, 32), 2)
+    yield _make_product("FP16, 3 stages, 128 x 128", half_dtype, (2048, 1024, 1024), (128, 128, 64, 32), 3)
+    yield _make_product(
+        "FP16, 4 stages, 128 x 128, 4 warps", half_dtype, (2304, 2304, 1536), (128, 128, 64, 64), 4
+    )
+    yield _make_product("FP16, ragged, 1000", half_dtype, (1000, 1000, 1000), (64, 128, 32, 64), 3)
+    yield _make_product(
+        "FP16 by rows, 96 x 64", half_dtype, (1536, 1024, 768), (96, 64, 48, 32), 3, by_rows=True
+    )
     yield _make_product("BF16, 4 stages, 128 x 64", "bfloat16", (2048, 1024, 1024), (128, 64, 32, 32), 4)
     yield _make_product("TF32, 2 stages, 128 x 64", "float32", (1024, 1024, 1024), (128, 64, 32, 32), 2)
     yield _make_product("TF32, 4 stages, ragged", "float32", (900, 700, 500), (64, 64, 32, 32), 4)
@@ -162,11 +166,11 @@ def _make_products() -> Iterator[Program]:
     yield _make_product(
         "INT8, quantized, 64 x 64", "int8", (512, 1024, 4096), (64, 64, 32, 16), 2, "QUANTIZE"
     )
-    yield _make_product("FP16, bias and GELU", half, (1024, 3072, 768), (128, 128, 32, 64), 3, "GELU")
-    yield _make_product("FP16, residual", half, (1024, 768, 3072), (64, 128, 32, 64), 4, "RESIDUAL")
+    yield _make_product("FP16, bias and GELU", half_dtype, (1024, 3072, 768), (128, 128, 32, 64), 3, "GELU")
+    yield _make_product("FP16, residual", half_dtype, (1024, 768, 3072), (64, 128, 32, 64), 4, "RESIDUAL")
     yield _make_product(
         "FP16, gradient of weights, split by atomics",
-        half,
+        half_dtype,
         (256, 256, 32768),
         (128, 128, 64, 32),
         3,
@@ -174,41 +178,47 @@ def _make_products() -> Iterator[Program]:
         splits=64,
     )
     yield _make_product(
-        "FP16, 16 tokens, split by atomics", half, (16, 4096, 4096), (16, 64, 16, 16), 4, "ATOMIC", splits=4
+        "FP16, 16 tokens, split by atomics",
+        half_dtype,
+        (16, 4096, 4096),
+        (16, 64, 16, 16),
+        4,
+        "ATOMIC",
+        splits=4,
     )
     yield _make_product(
         "BF16, 32 tokens, parts", "bfloat16", (32, 2048, 8192), (32, 128, 32, 32), 4, "PARTIAL", splits=8
     )
-    yield _make_product("FP16, tall, 65536 x 64", half, (65536, 64, 64), (128, 64, 32, 32), 2)
-    yield _make_product("FP16, batch of scores", half, (256, 256, 64), (64, 64, 32, 32), 2, batch=96)
+    yield _make_product("FP16, tall, 65536 x 64", half_dtype, (65536, 64, 64), (128, 64, 32, 32), 2)
+    yield _make_product("FP16, batch of scores", half_dtype, (256, 256, 64), (64, 64, 32, 32), 2, batch=96)
     yield _make_product(
-        "FP16, batch of 200 x 72", half, (200, 72, 200), (64, 80, 16, 80), 3, by_rows=True, batch=192
+        "FP16, batch of 200 x 72", half_dtype, (200, 72, 200), (64, 80, 16, 80), 3, by_rows=True, batch=192
     )
     yield _make_product(
-        "FP16, triangular", half, (1536, 768, 1536), (64, 64, 32, 32), 3, "TRIANGULAR", by_rows=True
+        "FP16, triangular", half_dtype, (1536, 768, 1536), (64, 64, 32, 32), 3, "TRIANGULAR", by_rows=True
     )
 
 
 # --- products with wmma --------------------------------------------------------------------------
 def _make_wmma_products() -> Iterator[Program]:
-    side = 1152
+    side_length = 1152
     yield Program(
-        f"wmma FP16 from global memory, {side}",
+        f"wmma FP16 from global memory, {side_length}",
         "fresh wmma",
         "fresh_wmma",
         "direct",
-        (side // 128, side // 32),
+        (side_length // 128, side_length // 32),
         (128,),
         _make_arguments(
-            _make_random_array("float16", side, side, seed=1),
-            _make_random_array("float16", side, side, seed=2),
-            _make_zeros("float32", side, side),
-            side,
-            side,
+            _make_random_array("float16", side_length, side_length, seed=1),
+            _make_random_array("float16", side_length, side_length, seed=2),
+            _make_zeros("float32", side_length, side_length),
+            side_length,
+            side_length,
         ),
         check=Check(2, _multiply_by_rows, 1e-5),
     )
-    for title, dtype, types, out_dtype, (m, n, k) in (
+    for title, dtype, type_arguments, out_dtype, (m, n, k) in (
         ("BF16", "bfloat16", "bf16, bf16, float, 16", "float32", (1024, 1024, 1024)),
         ("FP16 with FP16 sums", "float16", "half, half, half, 16", "float16", (2048, 1024, 512)),
         ("TF32", "float32", "tf32, float, float, 8", "float32", (512, 1024, 1024)),
@@ -218,7 +228,7 @@ def _make_wmma_products() -> Iterator[Program]:
             f"wmma {title}, {m} x {n} x {k}",
             "fresh wmma",
             "fresh_wmma",
-            f"tiled<{types}>",
+            f"tiled<{type_arguments}>",
             (n // 64, m // 64),
             (128,),
             _make_arguments(
@@ -234,32 +244,32 @@ def _make_wmma_products() -> Iterator[Program]:
                 4e-3 if out_dtype == "float16" else TOLERANCES.get((dtype, out_dtype), 1e-5),
             ),
         )
-    rows, n = 2048, 1024
+    row_count, n = 2048, 1024
     yield Program(
-        f"Gram matrix, {rows} x {n}",
+        f"Gram matrix, {row_count} x {n}",
         "fresh Gram matrix",
         "fresh_wmma",
         "gram",
         (n // 64, n // 64),
         (256,),
         _make_arguments(
-            _make_random_array("float16", rows, n, seed=1), _make_zeros("float32", n, n), n, rows
+            _make_random_array("float16", row_count, n, seed=1), _make_zeros("float32", n, n), n, row_count
         ),
         check=Check(1, _lower_gram, 1e-4),
     )
-    for images, side, channels, out_channels in ((4, 56, 64, 64), (8, 28, 128, 128)):
+    for image_count, side_length, in_channels, out_channels in ((4, 56, 64, 64), (8, 28, 128, 128)):
         yield Program(
-            f"convolution, {images} images of {side} x {side} x {channels}",
+            f"convolution, {image_count} images of {side_length} x {side_length} x {in_channels}",
             "fresh convolution",
             "fresh_wmma",
-            f"convolution<{channels}>",
-            (out_channels // 64, images * side * side // 64),
+            f"convolution<{in_channels}>",
+            (out_channels // 64, image_count * side_length * side_length // 64),
             (128,),
             _make_arguments(
-                _make_random_array("float16", images, side, side, channels, seed=1),
-                _make_random_array("float16", 9, channels, out_channels, seed=2),
-                _make_zeros("float32", images, side, side, out_channels),
-                side,
+                _make_random_array("float16", image_count, side_length, side_length, in_channels, seed=1),
+                _make_random_array("float16", 9, in_channels, out_channels, seed=2),
+                _make_zeros("float32", image_count, side_length, side_length, out_channels),
+                side_length,
                 out_channels,
             ),
             check=Check(2, _convolve, 1e-5),
@@ -273,12 +283,12 @@ def _lower_gram(x: Array, *_: Any) -> Array:
 
 
 def _convolve(pixels: Array, weights: Array, *_: Any) -> Array:
-    side = pixels.shape[1]
-    wide = np.pad(_to_floats(pixels), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    side_length = pixels.shape[1]
+    padded_pixels = np.pad(_to_floats(pixels), ((0, 0), (1, 1), (1, 1), (0, 0)))
     result = np.zeros((*pixels.shape[:3], weights.shape[2]), np.float32)
-    for tap, tap_weights in enumerate(_to_floats(weights)):
-        y, x = divmod(tap, 3)
-        result += wide[:, y : y + side, x : x + side] @ tap_weights
+    for tap_index, tap_weights in enumerate(_to_floats(weights)):
+        y, x = divmod(tap_index, 3)
+        result += padded_pixels[:, y : y + side_length, x : x + side_length] @ tap_weights
     return result
 
 
@@ -288,8 +298,8 @@ def _attend(q: Array, k: Array, v: Array, *, causal: bool = False) -> Array:
     scores = _to_floats(q) @ np.swapaxes(_to_floats(k), -1, -2) / np.sqrt(np.float32(q.shape[-1]))
     if causal:
         scores[..., np.triu(np.ones(scores.shape[-2:], bool), 1)] = -np.inf
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    result: Array = powers / powers.sum(axis=-1, keepdims=True) @ _to_floats(v)
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    result: Array = exponentials / exponentials.sum(axis=-1, keepdims=True) @ _to_floats(v)
     return result
 
 
@@ -304,43 +314,51 @@ def _decode(q: Array, k: Array, v: Array, out: Array, _: Any, tokens: int, group
 
 
 def _make_attention() -> Iterator[Program]:
-    for heads, tokens, size, causal, group in (
+    for head_count, token_count, head_size, is_causal, heads_per_key in (
         (32, 1024, 64, False, 1),
         (8, 2048, 64, True, 1),
         (32, 512, 128, False, 4),
         (8, 1024, 128, True, 1),
     ):
         yield Program(
-            f"attention{', causal' if causal else ''}, {heads} heads of {tokens} x {size}",
+            f"attention{', causal' if is_causal else ''}, {head_count} heads of {token_count} x {head_size}",
             "fresh attention",
             "fresh_mma",
-            f"attention<{size}, {str(causal).lower()}>",
-            (tokens // 64, heads),
+            f"attention<{head_size}, {str(is_causal).lower()}>",
+            (token_count // 64, head_count),
             (128,),
             _make_arguments(
-                _make_random_array("float16", heads, tokens, size, seed=1),
-                *(_make_random_array("float16", heads // group, tokens, size, seed=seed) for seed in (2, 3)),
-                _make_zeros("float16", heads, tokens, size),
-                tokens,
-                group,
+                _make_random_array("float16", head_count, token_count, head_size, seed=1),
+                *(
+                    _make_random_array(
+                        "float16", head_count // heads_per_key, token_count, head_size, seed=seed
+                    )
+                    for seed in (2, 3)
+                ),
+                _make_zeros("float16", head_count, token_count, head_size),
+                token_count,
+                heads_per_key,
             ),
-            check=Check(3, functools.partial(_forward, causal=causal), 2e-3),
+            check=Check(3, functools.partial(_forward, causal=is_causal), 2e-3),
         )
-    for heads, tokens, group, parts in ((64, 2048, 1, 1), (32, 8192, 4, 16)):
+    for head_count, token_count, heads_per_key, part_count in ((64, 2048, 1, 1), (32, 8192, 4, 16)):
         yield Program(
-            f"decoding, {heads} heads, {tokens} tokens in {parts} parts",
+            f"decoding, {head_count} heads, {token_count} tokens in {part_count} parts",
             "fresh decoding",
             "fresh_copies",
             "decode",
-            (parts, heads),
+            (part_count, head_count),
             (128,),
             _make_arguments(
-                _make_random_array("float16", heads, 128, seed=1),
-                *(_make_random_array("float16", heads // group, tokens, 128, seed=seed) for seed in (2, 3)),
-                _make_zeros("float32", heads, parts, 128),
-                _make_zeros("float32", heads, parts),
-                tokens,
-                group,
+                _make_random_array("float16", head_count, 128, seed=1),
+                *(
+                    _make_random_array("float16", head_count // heads_per_key, token_count, 128, seed=seed)
+                    for seed in (2, 3)
+                ),
+                _make_zeros("float32", head_count, part_count, 128),
+                _make_zeros("float32", head_count, part_count),
+                token_count,
+                heads_per_key,
             ),
             check=Check(3, _decode, 1e-5),
         )
@@ -348,8 +366,10 @@ def _make_attention() -> Iterator[Program]:
 
 # --- copies and chains ---------------------------------------------------------------------------
 def _compute_heat(plane: Array, *_: Any) -> Array:
-    wide = np.pad(plane, 1)
-    neighbour_sums = wide[:-2, 1:-1] + wide[2:, 1:-1] + wide[1:-1, :-2] + wide[1:-1, 2:]
+    padded_plane = np.pad(plane, 1)
+    neighbour_sums = (
+        padded_plane[:-2, 1:-1] + padded_plane[2:, 1:-1] + padded_plane[1:-1, :-2] + padded_plane[1:-1, 2:]
+    )
     result: Array = plane + np.float32(0.2) * (neighbour_sums - 4 * plane)
     return result
 
@@ -360,53 +380,57 @@ def _compute_norms(rows: Array, *_: Any) -> Array:
 
 
 def _make_copies() -> Iterator[Program]:
-    for width, height, rows in ((2048, 2048, 32), (4096, 1000, 16)):
+    for width, height, block_rows in ((2048, 2048, 32), (4096, 1000, 16)):
         yield Program(
             f"heat, {width} x {height}",
             "fresh heat",
             "fresh_copies",
             "heat",
-            (width // 256, -(-height // rows)),
+            (width // 256, -(-height // block_rows)),
             (64,),
             _make_arguments(
                 _make_random_array("float32", height, width),
                 _make_zeros("float32", height, width),
                 width,
                 height,
-                rows,
+                block_rows,
             ),
             check=Check(1, _compute_heat, 1e-5),
         )
-    for stages, row_count, columns in ((2, 4096, 1024), (4, 1000, 20000)):
+    for stage_count, row_count, column_count in ((2, 4096, 1024), (4, 1000, 20000)):
         yield Program(
-            f"norms of {row_count} rows of {columns}, {stages} stages",
+            f"norms of {row_count} rows of {column_count}, {stage_count} stages",
             "fresh norms",
             "fresh_copies",
-            f"norms<{stages}>",
+            f"norms<{stage_count}>",
             (row_count,),
             (256,),
             _make_arguments(
-                _make_random_array("float32", row_count, columns), _make_zeros("float32", row_count), columns
+                _make_random_array("float32", row_count, column_count),
+                _make_zeros("float32", row_count),
+                column_count,
             ),
             check=Check(1, _compute_norms, 1e-5),
         )
-    count, n, splits = 512 * 512, 512, 16
+    element_count, n, split_count = 512 * 512, 512, 16
     yield Program(
-        f"sum of {splits} parts and a bias",
+        f"sum of {split_count} parts and a bias",
         "fresh split sum",
         "fresh_copies",
         "finish",
-        (count // 256,),
+        (element_count // 256,),
         (256,),
         _make_arguments(
-            _make_random_array("float32", splits, count, seed=1),
+            _make_random_array("float32", split_count, element_count, seed=1),
             _make_random_array("float32", n, seed=2),
-            _make_zeros("float32", count),
-            count,
+            _make_zeros("float32", element_count),
+            element_count,
             n,
-            splits,
+            split_count,
         ),
-        check=Check(2, lambda parts, bias, *_: np.tanh(parts.sum(axis=0) + np.tile(bias, count // n)), 1e-5),
+        check=Check(
+            2, lambda parts, bias, *_: np.tanh(parts.sum(axis=0) + np.tile(bias, element_count // n)), 1e-5
+        ),
     )
 
 
@@ -414,19 +438,19 @@ def _make_hash_table(exponent: int, threads: int, steps: int, lanes: int) -> Arg
     """Return the arguments of ``lookups``: a hash table of 2^exponent entries in random order."""
 
     def make(cp: Any) -> tuple[Any, ...]:
-        random, size = np.random.default_rng(5), 1 << exponent
-        entries = np.zeros(size, ENTRY)
-        entries["key"] = random.permutation(size)
-        entries["value"] = random.permutation(size)
-        buckets = (entries["key"].astype(np.uint32) * np.uint32(2654435761) >> np.uint32(7)) % size
-        order = np.argsort(buckets, kind="stable")
-        is_last = np.append(np.diff(buckets[order]) != 0, True)
-        entries["next"][order] = np.where(is_last, -1, np.roll(order, -1))
-        heads = np.full(size, -1, np.int32)
-        heads[buckets[order[::-1]]] = order[::-1]
-        first = random.integers(0, size, threads, dtype=np.int32)
-        arrays = map(cp.asarray, (heads, entries.view(np.int32), first, np.zeros_like(first)))
-        return (*arrays, np.int32(size - 1), np.int32(steps), np.int32(lanes))
+        random, table_size = np.random.default_rng(5), 1 << exponent
+        entries = np.zeros(table_size, ENTRY)
+        entries["key"] = random.permutation(table_size)
+        entries["value"] = random.permutation(table_size)
+        buckets = (entries["key"].astype(np.uint32) * np.uint32(2654435761) >> np.uint32(7)) % table_size
+        bucket_order = np.argsort(buckets, kind="stable")
+        is_last = np.append(np.diff(buckets[bucket_order]) != 0, True)
+        entries["next"][bucket_order] = np.where(is_last, -1, np.roll(bucket_order, -1))
+        heads = np.full(table_size, -1, np.int32)
+        heads[buckets[bucket_order[::-1]]] = bucket_order[::-1]
+        first_keys = random.integers(0, table_size, threads, dtype=np.int32)
+        arrays = map(cp.asarray, (heads, entries.view(np.int32), first_keys, np.zeros_like(first_keys)))
+        return (*arrays, np.int32(table_size - 1), np.int32(steps), np.int32(lanes))
 
     return make
 
@@ -445,14 +469,14 @@ def _make_forest(exponent: int, count: int) -> Arguments:
     """Return the arguments of ``roots``: a random forest with 16 roots, whose nodes are in random order."""
 
     def make(cp: Any) -> tuple[Any, ...]:
-        random, size = np.random.default_rng(6), 1 << exponent
-        parents = (random.random(size) * np.arange(size)).astype(np.int32)
+        random, node_count = np.random.default_rng(6), 1 << exponent
+        parents = (random.random(node_count) * np.arange(node_count)).astype(np.int32)
         parents[:16] = np.arange(16)
-        labels = random.permutation(size).astype(np.int32)
-        shuffled = np.empty(size, np.int32)
-        shuffled[labels] = labels[parents]
-        nodes = random.integers(0, size, count, dtype=np.int32)
-        return (*map(cp.asarray, (shuffled, nodes, np.zeros_like(nodes))), np.int32(count))
+        labels = random.permutation(node_count).astype(np.int32)
+        shuffled_parents = np.empty(node_count, np.int32)
+        shuffled_parents[labels] = labels[parents]
+        nodes = random.integers(0, node_count, count, dtype=np.int32)
+        return (*map(cp.asarray, (shuffled_parents, nodes, np.zeros_like(nodes))), np.int32(count))
 
     return make
 
@@ -464,7 +488,7 @@ def _find_roots(parents: Array, nodes: Array, *_: Any) -> Array:
 
 
 def _make_chains() -> Iterator[Program]:
-    for exponent, warps, lanes, steps in ((18, 1, 1, 400), (18, 132, 4, 200), (22, 16, 2, 1000)):
+    for exponent, warps, lanes, step_count in ((18, 1, 1, 400), (18, 132, 4, 200), (22, 16, 2, 1000)):
         yield Program(
             f"hash table of 2^{exponent}, {warps} warps with {lanes} lanes",
             "fresh hash table",
@@ -472,18 +496,18 @@ def _make_chains() -> Iterator[Program]:
             "lookups",
             (warps,),
             (32,),
-            _make_hash_table(exponent, warps * lanes, steps, lanes),
+            _make_hash_table(exponent, warps * lanes, step_count, lanes),
             check=Check(3, _look_up, 0.0),
         )
-    for exponent, count in ((20, 8), (22, 100_000)):
+    for exponent, node_count in ((20, 8), (22, 100_000)):
         yield Program(
-            f"roots of {count} nodes of 2^{exponent}",
+            f"roots of {node_count} nodes of 2^{exponent}",
             "fresh roots",
             "fresh_copies",
             "roots",
-            (-(-count // 128),),
-            (min(count, 128),),
-            _make_forest(exponent, count),
+            (-(-node_count // 128),),
+            (min(node_count, 128),),
+            _make_forest(exponent, node_count),
             check=Check(2, _find_roots, 0.0),
         )
 

@@ -163,12 +163,12 @@ def _make_sparse_args(rows: int, mean_length: int) -> Arguments:
 
     def make(cp: Any) -> tuple[Any, ...]:
         random = np.random.default_rng(4)
-        lengths = random.integers(0, 2 * mean_length, rows)
-        row_starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        columns = random.integers(0, rows, row_starts[-1]).astype(np.int32)
+        row_lengths = random.integers(0, 2 * mean_length, rows)
+        row_starts = np.concatenate([[0], np.cumsum(row_lengths)]).astype(np.int32)
+        column_indices = random.integers(0, rows, row_starts[-1]).astype(np.int32)
         values = np.ones(row_starts[-1], np.float32)
         return (
-            *map(cp.asarray, (row_starts, columns, values)),
+            *map(cp.asarray, (row_starts, column_indices, values)),
             cp.ones(rows, cp.float32),
             cp.zeros(rows, cp.float32),
         )
@@ -231,13 +231,13 @@ _OPERATIONS: tuple[tuple[str, str, int], ...] = (
     ("shared_chain", "int32", 128),
 )
 # Programs may use these; that they are predicted without having been measured is tested, too.
-_UNMEASURED = ("tanh_f32", "log_f64", "fast_exp4", "xorshift4_s32", "mod_u32")
+_UNMEASURED_KERNELS = ("tanh_f32", "log_f64", "fast_exp4", "xorshift4_s32", "mod_u32")
 
 
 def _make_operation_launches() -> Iterator[TimedLaunch]:
-    for kernel, dtype, rounds in _OPERATIONS:
+    for kernel, dtype, round_count in _OPERATIONS:
         for shape, grid, block in (("alone", 1, 32), ("full", WAVE, 256)):
-            n = 4 * rounds if shape == "alone" else rounds
+            n = 4 * round_count if shape == "alone" else round_count
             file = "half" if "half" in kernel else "operations"
             args = _join_args(_make_random_args(dtype, grid * block), _make_int_arg(n), _make_int_arg(7))
             yield TimedLaunch(
@@ -248,7 +248,7 @@ def _make_operation_launches() -> Iterator[TimedLaunch]:
                 (grid,),
                 (block,),
                 args,
-                is_probe=kernel not in _UNMEASURED,
+                is_probe=kernel not in _UNMEASURED_KERNELS,
             )
     for name, grid, block in (
         ("one", 1, 32),
@@ -281,7 +281,7 @@ def _make_operation_launches() -> Iterator[TimedLaunch]:
 
 
 def _make_chain_launches() -> Iterator[TimedLaunch]:
-    for kib, stride, shuffled in (
+    for size_kib, stride, is_shuffled in (
         (16, 1, False),
         (16, 32, True),
         (128, 32, True),
@@ -293,36 +293,36 @@ def _make_chain_launches() -> Iterator[TimedLaunch]:
         (262144, 512, True),
         (65536, 1024, False),
     ):
-        size = kib * 256
-        order = "shuffled" if shuffled else "in order"
+        element_count = size_kib * 256
+        order_text = "shuffled" if is_shuffled else "in order"
         yield TimedLaunch(
-            f"chase {kib} KiB by {4 * stride} {order}",
+            f"chase {size_kib} KiB by {4 * stride} {order_text}",
             "chase",
             "memory",
             "chase",
             (1,),
             (1,),
             _join_args(
-                _make_cycle_args(size, stride, is_shuffled=shuffled),
+                _make_cycle_args(element_count, stride, is_shuffled=is_shuffled),
                 _make_random_args("int32", 32),
                 _make_int_arg(4096),
             ),
             is_probe=True,
         )
-    for kib, grid, block in ((2048, 132, 32), (2048, 132, 256), (16384, WAVE, 256)):
-        size = kib * 256
+    for size_kib, grid, block in ((2048, 132, 32), (2048, 132, 256), (16384, WAVE, 256)):
+        element_count = size_kib * 256
         yield TimedLaunch(
-            f"chase {kib} KiB, {grid} blocks of {block}",
+            f"chase {size_kib} KiB, {grid} blocks of {block}",
             "chase many",
             "memory",
             "chase_many",
             (grid,),
             (block,),
             _join_args(
-                _make_permuted_indices(size),
+                _make_permuted_indices(element_count),
                 _make_random_args("int32", grid * block),
                 _make_int_arg(64),
-                _make_int_arg(size),
+                _make_int_arg(element_count),
             ),
         )
 
@@ -366,11 +366,13 @@ def _make_stream_launches() -> Iterator[TimedLaunch]:
         yield _make_1d_launch(
             f"copy 2^22 by {block}", "copy", "memory", "copy1", n, args, block, is_probe=True
         )
-    for width in (2, 4):
+    for vector_width in (2, 4):
         for exponent in (18, 22, 25):
-            n = (1 << exponent) // width
+            n = (1 << exponent) // vector_width
             args = _join_args(_make_float_arrays(1 << exponent, 1 << exponent), _make_int_arg(n))
-            yield _make_1d_launch(f"copy{width} 2^{exponent}", "copy wide", "memory", f"copy{width}", n, args)
+            yield _make_1d_launch(
+                f"copy{vector_width} 2^{exponent}", "copy wide", "memory", f"copy{vector_width}", n, args
+            )
     n = 1 << 23
     yield _make_1d_launch(
         "copy bytes",
@@ -401,17 +403,17 @@ def _make_stream_launches() -> Iterator[TimedLaunch]:
     n = 1 << 20
     for stride in (2, 4, 8, 16, 32):
         args = _join_args(_make_float_arrays(n * stride, n), _make_int_arg(n), _make_int_arg(stride))
-        probe = stride != 4
+        is_probe = stride != 4
         yield _make_1d_launch(
-            f"read by {stride}", "read strided", "memory", "read_strided", n, args, is_probe=probe
+            f"read by {stride}", "read strided", "memory", "read_strided", n, args, is_probe=is_probe
         )
     for stride in (2, 8, 32):
         args = _join_args(_make_float_arrays(n, n * stride), _make_int_arg(n), _make_int_arg(stride))
         yield _make_1d_launch(f"write by {stride}", "write strided", "memory", "write_strided", n, args)
     n = 1 << 22
-    for offset in (0, 1, 16):
-        args = _join_args(_make_float_arrays(n + 32, n), _make_int_arg(n), _make_int_arg(offset))
-        yield _make_1d_launch(f"copy from {offset}", "offset copy", "memory", "offset_copy", n, args)
+    for element_offset in (0, 1, 16):
+        args = _join_args(_make_float_arrays(n + 32, n), _make_int_arg(n), _make_int_arg(element_offset))
+        yield _make_1d_launch(f"copy from {element_offset}", "offset copy", "memory", "offset_copy", n, args)
     for exponent in (16, 20, 22, 24):
         n = 1 << exponent
         args = _join_args(
@@ -433,13 +435,15 @@ def _make_stream_launches() -> Iterator[TimedLaunch]:
             f"structs {layout_name}", "structs", "memory", f"structs_{layout_name}", n, args
         )
     for layout_name in ("columns", "rows"):
-        for rows, columns in ((1024, 1024), (256, 8192)):
-            threads = columns if layout_name == "columns" else rows
+        for row_count, column_count in ((1024, 1024), (256, 8192)):
+            threads = column_count if layout_name == "columns" else row_count
             args = _join_args(
-                _make_float_arrays(rows * columns, threads), _make_int_arg(rows), _make_int_arg(columns)
+                _make_float_arrays(row_count * column_count, threads),
+                _make_int_arg(row_count),
+                _make_int_arg(column_count),
             )
             yield _make_1d_launch(
-                f"sum of {layout_name} {rows}x{columns}",
+                f"sum of {layout_name} {row_count}x{column_count}",
                 f"sum of {layout_name}",
                 "memory",
                 f"sum_{layout_name}",
@@ -506,25 +510,25 @@ def _make_atomic_launches() -> Iterator[TimedLaunch]:
             args,
             is_probe=address_count == 1024,
         )
-    for name, bins, address_count in (
+    for bins_name, make_bins, address_count in (
         ("uniform", _make_integer_array(n, 256), 256),
         ("wide", _make_integer_array(n, 65536), 65536),
         ("skewed", _make_skewed_array(n, 256), 256),
     ):
-        args = _join_args(bins, _make_random_args("int32", address_count), _make_int_arg(n))
+        args = _join_args(make_bins, _make_random_args("int32", address_count), _make_int_arg(n))
         yield _make_1d_launch(
-            f"histogram global {name}", "histogram global", "atomics", "random_bins", n, args
+            f"histogram global {bins_name}", "histogram global", "atomics", "random_bins", n, args
         )
         if address_count == 256:
             args = _join_args(
-                bins,
+                make_bins,
                 _make_random_args("int32", address_count),
                 _make_int_arg(n),
                 _make_int_arg(address_count),
                 _make_int_arg(4),
             )
             yield _make_1d_launch(
-                f"histogram shared {name}",
+                f"histogram shared {bins_name}",
                 "histogram shared",
                 "atomics",
                 "shared_bins",
@@ -572,12 +576,17 @@ def _make_atomic_launches() -> Iterator[TimedLaunch]:
 
 
 def _make_sum_launches() -> Iterator[TimedLaunch]:
-    for style in ("interleaved", "conflicts", "tree"):
+    for kernel_style in ("interleaved", "conflicts", "tree"):
         for exponent in (18, 22):
             n = 1 << exponent
             args = _join_args(_make_float_arrays(n, n // 256), _make_int_arg(n))
             yield _make_1d_launch(
-                f"sum {style} 2^{exponent}", f"sum {style}", "reduce", f"sum_{style}", n, args
+                f"sum {kernel_style} 2^{exponent}",
+                f"sum {kernel_style}",
+                "reduce",
+                f"sum_{kernel_style}",
+                n,
+                args,
             )
     for kernel in ("sum_shuffles", "dot"):
         for exponent in (18, 22, 24):
@@ -594,12 +603,16 @@ def _make_sum_launches() -> Iterator[TimedLaunch]:
                 _join_args(arrays, _make_int_arg(n)),
             )
     n = 1 << 19
-    for style, threads, elements_per_block in (("steps", 512, 512), ("tree", 512, 1024), ("warps", 512, 512)):
+    for kernel_style, threads, elements_per_block in (
+        ("steps", 512, 512),
+        ("tree", 512, 1024),
+        ("warps", 512, 512),
+    ):
         yield TimedLaunch(
-            f"scan {style}",
-            f"scan {style}",
+            f"scan {kernel_style}",
+            f"scan {kernel_style}",
             "reduce",
-            f"scan_{style}",
+            f"scan_{kernel_style}",
             (n // elements_per_block,),
             (threads,),
             _make_float_arrays(n, n),
@@ -607,7 +620,7 @@ def _make_sum_launches() -> Iterator[TimedLaunch]:
 
 
 def _make_matrix_launches() -> Iterator[TimedLaunch]:
-    for kernel, tile, sizes in (
+    for kernel, tile_side, sizes in (
         ("naive", 16, (128, 256, 512)),
         ("swapped", 16, (256,)),
         ("tiled16", 16, (128, 256, 512)),
@@ -624,8 +637,8 @@ def _make_matrix_launches() -> Iterator[TimedLaunch]:
                 f"product {kernel}",
                 "matrices",
                 f"product_{kernel}",
-                (n // tile, n // tile),
-                (tile, tile),
+                (n // tile_side, n // tile_side),
+                (tile_side, tile_side),
                 args,
             )
     for n in (256, 512):
@@ -646,13 +659,13 @@ def _make_matrix_launches() -> Iterator[TimedLaunch]:
         yield TimedLaunch(
             f"matrix-vector naive {n}", "vector naive", "matrices", "vector_naive", (n // 64,), (64,), args
         )
-    for style in ("reads", "writes", "tile32", "tile33"):
+    for kernel_style in ("reads", "writes", "tile32", "tile33"):
         for n in (512, 2048):
             yield TimedLaunch(
-                f"transpose {style} {n}",
-                f"transpose {style}",
+                f"transpose {kernel_style} {n}",
+                f"transpose {kernel_style}",
                 "matrices",
-                f"transpose_{style}",
+                f"transpose_{kernel_style}",
                 (n // 32, n // 32),
                 (32, 8),
                 _join_args(_make_float_arrays(n * n, n * n), _make_int_arg(n)),
@@ -691,10 +704,10 @@ def _make_grid_launches() -> Iterator[TimedLaunch]:
             )
     args = _join_args(_make_float_arrays(128**3, 128**3), _make_int_arg(128))
     yield TimedLaunch("cube7 128", "cube7", "grids", "cube7", (4, 32, 128), (32, 4), args)
-    cells = _join_args(
+    make_cells = _join_args(
         _make_random_args("uint8", 512 * 512, 512 * 512), _make_int_arg(512), _make_int_arg(512)
     )
-    yield TimedLaunch("life 512", "life", "grids", "life", (16, 64), (32, 8), cells)
+    yield TimedLaunch("life 512", "life", "grids", "life", (16, 64), (32, 8), make_cells)
     for side_length in (128, 1024):
         args = _join_args(
             _make_random_args("int32", side_length * side_length),
@@ -744,7 +757,7 @@ def _make_lane_launches() -> Iterator[TimedLaunch]:
         (256,),
         _join_args(_make_float_arrays(400 * 256), _make_int_arg(200)),
     )
-    for blocks, block, shared in (
+    for blocks, block, shared_bytes in (
         (1, 256, 0),
         (33, 256, 0),
         (132, 256, 0),
@@ -761,32 +774,32 @@ def _make_lane_launches() -> Iterator[TimedLaunch]:
     ):
         args = _join_args(_make_float_arrays(blocks * block), _make_int_arg(512))
         yield TimedLaunch(
-            f"work {blocks} of {block}, {shared} B",
+            f"work {blocks} of {block}, {shared_bytes} B",
             "work",
             "lanes",
             "work",
             (blocks,),
             (block,),
             args,
-            max(shared, 4 * block),
+            max(shared_bytes, 4 * block),
         )
     n = 1 << 20
-    for shared in (1024, 16384, 49152):
+    for shared_bytes in (1024, 16384, 49152):
         yield _make_1d_launch(
-            f"stream with {shared} B",
+            f"stream with {shared_bytes} B",
             "stream shared",
             "lanes",
             "stream_shared",
             n,
             _join_args(_make_float_arrays(n, n), _make_int_arg(n)),
             256,
-            shared,
+            shared_bytes,
         )
     for stride in (1, 2, 4, 8, 16, 32, 33):
         args = _join_args(_make_float_arrays(264 * 256), _make_int_arg(256), _make_int_arg(stride))
-        probe = stride in (1, 4, 32)
+        is_probe = stride in (1, 4, 32)
         yield TimedLaunch(
-            f"banks by {stride}", "banks", "lanes", "banks", (264,), (256,), args, is_probe=probe
+            f"banks by {stride}", "banks", "lanes", "banks", (264,), (256,), args, is_probe=is_probe
         )
     args = _join_args(_make_integer_array(128, 32), _make_float_arrays(264 * 128), _make_int_arg(128))
     yield TimedLaunch("local array", "local array", "lanes", "local_array", (264,), (128,), args)
@@ -862,22 +875,44 @@ def _make_science_launches() -> Iterator[TimedLaunch]:
             n,
             _join_args(_make_random_array(n, -2, 2), _make_float_arrays(n), _make_int_arg(n)),
         )
-    for rows, mean in ((16384, 16), (4096, 100)):
-        args = _join_args(_make_sparse_args(rows, mean), _make_int_arg(rows))
-        yield _make_1d_launch(f"spmv rows {rows}x{mean}", "spmv", "science", "spmv_rows", rows, args, 128)
-        yield _make_1d_launch(f"spmv warps {rows}x{mean}", "spmv", "science", "spmv_warps", 32 * rows, args)
-    for rows, columns in ((1024, 1024), (4096, 256)):
-        arrays = _make_float_arrays(rows * columns, rows * columns)
-        args = _join_args(arrays, _make_int_arg(columns))
+    for row_count, mean_length in ((16384, 16), (4096, 100)):
+        args = _join_args(_make_sparse_args(row_count, mean_length), _make_int_arg(row_count))
+        yield _make_1d_launch(
+            f"spmv rows {row_count}x{mean_length}", "spmv", "science", "spmv_rows", row_count, args, 128
+        )
+        yield _make_1d_launch(
+            f"spmv warps {row_count}x{mean_length}", "spmv", "science", "spmv_warps", 32 * row_count, args
+        )
+    for row_count, column_count in ((1024, 1024), (4096, 256)):
+        arrays = _make_float_arrays(row_count * column_count, row_count * column_count)
+        args = _join_args(arrays, _make_int_arg(column_count))
         yield TimedLaunch(
-            f"softmax block {rows}x{columns}", "softmax", "science", "softmax_block", (rows,), (256,), args
+            f"softmax block {row_count}x{column_count}",
+            "softmax",
+            "science",
+            "softmax_block",
+            (row_count,),
+            (256,),
+            args,
         )
         yield TimedLaunch(
-            f"layernorm {rows}x{columns}", "layernorm", "science", "layernorm", (rows,), (256,), args
+            f"layernorm {row_count}x{column_count}",
+            "layernorm",
+            "science",
+            "layernorm",
+            (row_count,),
+            (256,),
+            args,
         )
-        args = _join_args(arrays, _make_int_arg(columns), _make_int_arg(rows))
+        args = _join_args(arrays, _make_int_arg(column_count), _make_int_arg(row_count))
         yield TimedLaunch(
-            f"softmax warp {rows}x{columns}", "softmax", "science", "softmax_warp", (rows // 8,), (256,), args
+            f"softmax warp {row_count}x{column_count}",
+            "softmax",
+            "science",
+            "softmax_warp",
+            (row_count // 8,),
+            (256,),
+            args,
         )
     for exponent in (12, 20):
         key_count = 1 << 16

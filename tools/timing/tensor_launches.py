@@ -69,27 +69,29 @@ def _probe(name: str, file: str, kernel: str, grid: int, block: int, make_args: 
 
 def _make_tensor_probes() -> Iterator[TimedLaunch]:
     for type_name in ("f16", "bf16", "tf32", "s8", "f16_sum", "f16_k8"):
-        for sums in (1, 2, 4, 8):
+        for sum_count in (1, 2, 4, 8):
             for warps in (1, 4, 8, 16):
-                args = _add_integers(_make_zero_arrays("uint32", 32 * warps + 8, 32 * warps), 1024 // sums)
-                name = f"mma {type_name}, {sums} sums, {warps} warps"
-                yield _probe(name, "tensor_probes", f"mma_{type_name}_{sums}", 1, 32 * warps, args)
+                args = _add_integers(
+                    _make_zero_arrays("uint32", 32 * warps + 8, 32 * warps), 1024 // sum_count
+                )
+                name = f"mma {type_name}, {sum_count} sums, {warps} warps"
+                yield _probe(name, "tensor_probes", f"mma_{type_name}_{sum_count}", 1, 32 * warps, args)
     args = _add_integers(_make_zero_arrays("uint32", SMS * 512 + 8, SMS * 512), 128)
     yield _probe("mma f16, 4 sums, all SMs", "tensor_probes", "mma_f16_4", SMS, 512, args)
     for type_name, dtype in (("f32", "float32"), ("f16", "float16")):
-        for sums in (1, 2, 4):
+        for sum_count in (1, 2, 4):
             for warps in (1, 4, 16):
                 args = _add_integers(
-                    _make_arrays_of_zeros(("float16", 256), (dtype, 256 * warps)), 512 // sums
+                    _make_arrays_of_zeros(("float16", 256), (dtype, 256 * warps)), 512 // sum_count
                 )
-                name = f"wmma {type_name}, {sums} sums, {warps} warps"
-                yield _probe(name, "tensor_probes", f"wmma_{type_name}_{sums}", 1, 32 * warps, args)
+                name = f"wmma {type_name}, {sum_count} sums, {warps} warps"
+                yield _probe(name, "tensor_probes", f"wmma_{type_name}_{sum_count}", 1, 32 * warps, args)
     for load_form in ("1", "2", "4", "4_trans", "4_conflicts"):
-        for loads in (1, 4):
+        for load_count in (1, 4):
             for warps in (1, 4, 16):
-                args = _add_integers(_make_zero_arrays("uint32", 32 * warps), 256 // loads)
-                name = f"ldmatrix {load_form}, {loads} chains, {warps} warps"
-                yield _probe(name, "tensor_probes", f"ldmatrix_{load_form}_{loads}", 1, 32 * warps, args)
+                args = _add_integers(_make_zero_arrays("uint32", 32 * warps), 256 // load_count)
+                name = f"ldmatrix {load_form}, {load_count} chains, {warps} warps"
+                yield _probe(name, "tensor_probes", f"ldmatrix_{load_form}_{load_count}", 1, 32 * warps, args)
     for a, b in ((1, 1), (2, 2), (4, 2), (4, 4)):
         for warps in (1, 2, 4, 8, 16) if a * b < 8 else (1, 4, 8):
             for load_form in ("warp_tile", "warp_tile_sync"):
@@ -98,28 +100,28 @@ def _make_tensor_probes() -> Iterator[TimedLaunch]:
                 yield _probe(name, "tensor_probes", f"{load_form}_{a}_{b}", 1, 32 * warps, args)
     for a in (1, 2):
         for warps in (1, 4, 16):
-            for memory in ("global", "shared"):
+            for memory_space in ("global", "shared"):
                 args = _add_integers(
                     _make_arrays_of_zeros(("float16", 64 * 72), ("float32", 1024 * warps)), 64, 3
                 )
-                name = f"wmma from {memory}, {16 * a} x {16 * a}, {warps} warps"
-                yield _probe(name, "tensor_probes", f"wmma_{memory}_{a}_{a}", 1, 32 * warps, args)
-    for stages in (1, 2, 3):
+                name = f"wmma from {memory_space}, {16 * a} x {16 * a}, {warps} warps"
+                yield _probe(name, "tensor_probes", f"wmma_{memory_space}_{a}_{a}", 1, 32 * warps, args)
+    for stage_count in (1, 2, 3):
         for warps in (4, 16):
             for blocks in (1, SMS, 2 * SMS):
                 args = _add_integers(
                     _make_arrays_of_zeros(("uint32", SMS * 16384), ("uint32", blocks * 32 * warps)), 16, 3
                 )
-                name = f"pipeline of {stages} stages, {blocks} blocks of {warps} warps"
+                name = f"pipeline of {stage_count} stages, {blocks} blocks of {warps} warps"
                 yield TimedLaunch(
                     name,
                     "pipeline",
                     "tensor_probes",
-                    f"pipeline_{stages}",
+                    f"pipeline_{stage_count}",
                     (blocks,),
                     (32 * warps,),
                     args,
-                    stages * 16384,
+                    stage_count * 16384,
                     is_probe=True,
                 )
     for warps in (1, 4, 16):
@@ -135,28 +137,28 @@ def _make_arrays_of_zeros(*shapes: tuple[str, int]) -> Arguments:
 
 def _make_copy_probes() -> Iterator[TimedLaunch]:
     step_count = 128
-    for size in (4, 8, 16):
-        for stages in (1, 2, 3, 4):
+    for size_bytes in (4, 8, 16):
+        for stage_count in (1, 2, 3, 4):
             for operation_count in (0, 32, 128, 512):
                 args = _add_integers(
-                    _make_zero_arrays("float32", step_count * 128 * size // 4, 128),
+                    _make_zero_arrays("float32", step_count * 128 * size_bytes // 4, 128),
                     step_count,
                     operation_count,
                 )
-                name = f"copies of {size} bytes, {stages} stages, {operation_count} operations"
-                yield _probe(name, "copy_probes", f"copies_{size}_{stages}", 1, 128, args)
-    for size in (4, 16):
+                name = f"copies of {size_bytes} bytes, {stage_count} stages, {operation_count} operations"
+                yield _probe(name, "copy_probes", f"copies_{size_bytes}_{stage_count}", 1, 128, args)
+    for size_bytes in (4, 16):
         for copy_method, title in enumerate(("asynchronous", "by registers", "loads")):
             for blocks in (1, SMS):
                 for warps in (4, 8):
                     args = _add_integers(
-                        _make_zero_arrays("float32", blocks * 1024 * size, blocks * 32 * warps), 32, 3
+                        _make_zero_arrays("float32", blocks * 1024 * size_bytes, blocks * 32 * warps), 32, 3
                     )
-                    name = f"tiles of {size} bytes, {title}, {blocks} blocks of {warps} warps"
-                    kernel = f"copy_rate_{size}_{copy_method}"
+                    name = f"tiles of {size_bytes} bytes, {title}, {blocks} blocks of {warps} warps"
+                    kernel = f"copy_rate_{size_bytes}_{copy_method}"
                     yield _probe(name, "copy_probes", kernel, blocks, 32 * warps, args)
     step_count = 32
-    for stages in (1, 2, 4):
+    for stage_count in (1, 2, 4):
         for operation_count in (0, 128):
             for blocks in (SMS, 8 * SMS):
                 args = _add_integers(
@@ -164,18 +166,20 @@ def _make_copy_probes() -> Iterator[TimedLaunch]:
                     step_count,
                     operation_count,
                 )
-                name = f"copies of 16 bytes, {stages} stages, {operation_count} operations, {blocks} blocks"
-                yield _probe(name, "copy_probes", f"copies_16_{stages}", blocks, 256, args)
+                name = (
+                    f"copies of 16 bytes, {stage_count} stages, {operation_count} operations, {blocks} blocks"
+                )
+                yield _probe(name, "copy_probes", f"copies_16_{stage_count}", blocks, 256, args)
 
 
 def _make_cycle_args(kib: int, threads: int) -> Arguments:
     """Return a closed chain through all lines of 128 bytes of an array, and evenly spaced starts."""
 
     def make(cp: Any) -> tuple[Any, ...]:
-        order = 32 * np.random.default_rng(1).permutation(kib * 8).astype(np.int32)
+        visit_order = 32 * np.random.default_rng(1).permutation(kib * 8).astype(np.int32)
         next_indices = np.zeros(kib * 256, np.int32)
-        next_indices[order] = np.roll(order, -1)
-        start_indices = order[np.arange(threads) * (len(order) // threads)]
+        next_indices[visit_order] = np.roll(visit_order, -1)
+        start_indices = visit_order[np.arange(threads) * (len(visit_order) // threads)]
         return cp.asarray(next_indices), cp.asarray(start_indices), cp.zeros(threads, cp.int32)
 
     return make
@@ -194,13 +198,13 @@ def _make_offsets(pattern: str) -> npt.NDArray[np.int32]:
     ``rows of 32 by 128 bytes`` are rows of 32 bytes, whose starts are 128 bytes apart.
     """
     lanes = np.arange(32, dtype=np.int32)
-    numbers = [int(word) for word in pattern.split() if word.isdigit()]
+    byte_counts = [int(word) for word in pattern.split() if word.isdigit()]
     if pattern.startswith("rows"):
-        row_words, stride_words = (number // 4 for number in numbers)
-        width = row_words // 4  # four lanes for each row
-        return lanes // 4 * stride_words + lanes % 4 * width
+        row_words, stride_words = (byte_count // 4 for byte_count in byte_counts)
+        words_per_lane = row_words // 4  # four lanes for each row
+        return lanes // 4 * stride_words + lanes % 4 * words_per_lane
     if pattern.startswith("words"):
-        return lanes * (numbers[0] // 4)
+        return lanes * (byte_counts[0] // 4)
     return np.random.default_rng(3).permutation(1024)[:32].astype(np.int32) * 4  # scattered vectors
 
 
@@ -208,7 +212,7 @@ def _make_memory_probes() -> Iterator[TimedLaunch]:
     def probe(name: str, kernel: str, grid: int, block: int, make_args: Arguments) -> TimedLaunch:
         return _probe(name, "memory_probes", kernel, grid, block, make_args)
 
-    for words, pattern in (
+    for words_per_lane, pattern in (
         *((1, f"words by {stride} bytes") for stride in (4, 8, 16, 64, 128, 132, 516)),
         *((1, f"rows of 16 by {stride} bytes") for stride in (32, 64, 128, 144, 256, 2048)),
         (1, "scattered"),
@@ -227,13 +231,13 @@ def _make_memory_probes() -> Iterator[TimedLaunch]:
                 3,
             )
             yield probe(
-                f"L1 vectors of {4 * words}, {pattern}, {warps} warps",
-                f"l1_loads_{words}",
+                f"L1 vectors of {4 * words_per_lane}, {pattern}, {warps} warps",
+                f"l1_loads_{words_per_lane}",
                 1,
                 32 * warps,
                 args,
             )
-    for words, pattern, step_words, tile_words in (
+    for words_per_lane, pattern, step_words, tile_words in (
         (1, "words by 4 bytes", 32, 256),
         (2, "words by 8 bytes", 64, 512),
         (4, "words by 16 bytes", 128, 1024),
@@ -259,8 +263,8 @@ def _make_memory_probes() -> Iterator[TimedLaunch]:
                 step_words,
                 tile_words,
             )
-            name = f"stores of {4 * words}, {pattern}, {kib} KiB per warp, {blocks} blocks"
-            yield probe(name, f"stores_{words}", blocks, 128, args)
+            name = f"stores of {4 * words_per_lane}, {pattern}, {kib} KiB per warp, {blocks} blocks"
+            yield probe(name, f"stores_{words_per_lane}", blocks, 128, args)
     for warps in (1, 4, 8, 16):
         args = _add_integers(_make_zero_arrays("float32", 2048, 512 * warps), 128, 1)
         yield probe(f"wmma TF32 from shared, {warps} warps", "wmma_tf32", 1, 32 * warps, args)
@@ -273,14 +277,18 @@ def _make_memory_probes() -> Iterator[TimedLaunch]:
     for blocks, warps in ((1, 1), (1, 4), (8, 4), (SMS, 4), (2 * SMS, 4), (8 * SMS, 4)):
         args = _add_integers(_make_nodes(1 << 20, blocks * 32 * warps), 32)
         yield probe(f"walk, {blocks} blocks of {warps} warps", "walk", blocks, 32 * warps, args)
-    for size in (1, 8):
+    for words_per_load in (1, 8):
         for blocks, warps in ((1, 1), (1, 16), (SMS, 16), (4 * SMS, 16)):
             for kib in (16, 16384):
                 args = _add_integers(
-                    _make_zero_arrays("float32", 256 * kib, 32 * blocks * warps), 16, 256 * kib // size - 1
+                    _make_zero_arrays("float32", 256 * kib, 32 * blocks * warps),
+                    16,
+                    256 * kib // words_per_load - 1,
                 )
-                name = f"gather from {kib} KiB by {4 * size} bytes, {blocks} blocks of {warps} warps"
-                yield probe(name, f"gather_{size}", blocks, 32 * warps, args)
+                name = (
+                    f"gather from {kib} KiB by {4 * words_per_load} bytes, {blocks} blocks of {warps} warps"
+                )
+                yield probe(name, f"gather_{words_per_load}", blocks, 32 * warps, args)
     for warps in (1, 4, 8):
         args = _add_integers(_make_zero_arrays("float32", 2048, 32 * warps), 64, 15)
         yield probe(f"attention step, {warps} warps", "attend_step", 1, 32 * warps, args)
@@ -295,10 +303,10 @@ def _make_nodes(count: int, threads: int) -> Arguments:
     """Return a closed chain through nodes of 16 bytes in random order, and evenly spaced starts."""
 
     def make(cp: Any) -> tuple[Any, ...]:
-        order = np.random.default_rng(1).permutation(count).astype(np.int32)
+        visit_order = np.random.default_rng(1).permutation(count).astype(np.int32)
         nodes = np.zeros((count, 4), np.int32)
-        nodes[order, 0] = np.roll(order, -1)
-        starts = order[np.arange(threads) * (count // threads)]
+        nodes[visit_order, 0] = np.roll(visit_order, -1)
+        starts = visit_order[np.arange(threads) * (count // threads)]
         return cp.asarray(nodes), cp.asarray(starts), cp.zeros(threads, cp.int32)
 
     return make
@@ -416,96 +424,96 @@ def _make_products() -> Iterator[Program]:
 def _attend(q: Array, k: Array, v: Array, *_: Any) -> Array:
     q, k, v = (array.astype(np.float64) for array in (q, k, v))
     scores = q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1])
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    result: Array = powers / powers.sum(axis=-1, keepdims=True) @ v
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    result: Array = exponentials / exponentials.sum(axis=-1, keepdims=True) @ v
     return result
 
 
 def _attend_masked(q: Array, k: Array, v: Array, *_: Any) -> Array:
     scores = q.astype(np.float64) @ k.astype(np.float64).T / np.sqrt(q.shape[-1])
     scores[np.triu_indices(len(q), 1)] = -np.inf
-    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    result: Array = powers / powers.sum(axis=-1, keepdims=True) @ v.astype(np.float64)
+    exponentials = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    result: Array = exponentials / exponentials.sum(axis=-1, keepdims=True) @ v.astype(np.float64)
     return result
 
 
 def _make_attention() -> Iterator[Program]:
-    forward = _read_kernels("n19_attention", "forward.cu")
-    for tokens, head_size, lanes in (
+    forward_code = _read_kernels("n19_attention", "forward.cu")
+    for token_count, head_size, lanes in (
         (1024, 64, 1),
         (1024, 64, 4),
         (1024, 64, 8),
         (1024, 128, 4),
         (4096, 64, 4),
     ):
-        queries = min(tokens, 1024)
+        query_count = min(token_count, 1024)
         args = _make_args_from(
-            _make_random_array("float32", queries, head_size, seed=1),
-            _make_random_array("float32", tokens, head_size, seed=2),
-            _make_random_array("float32", tokens, head_size, seed=3),
-            _empty_array("float32", queries, head_size),
-            queries,
-            tokens,
+            _make_random_array("float32", query_count, head_size, seed=1),
+            _make_random_array("float32", token_count, head_size, seed=2),
+            _make_random_array("float32", token_count, head_size, seed=3),
+            _empty_array("float32", query_count, head_size),
+            query_count,
+            token_count,
         )
         yield Program(
-            f"notebook 19, forward, {tokens} keys of {head_size}, {lanes} lanes",
+            f"notebook 19, forward, {token_count} keys of {head_size}, {lanes} lanes",
             "notebook 19, forward",
             "",
             f"forward<{head_size}, {lanes}, 16>",
-            (queries // 32,),
+            (query_count // 32,),
             (32 * lanes,),
             args,
-            code=forward,
+            code=forward_code,
             check=Check(3, _attend),
         )
-    tokens = 1024
+    token_count = 1024
     args = _make_args_from(
-        *(_make_random_array("float32", tokens, 64, seed=seed) for seed in (1, 2, 3)),
-        _empty_array("float32", tokens, 64),
-        tokens,
-        tokens,
+        *(_make_random_array("float32", token_count, 64, seed=seed) for seed in (1, 2, 3)),
+        _empty_array("float32", token_count, 64),
+        token_count,
+        token_count,
     )
     yield Program(
-        f"notebook 19, masked, {tokens}",
+        f"notebook 19, masked, {token_count}",
         "notebook 19, masked",
         "",
         "masked",
-        (tokens // 64,),
+        (token_count // 64,),
         (64,),
         args,
         code=_read_kernels("n19_attention", "masked.cu"),
         check=Check(3, _attend_masked),
     )
-    heads = 32
+    head_count = 32
     args = _make_args_from(
-        _make_random_array("float32", heads, 4, 64, seed=1),
-        *(_make_random_array("float32", heads, tokens, 64, seed=seed) for seed in (2, 3)),
-        _empty_array("float32", heads, 4, 64),
-        tokens,
+        _make_random_array("float32", head_count, 4, 64, seed=1),
+        *(_make_random_array("float32", head_count, token_count, 64, seed=seed) for seed in (2, 3)),
+        _empty_array("float32", head_count, 4, 64),
+        token_count,
     )
     yield Program(
-        f"notebook 19, grouped, {heads} heads",
+        f"notebook 19, grouped, {head_count} heads",
         "notebook 19, grouped",
         "",
         "grouped",
-        (heads,),
+        (head_count,),
         (128,),
         args,
         code=_read_kernels("n19_attention", "grouped.cu"),
         check=Check(3, _attend),
     )
-    for heads, tokens in ((1, 512), (8, 512), (16, 1024)):
+    for head_count, token_count in ((1, 512), (8, 512), (16, 1024)):
         args = _make_args_from(
-            *(_make_random_array("float16", heads, tokens, 64, seed=seed) for seed in (1, 2, 3)),
-            _empty_array("float32", heads, tokens, 64),
-            tokens,
+            *(_make_random_array("float16", head_count, token_count, 64, seed=seed) for seed in (1, 2, 3)),
+            _empty_array("float32", head_count, token_count, 64),
+            token_count,
         )
         yield Program(
-            f"flash attention, {heads} heads of {tokens}",
+            f"flash attention, {head_count} heads of {token_count}",
             "flash attention",
             "tensor_programs",
             "flash",
-            (tokens // 64, heads),
+            (token_count // 64, head_count),
             (128,),
             args,
             check=Check(3, _attend, 1e-2),
@@ -537,15 +545,15 @@ def _make_list_args(list_count: int, mean_length: int) -> Arguments:
 
     def make(cp: Any) -> tuple[Any, ...]:
         random = np.random.default_rng(7)
-        lengths = random.integers(mean_length // 2, mean_length + mean_length // 2, list_count)
+        list_lengths = random.integers(mean_length // 2, mean_length + mean_length // 2, list_count)
         nodes = np.zeros(1 << 20, NODE)
-        node_order = random.permutation(len(nodes))[: lengths.sum()].astype(np.int32)
+        node_order = random.permutation(len(nodes))[: list_lengths.sum()].astype(np.int32)
         nodes["key"] = random.integers(0, 100, len(nodes))
         nodes["value"] = random.random(len(nodes)) - 0.5
         nodes["next"][node_order[:-1]] = node_order[1:]
-        list_ends = np.cumsum(lengths)
+        list_ends = np.cumsum(list_lengths)
         nodes["next"][node_order[list_ends - 1]] = -1
-        first_nodes = node_order[list_ends - lengths]
+        first_nodes = node_order[list_ends - list_lengths]
         return (
             cp.asarray(nodes.view(np.int32)),
             cp.asarray(first_nodes),
@@ -578,18 +586,18 @@ def _find_leaves(keys: Array, search_keys: Array, _: Any, levels: int, count: in
 
 
 def _make_other_programs() -> Iterator[Program]:
-    for batch in (132, 1056, 4096):
+    for batch_size in (132, 1056, 4096):
         args = _make_args_from(
-            _make_random_array("float16", batch, 64, 64, seed=1),
-            _make_random_array("float16", batch, 64, 64, seed=2),
-            _empty_array("float32", batch, 64, 64),
+            _make_random_array("float16", batch_size, 64, 64, seed=1),
+            _make_random_array("float16", batch_size, 64, 64, seed=2),
+            _empty_array("float32", batch_size, 64, 64),
         )
         yield Program(
-            f"batched product, {batch}",
+            f"batched product, {batch_size}",
             "batched product",
             "tensor_programs",
             "batched",
-            (batch,),
+            (batch_size,),
             (128,),
             args,
             check=Check(2, _multiply),
@@ -646,10 +654,10 @@ def _make_other_programs() -> Iterator[Program]:
             args,
             check=Check(2, _multiply, 2e-3),
         )
-    for blocks, tiles in ((132, 16), (528, 16), (2112, 8)):
-        item_count = blocks * tiles * 1024
+    for blocks, tile_count in ((132, 16), (528, 16), (2112, 8)):
+        item_count = blocks * tile_count * 1024
         args = _make_args_from(
-            _make_random_array("float32", item_count + 8), _empty_array("float32", item_count), tiles
+            _make_random_array("float32", item_count + 8), _empty_array("float32", item_count), tile_count
         )
         yield Program(
             f"double-buffered smoothing, {blocks} blocks",
@@ -661,27 +669,27 @@ def _make_other_programs() -> Iterator[Program]:
             args,
             check=Check(1, _smooth_values),
         )
-    for item_count, mean in ((1, 400), (4, 400), (32, 200), (1024, 100), (32768, 20)):
+    for item_count, mean_length in ((1, 400), (4, 400), (32, 200), (1024, 100), (32768, 20)):
         yield Program(
-            f"lists, {item_count} of {mean}",
+            f"lists, {item_count} of {mean_length}",
             "lists",
             "tensor_programs",
             "lists",
             (-(-item_count // 128),),
             (min(item_count, 128),),
-            _make_list_args(item_count, mean),
+            _make_list_args(item_count, mean_length),
             check=Check(2, _sum_lists),
         )
-    for item_count, levels in ((8, 16), (4096, 16), (65536, 20)):
+    for item_count, level_count in ((8, 16), (4096, 16), (65536, 20)):
         args = _make_args_from(
-            _make_random_array("float32", (1 << levels) - 1, seed=1),
+            _make_random_array("float32", (1 << level_count) - 1, seed=1),
             _make_random_array("float32", item_count, seed=2),
             _empty_array("int32", item_count),
-            levels,
+            level_count,
             item_count,
         )
         yield Program(
-            f"search tree, {item_count} keys in {levels} levels",
+            f"search tree, {item_count} keys in {level_count} levels",
             "search tree",
             "tensor_programs",
             "descend",
