@@ -207,17 +207,17 @@ def caches_of(observations: Sequence[Observation[Any]]) -> Caches:
     ValueError
         If observations require different states.
     """
-    states: set[Caches] = {
+    cache_states: set[Caches] = {
         observation.caches
         for observation in observations
         if isinstance(observation, Blocks | Costs | Counters)
     }
-    if {"cold", "warm"} <= states:
+    if {"cold", "warm"} <= cache_states:
         raise ValueError(
             "A launch starts with either cold or warm caches. Use the same `caches` for "
             "all observations of one launch."
         )
-    return next(iter(states - {""}), "")
+    return next(iter(cache_states - {""}), "")
 
 
 class TimelineRecorder(Protocol):

@@ -39,9 +39,9 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         as_cupy(options.virtual_gpu or None, options.virtual_gpu_count)
     except (RuntimeError, ValueError) as error:
         message = str(error)
-        name = options.virtual_gpu
-        if name and Path(name.partition("::")[0]).exists():
-            message += f" Write `{name}` before --virtual-gpu, or name the GPU with --virtual-gpu=T4."
+        option_value = options.virtual_gpu
+        if option_value and Path(option_value.partition("::")[0]).exists():
+            message += f" Write `{option_value}` before --virtual-gpu, or name the GPU with --virtual-gpu=T4."
         raise pytest.UsageError(message) from None
 
 

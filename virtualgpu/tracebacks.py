@@ -61,18 +61,18 @@ def trim_tracebacks(
         if exception is not error and exception.__traceback__ and trimmed_tracebacks[id(exception)] is None
     }
     try:
-        for exception, traceback, cause, context, suppressed in original_states:
+        for exception, traceback, cause, context, suppresses_context in original_states:
             exception.__traceback__ = trimmed_tracebacks[id(exception)] or traceback
             exception.__cause__ = _find_external_error(cause, internal_ids)
             exception.__context__ = _find_external_error(context, internal_ids)
-            exception.__suppress_context__ = suppressed
+            exception.__suppress_context__ = suppresses_context
         yield bool(internal_ids) or _count_frames(error.__traceback__) < _count_frames(original_states[0][1])
     finally:
-        for exception, traceback, cause, context, suppressed in original_states:
+        for exception, traceback, cause, context, suppresses_context in original_states:
             exception.__traceback__ = traceback
             exception.__cause__ = cause
             exception.__context__ = context
-            exception.__suppress_context__ = suppressed
+            exception.__suppress_context__ = suppresses_context
 
 
 def _walk_error_chain(error: BaseException) -> Iterator[BaseException]:

@@ -94,11 +94,11 @@ class CuPyAllocator:
         """
         if size_bytes == 0:
             return 0
-        size = round_size(size_bytes)
+        rounded_bytes = round_size(size_bytes)
         self._stream = stream
-        chunk = self._pool.take(size, stream, self._allocate)
+        chunk = self._pool.take(rounded_bytes, stream, self._allocate)
         if chunk is None:
-            self.sink("oom", self._device.free_bytes, size, size_bytes, stream)
+            self.sink("oom", self._device.free_bytes, rounded_bytes, size_bytes, stream)
             limit_bytes = self._pool.limit_bytes
             raise OutOfMemory(
                 f"{size_bytes:,} bytes do not fit: CuPy's pool has reserved {self.total_bytes:,} bytes, "
@@ -110,7 +110,7 @@ class CuPyAllocator:
                 )
             )
         self._in_use[chunk.address] = chunk, size_bytes
-        self.sink("alloc", chunk.address, size, size_bytes, stream)
+        self.sink("alloc", chunk.address, rounded_bytes, size_bytes, stream)
         return chunk.address
 
     def free(self, address: int) -> None:
@@ -122,11 +122,11 @@ class CuPyAllocator:
                 f"No block in use starts at {address:#x}. The block has been freed, or was never allocated."
             )
         chunk, requested_bytes = self._in_use.pop(address)
-        size = chunk.size
+        freed_bytes = chunk.size
         stream = chunk.arena.stream
         self._pool.give(chunk)
-        self.sink("free_requested", address, size, requested_bytes, stream)
-        self.sink("free_completed", address, size, requested_bytes, stream)
+        self.sink("free_requested", address, freed_bytes, requested_bytes, stream)
+        self.sink("free_completed", address, freed_bytes, requested_bytes, stream)
 
     def record_stream(self, address: int, stream: int) -> None:
         """Do nothing, because CuPy's memory pool knows only the stream in which a block was allocated."""

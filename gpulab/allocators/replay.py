@@ -200,9 +200,11 @@ def reconstruct_requests(trace: AllocatorTrace) -> list[Request]:
         for block in segment.blocks:
             if block.state not in ("used", "waiting"):
                 continue
-            size = block.requested_bytes or block.size_bytes
+            request_bytes = block.requested_bytes or block.size_bytes
             requests.append(
-                Request("alloc", request_count, size, segment.stream, trace.first.time_ns, block.stack)
+                Request(
+                    "alloc", request_count, request_bytes, segment.stream, trace.first.time_ns, block.stack
+                )
             )
             if block.state == "waiting":
                 wait_number = wait_numbers[block.address] = completed_by_address.get(
@@ -215,11 +217,13 @@ def reconstruct_requests(trace: AllocatorTrace) -> list[Request]:
             else:
                 request_numbers[block.address] = request_count
             request_count += 1
-    for i, (action, address, size, requested_bytes, stream, time_ns, stack) in enumerate(events.rows()):
+    for i, (action, address, event_bytes, requested_bytes, stream, time_ns, stack) in enumerate(
+        events.rows()
+    ):
         match action:
             case "alloc":
                 requests.append(
-                    Request("alloc", request_count, requested_bytes or size, stream, time_ns, stack)
+                    Request("alloc", request_count, requested_bytes or event_bytes, stream, time_ns, stack)
                 )
                 request_numbers[address] = request_count
                 request_count += 1
@@ -248,7 +252,7 @@ def reconstruct_requests(trace: AllocatorTrace) -> list[Request]:
                 requests.append(Request("empty_cache", time_ns=time_ns, stack=stack))
             case "oom":
                 requests.append(
-                    Request("alloc", request_count, requested_bytes or size, stream, time_ns, stack)
+                    Request("alloc", request_count, requested_bytes or event_bytes, stream, time_ns, stack)
                 )
                 if i < last_index:
                     requests.append(Request("free", request_count, time_ns=time_ns, stack=stack))

@@ -257,13 +257,13 @@ def _pack_number(value: Any, param: ir.Param, source_param: SourceParam | None, 
         raise TypeError(
             f"{location}: {value_text} has {size_text} but the kernel takes {parameter_text}. {remedy}"
         )
-    data = bytes(numpy_scalar.tobytes()[:size_bytes])
+    packed_bytes = bytes(numpy_scalar.tobytes()[:size_bytes])
     if is_structure and numpy_scalar.itemsize == size_bytes:
-        return data
+        return packed_bytes
     if param.type not in _FLOAT_TYPES and dtype_kind in _INTEGER_DTYPE_KINDS:
         bit_count = 8 * size_bytes
         if not -(1 << (bit_count - 1)) <= int(numpy_scalar) < 1 << bit_count:
-            value_read = int.from_bytes(data, "little", signed=True)
+            value_read = int.from_bytes(packed_bytes, "little", signed=True)
             warn(
                 f"{location}: {numpy_scalar} does not fit into {parameter_text}. As with CuPy, the kernel "
                 f"reads {value_read}, its lower bytes. Use a wider parameter type in the kernel."
@@ -271,14 +271,14 @@ def _pack_number(value: Any, param: ir.Param, source_param: SourceParam | None, 
     elif numpy_scalar.itemsize > size_bytes:
         warn(
             f"{location}: {value_text} has {size_text} but the kernel takes {parameter_text}. As with CuPy, "
-            f"the kernel reads a part of {value}, as {_read_parameter_value(data, param)}. {remedy}"
+            f"the kernel reads a part of {value}, as {_read_parameter_value(packed_bytes, param)}. {remedy}"
         )
     elif (dtype_kind == "f") != (param.type in _FLOAT_TYPES):
         warn(
-            f"{location}: {value_text} was passed where the kernel takes {parameter_text}. As with CuPy, "
-            f"the kernel reads the bytes of {value}, as {_read_parameter_value(data, param)}. {remedy}"
+            f"{location}: {value_text} was passed where the kernel takes {parameter_text}. As with CuPy, the "
+            f"kernel reads the bytes of {value}, as {_read_parameter_value(packed_bytes, param)}. {remedy}"
         )
-    return data
+    return packed_bytes
 
 
 def _to_numpy_scalar(value: Any, location: str) -> np.generic:
@@ -295,17 +295,17 @@ def _to_numpy_scalar(value: Any, location: str) -> np.generic:
 def _read_parameter_value(data: bytes, param: ir.Param) -> str:
     """Return a parameter's bytes as text: the value that the kernel reads from them."""
     dtype_kind = "f" if param.type in _FLOAT_TYPES or param.type == "b8" else "i"
-    size = param.size_bytes if param.type != "b8" else 4
-    return ", ".join(map(str, np.frombuffer(data, f"{dtype_kind}{size}")))
+    value_bytes = param.size_bytes if param.type != "b8" else 4
+    return ", ".join(map(str, np.frombuffer(data, f"{dtype_kind}{value_bytes}")))
 
 
 def _describe_parameter(param: ir.Param, source_param: SourceParam | None) -> str:
-    size = count(param.size_bytes, "byte")
+    size_text = count(param.size_bytes, "byte")
     if source_param is not None and source_param.type_text:
-        return f"'{source_param.type_text}' ({size})"
+        return f"'{source_param.type_text}' ({size_text})"
     if param.type in _FLOAT_TYPES:
-        return f"a floating-point number of {size}"
-    return f"a value of {size}"
+        return f"a floating-point number of {size_text}"
+    return f"a value of {size_text}"
 
 
 def _suggest_conversion(param: ir.Param, source_param: SourceParam | None) -> str:

@@ -199,12 +199,12 @@ class PreparedLaunch:
         end_address = memory.base_address + memory.arena_bytes
         return tuple(
             NodeParameter(
-                data := self.packed.params[param.offset : param.offset + param.size_bytes],
+                param_bytes := self.packed.params[param.offset : param.offset + param.size_bytes],
                 param.offset,
                 *(names[index] if names else ("", "")),
                 addresses=tuple(
                     address
-                    for address in np.frombuffer(data, np.uint64, len(data) // 8).tolist()
+                    for address in np.frombuffer(param_bytes, np.uint64, len(param_bytes) // 8).tolist()
                     if first_address <= address < end_address
                 ),
             )

@@ -61,24 +61,24 @@ class Access:
     def memory(self) -> MemoryCost:
         """Return the cost of the access in global or local memory."""
         lanes = self.lanes
-        size = self.size_bytes
+        access_bytes = self.size_bytes
         addresses = [self.addresses[lane] for lane in lanes]
         sector_numbers = {address // SECTOR_BYTES for address in addresses}
-        sectors = len(sector_numbers)
+        sector_count = len(sector_numbers)
         if self.rule in ATOMIC_RULES:
             passes_by_sector: dict[int, int] = defaultdict(int)
             for address, lane_count in Counter(addresses).items():
                 sector = address // SECTOR_BYTES
                 passes_by_sector[sector] = max(passes_by_sector[sector], lane_count)
-            sectors = sum(passes_by_sector.values())
-        requested_bytes = len(lanes) * size
+            sector_count = sum(passes_by_sector.values())
+        requested_bytes = len(lanes) * access_bytes
         return MemoryCost(
-            sectors=sectors,
-            ideal_sectors=min(sectors, max(bool(lanes), -(-requested_bytes // SECTOR_BYTES))),
+            sectors=sector_count,
+            ideal_sectors=min(sector_count, max(bool(lanes), -(-requested_bytes // SECTOR_BYTES))),
             lines=len({address // LINE_BYTES for address in addresses}),
             touched_sectors=len(sector_numbers),
             bytes_requested=requested_bytes,
-            bytes_useful=len(set(addresses)) * size,
+            bytes_useful=len(set(addresses)) * access_bytes,
         )
 
     @property

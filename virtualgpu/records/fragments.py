@@ -148,9 +148,9 @@ class FragmentTrace:
         """
         for matrix, bits in zip(self.of(execution).matrices, execution.bits, strict=True):
             if matrix.name == name:
-                result = np.zeros((matrix.rows, matrix.columns))
-                result[matrix.row, matrix.column] = decoded(bits, matrix.kind)
-                return result
+                matrix_values = np.zeros((matrix.rows, matrix.columns))
+                matrix_values[matrix.row, matrix.column] = decoded(bits, matrix.kind)
+                return matrix_values
         raise KeyError(name)
 
     def accesses(self, execution: MatrixExecution) -> tuple[Access, ...]:

@@ -49,15 +49,15 @@ class NodeParameter:
         """
         if not moves.keys() & set(self.addresses):
             return self
-        data = bytearray(self.data)
-        for offset in range(0, len(data) - ADDRESS_BYTES + 1, ADDRESS_BYTES):
-            stored_address = int.from_bytes(data[offset : offset + ADDRESS_BYTES], "little")
+        moved_bytes = bytearray(self.data)
+        for offset in range(0, len(moved_bytes) - ADDRESS_BYTES + 1, ADDRESS_BYTES):
+            stored_address = int.from_bytes(moved_bytes[offset : offset + ADDRESS_BYTES], "little")
             if stored_address in self.addresses and stored_address in moves:
-                data[offset : offset + ADDRESS_BYTES] = moves[stored_address].to_bytes(
+                moved_bytes[offset : offset + ADDRESS_BYTES] = moves[stored_address].to_bytes(
                     ADDRESS_BYTES, "little"
                 )
         addresses = tuple(moves.get(address, address) for address in self.addresses)
-        return replace(self, data=bytes(data), addresses=addresses)
+        return replace(self, data=bytes(moved_bytes), addresses=addresses)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,8 +54,8 @@ class Flags:
         for address in dict.fromkeys(addresses[lanes].tolist()):
             same_address = [lane for lane in lanes if addresses[lane] == address]
             threads = [warp * layout.LANES + lane for lane in same_address]
-            key = address if site.space in ("global", "generic") else ~(block << 20 | address)
-            known_message = self._messages.get(key)
+            flag_key = address if site.space in ("global", "generic") else ~(block << 20 | address)
+            known_message = self._messages.get(flag_key)
             may_be_awaited |= site.writes and known_message is not None
             if (
                 site.reads
@@ -65,7 +65,7 @@ class Flags:
                 self.ordering.acquire(block, threads, known_message, site.acquires)
             publishers = [warp * layout.LANES + lane for lane in same_address if releasing_mask >> lane & 1]
             if publishers:
-                known_message = self._messages.setdefault(key, Message())
+                known_message = self._messages.setdefault(flag_key, Message())
                 for_other_blocks = site.releases and "cta" not in site.instruction.parts
                 for_other_blocks |= any(wide_fence_mask >> lane & 1 for lane in same_address)
                 self.ordering.release(block, publishers, known_message, for_other_blocks)

@@ -200,19 +200,19 @@ def add_finding(
     differs: int,
 ) -> None:
     """Increment the count of a finding, which is identified by its kind and its two instructions."""
-    key = (
+    packed_key = (
         (first_access >> THREAD_BITS & 0x3FFFFF) << 32
         | (second_access >> THREAD_BITS & 0x3FFFFF) << 10
         | flags
         | 512
     )
-    slot = key * 0x9E3779B97F4A7C15 >> 40 & (ENTRY_CAPACITY - 1)
+    slot = packed_key * 0x9E3779B97F4A7C15 >> 40 & (ENTRY_CAPACITY - 1)
     entry = view_struct(Entry, checker.entries + ENTRY_BYTES * slot)
-    while entry.key != 0 and entry.key != key:
+    while entry.key != 0 and entry.key != packed_key:
         slot = (slot + 1) & (ENTRY_CAPACITY - 1)
         entry = view_struct(Entry, checker.entries + ENTRY_BYTES * slot)
     if entry.key == 0:
-        entry.key = key
+        entry.key = packed_key
         entry.count = 0
         entry.differs = 0
         entry.second = 0
@@ -259,14 +259,14 @@ def values_differ(
         return 1
     lane = record & 31
     other_lane = first_access & 31
-    value = load_stored_value(block, checker, lane, word_number)
+    stored_value = load_stored_value(block, checker, lane, word_number)
     # The value of the earlier store is in memory, unless it is from a lane of the same instruction.
     is_same_instruction = (
         (first_access ^ record) >> 5 == 0 and other_lane < lane and block.mask >> other_lane & 1
     )
     if is_same_instruction and load64(block.lanes + 8 * other_lane) == load64(block.lanes + 8 * lane):
-        return load_stored_value(block, checker, other_lane, word_number) != value
-    return load_memory_value(checker, host_address) != value
+        return load_stored_value(block, checker, other_lane, word_number) != stored_value
+    return load_memory_value(checker, host_address) != stored_value
 
 
 def add_race(

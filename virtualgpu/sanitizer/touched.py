@@ -177,20 +177,20 @@ class AccessRecorder:
         )
 
     def _find_regions(self, region_number: int, effect: int) -> Iterator[Region]:
-        start = int(self._starts[region_number])
+        region_start = int(self._starts[region_number])
         unit_bytes = 1 << int(self._shifts[region_number])
-        size = int(self._ends[region_number]) - start
-        label = _find_array_label(self._device, start)
-        memory_id = HOST if self._device.memory.is_host_address(start) else self._device.id
+        region_bytes = int(self._ends[region_number]) - region_start
+        label = _find_array_label(self._device, region_start)
+        memory_id = HOST if self._device.memory.is_host_address(region_start) else self._device.id
         if label.startswith(_PRIVATE_LABEL):
             return
         has_effect = np.zeros(len(self._maps[region_number]) + 2, np.int8)
         has_effect[1:-1] = self._maps[region_number] & effect != 0
         effect_edges = np.flatnonzero(np.diff(has_effect))
         starts = effect_edges[::2] * unit_bytes
-        ends = np.minimum(effect_edges[1::2] * unit_bytes, size)
+        ends = np.minimum(effect_edges[1::2] * unit_bytes, region_bytes)
         for first_byte, item_bytes, shape, strides in _merge_byte_ranges(starts, ends):
-            yield Region(memory_id, start + first_byte, item_bytes, shape, strides, label)
+            yield Region(memory_id, region_start + first_byte, item_bytes, shape, strides, label)
 
 
 def _find_array_label(device: VirtualDevice, address: int) -> str:

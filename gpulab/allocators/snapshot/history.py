@@ -169,15 +169,15 @@ class _LargeSegments:
         return self._starts[index]
 
     def add_block(self, address: int) -> None:
-        start = self._find_segment_start(address)
-        if start is not None:
-            insort(self._blocks[start], address)
+        segment_start = self._find_segment_start(address)
+        if segment_start is not None:
+            insort(self._blocks[segment_start], address)
 
     def remove_block(self, address: int) -> None:
-        start = self._find_segment_start(address)
-        if start is None:
+        segment_start = self._find_segment_start(address)
+        if segment_start is None:
             return
-        blocks = self._blocks[start]
+        blocks = self._blocks[segment_start]
         index = bisect_left(blocks, address)
         if index < len(blocks) and blocks[index] == address:
             del blocks[index]
@@ -187,12 +187,12 @@ class _LargeSegments:
         request, or of the whole free range if the range is not split.
         """
         rounded_bytes = settings.round_size(requested)
-        start = self._find_segment_start(address)
-        if start is None:
+        segment_start = self._find_segment_start(address)
+        if segment_start is None:
             return rounded_bytes
-        blocks = self._blocks[start]
+        blocks = self._blocks[segment_start]
         next_index = bisect_right(blocks, address)
-        gap_bytes = (blocks[next_index] if next_index < len(blocks) else self._ends[start]) - address
+        gap_bytes = (blocks[next_index] if next_index < len(blocks) else self._ends[segment_start]) - address
         if gap_bytes >= rounded_bytes and settings.splits_block(
             gap_bytes, rounded_bytes, is_small=False, is_expandable=False
         ):

@@ -49,9 +49,13 @@ class Ranges:
                     continue
                 if neighbour.end == added_range.address or added_range.end == neighbour.address:
                     self._remove_whole(neighbour)
-                    start = min(neighbour.address, added_range.address)
+                    merged_start = min(neighbour.address, added_range.address)
                     added_range = Range(
-                        start, neighbour.size + added_range.size, added_range.stream, neighbour.pool, True
+                        merged_start,
+                        neighbour.size + added_range.size,
+                        added_range.stream,
+                        neighbour.pool,
+                        True,
                     )
         if added_range.address not in self._by_start:
             insort(self._starts, added_range.address)

@@ -111,7 +111,7 @@ class Tables:
     def _read_segment(self, segment: dict[Any, Any]) -> None:
         tables = self._find_device_tables(_read_number(segment, "device", 0))
         address = _read_number(segment, "address")
-        size = _read_number(segment, "total_size")
+        segment_bytes = _read_number(segment, "total_size")
         pool_name = _short_text(segment.get("pool_name", segment.get("segment_type", "large")), 60)
         pool_id = segment.get("segment_pool_id", (0, 0))
         if isinstance(pool_id, tuple | list) and any(pool_id[:2]) and "pool_name" not in segment:
@@ -121,7 +121,7 @@ class Tables:
         tables.segments.append(
             Range(
                 address,
-                size,
+                segment_bytes,
                 _read_number({"stream": _stream_handle(segment.get("stream", 0))}, "stream"),
                 self.pools.setdefault(pool_name, len(self.pools)),
                 bool(segment.get("is_expandable", False)),
@@ -150,7 +150,7 @@ class Tables:
                 FinalBlock(block_address, block_bytes, requested_bytes, _STATE_CODES[block_state], stack)
             )
             block_address += block_bytes
-        if block_address != address + size:
+        if block_address != address + segment_bytes:
             raise SnapshotError(
                 f"This snapshot is damaged: the blocks of the segment at {address:#x} do not fill it."
             )
@@ -217,12 +217,12 @@ class Tables:
         if frame_number is None:
             frame = _check_type(dict, frame, "frame")
             line = _read_number(frame, "line", 0)
-            key = (
+            frame_key = (
                 _short_text(frame.get("filename", ""), 1000),
                 line,
                 _short_text(frame.get("name", ""), 1000),
             )
-            frame_number = self.frames.setdefault(key, len(self.frames))
+            frame_number = self.frames.setdefault(frame_key, len(self.frames))
             self._frame_numbers[id(frame)] = frame_number
         return frame_number
 

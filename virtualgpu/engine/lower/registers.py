@@ -66,10 +66,10 @@ class Registers:
     @property
     def active_lanes(self) -> str:
         """Active lanes as an i1 vector. Each LLVM block that uses the vector computes it again."""
-        key = self.current_label, self.mask
-        if key not in self._lanes:
-            self._lanes = {key: self.emitter.mask_vector(self.mask)}
-        return self._lanes[key]
+        label_and_mask = self.current_label, self.mask
+        if label_and_mask not in self._lanes:
+            self._lanes = {label_and_mask: self.emitter.mask_vector(self.mask)}
+        return self._lanes[label_and_mask]
 
     def get(self, operand: ir.Operand | None, ptx_type: str) -> str:
         """Return the values of an operand in all lanes, with the LLVM type for `ptx_type`."""
@@ -197,8 +197,8 @@ class Registers:
             address_word = emitter.op(f"lshr i64 {address}, 32") if name == "%envreg1" else address
             return emitter.splat("i64", address_word), "i64"
         if name.startswith(layout.RESERVED_SHARED):
-            size = layout.RESERVED_SHARED_BYTES if name.endswith(("_end", "_cap")) else 0
-            return constant("i32", self.tables.shared[layout.RESERVED_SHARED] + size), "i32"
+            reserved_bytes = layout.RESERVED_SHARED_BYTES if name.endswith(("_end", "_cap")) else 0
+            return constant("i32", self.tables.shared[layout.RESERVED_SHARED] + reserved_bytes), "i32"
         if name.startswith(_ZERO_SPECIALS):
             return constant("i32", 0), "i32"
         if name.startswith(_ONE_SPECIALS):

@@ -504,8 +504,11 @@ class _WarpFunction:
                 code_lines += phi_copies
                 phi_copies = []
             code_lines += self._make_step_lines(step, slot_by_row, phi_copies)
-        for name, slot in self.pointers.items():
-            alloca_lines += [f"  {slot} = alloca ptr", f"  store ptr {name}, ptr {slot}"]
+        for pointer_name, pointer_slot in self.pointers.items():
+            alloca_lines += [
+                f"  {pointer_slot} = alloca ptr",
+                f"  store ptr {pointer_name}, ptr {pointer_slot}",
+            ]
         return [*code_lines[:2], *alloca_lines, *code_lines[2:]]  # after the function's first label
 
     def _rewrite_far_calls(self, line: str) -> list[str]:
@@ -532,11 +535,11 @@ class _WarpFunction:
         rows_by_last_use: dict[int, list[str]] = {}
         for position, step in enumerate(self.steps):
             if step.result and _is_wide(step.result_kind):
-                size = _vector_bytes(step.result_kind)
-                size_slots = free_slots.setdefault(size, [])
+                row_bytes = _vector_bytes(step.result_kind)
+                size_slots = free_slots.setdefault(row_bytes, [])
                 if not size_slots:
                     size_slots.append(f"%row.{len(alloca_lines)}")
-                    alloca_lines.append(f"  %row.{len(alloca_lines)} = alloca [{size} x i8], align 64")
+                    alloca_lines.append(f"  %row.{len(alloca_lines)} = alloca [{row_bytes} x i8], align 64")
                 slot_by_row[step.result] = size_slots.pop()
                 rows_by_last_use.setdefault(last_uses.get(step.result, position), []).append(step.result)
             for name in rows_by_last_use.pop(position, ()):

@@ -69,11 +69,16 @@ class KernelCode:
             self._engines = [_load_module(text, target_processor)]
         else:
             self._text = text if self._until_improvement_s < _QUICK_ONLY_S else ""
-            support = _load_module(
+            support_module = _load_module(
                 text_halves.support_text, target_processor, entries=text_halves.function_names
             )
-            addresses = {name: support.get_function_address(name) for name in text_halves.function_names}
-            self._engines = [_load_module(text_halves.kernel_text, target_processor, addresses), support]
+            addresses = {
+                name: support_module.get_function_address(name) for name in text_halves.function_names
+            }
+            self._engines = [
+                _load_module(text_halves.kernel_text, target_processor, addresses),
+                support_module,
+            ]
         self._set_entry_points()
 
     def _set_entry_points(self) -> None:
@@ -204,8 +209,8 @@ def _compile_module(text: str, target_processor: Processor, effort: Effort) -> b
     module.verify()
     if effort == "thorough":
         options = llvm.create_pipeline_tuning_options(speed_level=3)
-        builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
+        pass_builder = llvm.create_pass_builder(machine, options)
+        pass_builder.getModulePassManager().run(module, pass_builder)
     elif effort == "usual":
         _run_fast_passes(module, machine)
     return bytes(machine.emit_object(module))
@@ -214,11 +219,11 @@ def _compile_module(text: str, target_processor: Processor, effort: Effort) -> b
 def _run_fast_passes(module: Any, machine: Any) -> None:
     """Run a few fast LLVM passes; most of the text is straight-line vector code already."""
     options = llvm.create_pipeline_tuning_options(speed_level=1)
-    builder = llvm.create_pass_builder(machine, options)
+    pass_builder = llvm.create_pass_builder(machine, options)
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()
     passes.add_new_gvn_pass()
     passes.add_simplify_cfg_pass()
     for function in module.functions:
         if not function.is_declaration:
-            passes.run(function, builder)
+            passes.run(function, pass_builder)

@@ -97,20 +97,22 @@ def _parse_module(text: str) -> tuple[dict[str, _Function], dict[str, str]]:
     """Return the functions of a module by name, and its declarations and constants."""
     functions: dict[str, _Function] = {}
     declarations: dict[str, str] = {}
-    lines: list[str] = []
+    function_lines: list[str] = []
     for line in text.split("\n"):
-        if not lines and not line.startswith("define "):
+        if not function_lines and not line.startswith("define "):
             if match := _GLOBAL_NAME_PATTERN.search(line):
                 declarations[match[1]] = line
             continue
-        lines.append(line)
-        if line.endswith("}") and (line == "}" or len(lines) == 1):
-            name, declaration_line = make_declaration(lines[0])
-            function_text = "\n".join([lines[0].replace("define internal ", "define ", 1), *lines[1:]])
+        function_lines.append(line)
+        if line.endswith("}") and (line == "}" or len(function_lines) == 1):
+            name, declaration_line = make_declaration(function_lines[0])
+            function_text = "\n".join(
+                [function_lines[0].replace("define internal ", "define ", 1), *function_lines[1:]]
+            )
             functions[name] = _Function(
                 function_text, declaration_line, set(_GLOBAL_NAME_PATTERN.findall(function_text)) - {name}
             )
-            lines = []
+            function_lines = []
     return functions, declarations
 
 

@@ -53,11 +53,11 @@ def _make_conversion_call(match: re.Match[str], functions: dict[str, str]) -> st
     name = f"{'widen' if is_widening else 'narrow'}_half{f'_{lane_count}' if lane_count else ''}"
     target_type = _vector_type(lane_count, "float" if is_widening else "half")
     if name not in functions:
-        kinds = {"half": _vector_type(lane_count, "half"), "i16": _vector_type(lane_count, "i16")}
-        kinds |= {"i32": _vector_type(lane_count, "i32"), "float": _vector_type(lane_count, "float")}
+        type_of_kind = {"half": _vector_type(lane_count, "half"), "i16": _vector_type(lane_count, "i16")}
+        type_of_kind |= {"i32": _vector_type(lane_count, "i32"), "float": _vector_type(lane_count, "float")}
         splat_values = _SplatConstants(lane_count)
         functions[name] = (_WIDEN_TEMPLATE if is_widening else _NARROW_TEMPLATE).format(
-            name=name, n=splat_values, **kinds, i1=_vector_type(lane_count, "i1")
+            name=name, n=splat_values, **type_of_kind, i1=_vector_type(lane_count, "i1")
         )
     return f"call {target_type} @{name}({source_type} {match['value']})"
 
@@ -74,8 +74,8 @@ class _SplatConstants:
         self.count = count
 
     def __getitem__(self, number: object) -> str:
-        number_type, _, value = str(number).rpartition("~")
-        return f"splat ({number_type or 'i32'} {value})" if self.count else value
+        number_type, _, value_text = str(number).rpartition("~")
+        return f"splat ({number_type or 'i32'} {value_text})" if self.count else value_text
 
 
 # The bits of a half are those of a float after a shift by 13, with an exponent 112 less. Subnormal ones get a

@@ -263,12 +263,12 @@ class _WarpReplay:
             )
         moved_contents = []
         for name in names:
-            size = ir.TYPE_BYTES.get(registers.get(name, ""), _REGISTER_BYTES)
+            register_bytes = ir.TYPE_BYTES.get(registers.get(name, ""), _REGISTER_BYTES)
             loader_site = register_contents[0].loader if len(register_contents) == len(names) == 1 else None
             moved_contents.append(
-                _RegisterContent(address=_find_byte_addresses(addresses[:size]), loader=loader_site)
+                _RegisterContent(address=_find_byte_addresses(addresses[:register_bytes]), loader=loader_site)
             )
-            addresses = addresses[size:]
+            addresses = addresses[register_bytes:]
         return moved_contents
 
     # Instructions ------------------------------------------------------------------------------------
@@ -443,12 +443,12 @@ def _extract_element_bits(contents: Sequence[_RegisterContent], kind: str) -> np
 
 def _find_element_addresses(contents: Sequence[_RegisterContent], kind: str) -> LaneAddresses:
     """Return the offset in shared memory that the first byte of each element was loaded from, or -1."""
-    size = KIND_BITS[kind] // 8
+    element_bytes = KIND_BITS[kind] // 8
     return np.array(
         [
             register_content.address[n]
             for register_content in contents
-            for n in range(0, _REGISTER_BYTES, size)
+            for n in range(0, _REGISTER_BYTES, element_bytes)
         ]
     )
 

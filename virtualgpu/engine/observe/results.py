@@ -105,7 +105,7 @@ def make_counters(
     for instruction, access_counts in sum_by_source(kernel.tables.accesses, accesses):
         requests, sectors, wavefronts, ideal_wavefronts, lanes_taken, *cache_counts = access_counts
         missed_sectors, half_lines, line_passes, missed_requests = cache_counts
-        size = memory_ops.size_of(instruction)
+        access_bytes = memory_ops.size_of(instruction)
         access_counters.append(
             AccessCounters(
                 pc=source_index(instruction),
@@ -113,12 +113,12 @@ def make_counters(
                 text=instruction.text,
                 space=memory_ops.space_of(instruction),  # type: ignore[arg-type]
                 kind=memory_ops.kind_of(instruction),  # type: ignore[arg-type]
-                size_bytes=size,
+                size_bytes=access_bytes,
                 requests=requests,
                 sectors=sectors,
                 wavefronts=wavefronts,
                 ideal_wavefronts=ideal_wavefronts,
-                bytes_requested=lanes_taken * size,
+                bytes_requested=lanes_taken * access_bytes,
                 column=instruction.column,
                 missed_sectors=missed_sectors,
                 half_lines=half_lines,

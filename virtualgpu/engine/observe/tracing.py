@@ -412,18 +412,18 @@ def _compute_access_costs(
     for access_number, (step_index, space_code, instruction) in enumerate(
         zip(accesses.tolist(), space[accesses].tolist(), instruction_index[accesses].tolist(), strict=True)
     ):
-        key = (
+        cost_key = (
             instruction,
             space_code,
             pattern_bytes[access_number * row_bytes : (access_number + 1) * row_bytes],
         )
-        if key not in cost_of_pattern:
-            cost_of_pattern[key] = results.compute_access_cost(
+        if cost_key not in cost_of_pattern:
+            cost_of_pattern[cost_key] = results.compute_access_cost(
                 results.SPACES[space_code],
                 int(kernel_listing.size_bytes[instruction]),
                 relative_address[access_number],
                 int(executed[step_index]),
                 kernel_listing.rules[instruction],
             )
-        sectors[step_index], wavefronts[step_index] = cost_of_pattern[key]
+        sectors[step_index], wavefronts[step_index] = cost_of_pattern[cost_key]
     return sectors, wavefronts

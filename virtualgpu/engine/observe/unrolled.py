@@ -83,12 +83,12 @@ def _find_traced_loops(run: TracedRun) -> Iterator[TracedLoop]:
                 if successor <= block.number:
                     latches_by_head.setdefault(successor, []).append(block.number)
         for head_block, last_blocks in sorted(latches_by_head.items()):
-            positions = [
+            loop_positions = [
                 first_position + index
                 for block in blocks[head_block : max(last_blocks) + 1]
                 for index in range(block.first, block.end)
             ]
-            instructions = [run.code[position][1] for position in positions]
+            instructions = [run.code[position][1] for position in loop_positions]
             operation_counts = Counter(
                 (i.line, i.column, i.opcode) for i in instructions if i.line and i.root != "bra"
             )

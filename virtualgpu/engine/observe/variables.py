@@ -284,13 +284,15 @@ def _find_writers(
     for statement in sorted(
         {(definition.instruction.line, definition.instruction.column) for definition in writes}
     ):
-        positions = [
+        statement_positions = [
             definition.position
             for definition in writes
             if (definition.instruction.line, definition.instruction.column) == statement
         ]
         unexplained_positions += (
-            [] if explain(positions, _guess_writers(fitting_definitions, statement[0])) else positions
+            []
+            if explain(statement_positions, _guess_writers(fitting_definitions, statement[0]))
+            else statement_positions
         )
     # The compiler may have merged two arms of a branch into one instruction, which has the line of the
     # branch.

@@ -139,13 +139,13 @@ def _make_python_format(template: str) -> _PythonFormat | None:
             or (is_unsigned and ("+" in flags or " " in flags))
         ):
             return None
-        size = 8 if not is_integer or length in ("ll", "l", "j", "z", "t") else 4
+        value_bytes = 8 if not is_integer or length in ("ll", "l", "j", "z", "t") else 4
         struct_code = "d"
         if is_integer:
-            struct_code = "q" if size == 8 else "i"
+            struct_code = "q" if value_bytes == 8 else "i"
             struct_code = struct_code.upper() if is_unsigned else struct_code
-        struct_format += "x" * (-offset % size) + struct_code
-        offset += -offset % size + size
+        struct_format += "x" * (-offset % value_bytes) + struct_code
+        offset += -offset % value_bytes + value_bytes
         width = _limit_width(width)
         precision = _limit_width(precision)
         width_and_precision = (width or "") + (f".{precision}" if precision is not None else "")
@@ -192,10 +192,10 @@ def _format_any(template: str, buffer: bytes, read: Callable[[int, int], bytes])
                 struct_code if conversion in "di" else struct_code.upper(), next_bytes(8 if is_64_bit else 4)
             )
             if length in ("h", "hh") and conversion != "c":
-                size = 16 if length == "h" else 8
-                value &= (1 << size) - 1
-                if conversion in "di" and value >> (size - 1):
-                    value -= 1 << size
+                width_bits = 16 if length == "h" else 8
+                value &= (1 << width_bits) - 1
+                if conversion in "di" and value >> (width_bits - 1):
+                    value -= 1 << width_bits
             if conversion == "c":
                 return str((spec + "c") % chr(value & 0xFF))
             return _format_integer(spec, conversion, value)

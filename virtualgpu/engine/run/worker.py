@@ -324,9 +324,12 @@ class Worker:
                 local_base = int(self.context[0]["local_base"])
                 for lane in lanes:
                     template = formats_by_address[template_addresses[lane]]
-                    size = 8 * argument_counts[template_addresses[lane]]
+                    arguments_size_bytes = 8 * argument_counts[template_addresses[lane]]
                     argument_bytes = self.argument_bytes(
-                        argument_pointers[lane], local_base + lane * stack_bytes, stack_bytes, size
+                        argument_pointers[lane],
+                        local_base + lane * stack_bytes,
+                        stack_bytes,
+                        arguments_size_bytes,
                     )
                     buffer.add(printf.format_text(template, argument_bytes, self.read))
             else:

@@ -444,8 +444,8 @@ def _find_writing_lanes(scene: WatchScope, watched_place: reading.Expression) ->
     start_address = np.broadcast_to(watched_value.address, shape)[store_steps]
     known_lanes = np.broadcast_to(watched_value.known, shape)[store_steps]
     end_address = start_address + watched_value.type.size_bytes
-    size = trace.access_size_bytes[store_steps].astype(np.int64)[:, None]
+    store_bytes = trace.access_size_bytes[store_steps].astype(np.int64)[:, None]
     has_written[store_steps] = (
-        (address >= 0) & known_lanes & (address < end_address) & (address + size > start_address)
+        (address >= 0) & known_lanes & (address < end_address) & (address + store_bytes > start_address)
     )
     return has_written

@@ -179,9 +179,9 @@ class KernelSymbols:
         return self._add_type(CType(name, 8, "u64", key))
 
     def _add_type(self, ctype: CType) -> int:
-        key = -2_000_000 - len(self.derived_types)
-        self.derived_types[key] = ctype
-        return key
+        type_key = -2_000_000 - len(self.derived_types)
+        self.derived_types[type_key] = ctype
+        return type_key
 
     def parameter(self, name: str) -> tuple[CType | None, int] | None:
         """Return the type of a kernel parameter, and its offset in the parameter buffer."""
@@ -222,13 +222,13 @@ class KernelSymbols:
         if not matching_symbols:
             return None
         symbol = sorted(matching_symbols, key=lambda s: not s.startswith(kernel_prefix))[0]
-        offset, size = self.shared[symbol]
+        offset, array_bytes = self.shared[symbol]
         declaration = next((d for d in self.declared if d.symbol == symbol), None)
         if declaration is not None:
             return self.type_of(declaration.ctype), offset
         type_text, sizes = self.shared_arrays.get(name, ("", []))
-        key = self.key_of(type_text)
-        ctype = self.type_of(key)
+        type_key = self.key_of(type_text)
+        ctype = self.type_of(type_key)
         if ctype is None or not ctype.size_bytes:
             return None, offset
         extents = [self.number(extent_text) for extent_text in sizes]
@@ -236,17 +236,17 @@ class KernelSymbols:
             if extent is None:
                 return None, offset
             ctype = CType(
-                f"{type_text}[{extent_text}]", extent * ctype.size_bytes, inner_key=key, count=extent
+                f"{type_text}[{extent_text}]", extent * ctype.size_bytes, inner_key=type_key, count=extent
             )
-            key = self._add_type(ctype)
+            type_key = self._add_type(ctype)
         if sizes:
-            element_count, remainder = divmod(size, ctype.size_bytes)
-            if remainder or (size and extents[0] not in (None, element_count)):
+            element_count, remainder = divmod(array_bytes, ctype.size_bytes)
+            if remainder or (array_bytes and extents[0] not in (None, element_count)):
                 return None, offset
             return CType(
-                f"{type_text}[{element_count or ''}]", size, inner_key=key, count=element_count
+                f"{type_text}[{element_count or ''}]", array_bytes, inner_key=type_key, count=element_count
             ), offset
-        return (ctype if ctype.size_bytes == size else None), offset
+        return (ctype if ctype.size_bytes == array_bytes else None), offset
 
     def number(self, text: str, depth: int = 5) -> int | None:
         """Return the value of an array size in the source, or None if it is not constant."""
@@ -257,10 +257,10 @@ class KernelSymbols:
                 (option_text for option_text in self.options if option_text.startswith(f"-D{name}=")), ""
             )
             definition = re.search(_CONSTANT_REGEX.format(name), self.text)
-            value = option.partition("=")[2]
-            if not value and definition:
-                value = next(filter(None, definition.groups()), "")
-            option_value = self.number(value, depth - 1) if value and depth else None
+            value_text = option.partition("=")[2]
+            if not value_text and definition:
+                value_text = next(filter(None, definition.groups()), "")
+            option_value = self.number(value_text, depth - 1) if value_text and depth else None
             return str(option_value) if option_value is not None else name
 
         expanded_text = re.sub(r"\b[A-Za-z_]\w*", constant_value, text).strip()
@@ -408,12 +408,12 @@ class WatchScope:
             is_in_scope = variable_in_scope == variable_index
             bits, is_written = self.written(variable)
             last_bits[is_in_scope], known_lanes[is_in_scope] = bits[is_in_scope], is_written[is_in_scope]
-        key = next(
+        type_key = next(
             d.ctype
             for d in self.symbols.declared
             if (d.name, d.type) == (same_type_variables[0].name, same_type_variables[0].type)
         )
-        ctype = self.symbols.type_of(key)
+        ctype = self.symbols.type_of(type_key)
         assert ctype is not None
         return Lanes(
             ctype,

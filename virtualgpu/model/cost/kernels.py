@@ -533,7 +533,7 @@ def _copy_wait_clk(
     if not wait_count:
         return 0.0
     loop_clk, code_clk = (
-        float(piece_clk[list(rows)].sum()) / wait_count for rows in (wait.loop, wait.between)
+        float(piece_clk[list(piece_rows)].sum()) / wait_count for piece_rows in (wait.loop, wait.between)
     )
     hidden_clk = wait.pending * loop_clk + code_clk
     return wait_count * max(latency_clk - hidden_clk, 0.0) / (wait.pending + 1)

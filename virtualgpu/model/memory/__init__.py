@@ -238,21 +238,21 @@ class DeviceMemory:
             return 0
         with self.lock:
             if size_bytes < MAX_SMALL_BYTES:
-                size = _round_up(size_bytes, SMALL_UNIT_BYTES)
-                address = self._small_ranges.take(size)
+                rounded_bytes = _round_up(size_bytes, SMALL_UNIT_BYTES)
+                address = self._small_ranges.take(rounded_bytes)
                 if address is None:
                     page_address = self._take_pages(PAGE_BYTES, size_bytes)
                     self._small_ranges.give(page_address, PAGE_BYTES)
-                    address = self._small_ranges.take(size)
+                    address = self._small_ranges.take(rounded_bytes)
                     assert address is not None
             else:
-                size = _round_up(size_bytes, PAGE_BYTES)
-                address = self._take_pages(size, size_bytes)
-            self._segments[address] = size
+                rounded_bytes = _round_up(size_bytes, PAGE_BYTES)
+                address = self._take_pages(rounded_bytes, size_bytes)
+            self._segments[address] = rounded_bytes
             insort(self._segment_starts, address)
-            self.ledger.add_segment(size)
+            self.ledger.add_segment(rounded_bytes)
             if self.watched is not None:
-                self.watched(address, size, True)
+                self.watched(address, rounded_bytes, True)
             return address
 
     def _take_pages(self, size: int, requested_bytes: int) -> int:
@@ -288,8 +288,8 @@ class DeviceMemory:
                     pool.free(address)
                     return
             self.managed.pop(address, None)
-            size = self._segments.pop(address, None)
-            if size is None:
+            freed_bytes = self._segments.pop(address, None)
+            if freed_bytes is None:
                 raise CUDARuntimeError(
                     1,
                     "cudaErrorInvalidValue",
@@ -298,13 +298,13 @@ class DeviceMemory:
                     "one).",
                 )
             del self._segment_starts[bisect_left(self._segment_starts, address)]
-            self.ledger.remove_segment(size)
+            self.ledger.remove_segment(freed_bytes)
             if self.watched is not None:
-                self.watched(address, size, False)
-            if size >= PAGE_BYTES:
-                self._release_pages(address, size)
+                self.watched(address, freed_bytes, False)
+            if freed_bytes >= PAGE_BYTES:
+                self._release_pages(address, freed_bytes)
                 return
-            free_start, merged_bytes = self._small_ranges.give(address, size)
+            free_start, merged_bytes = self._small_ranges.give(address, freed_bytes)
             base_address = self._arena.address
             first_page = base_address + _round_up(free_start - base_address, PAGE_BYTES)
             last_page = base_address + (free_start + merged_bytes - base_address) // PAGE_BYTES * PAGE_BYTES
@@ -503,11 +503,11 @@ class DeviceMemory:
         """Return the sorted starts and ends of the live allocations in this device's own memory."""
         with self.lock:
             if self._starts is None:
-                bounds = [
+                range_bounds = [
                     (allocation.address, allocation.end)
                     for allocation in list(self._live_allocations.values())
                 ]
-                bounds_table = np.array(bounds, dtype=np.int64).reshape(-1, 2)
+                bounds_table = np.array(range_bounds, dtype=np.int64).reshape(-1, 2)
                 bounds_table = bounds_table[np.argsort(bounds_table[:, 0])]
                 self._starts = np.ascontiguousarray(bounds_table[:, 0])
                 self._ends = np.ascontiguousarray(bounds_table[:, 1])

@@ -62,16 +62,16 @@ class DeviceHeap:
         if address == 0:
             return
         with self._lock:
-            size = self.used.pop(address, None)
-            if size is None:
+            freed_bytes = self.used.pop(address, None)
+            if freed_bytes is None:
                 raise ValueError(
                     f"free() received the address {address:#x}, which malloc() did not return or which has "
                     "already been freed"
                 )
             if self.freed is not None:
-                self.freed[address] = size
+                self.freed[address] = freed_bytes
                 return
-            free_ranges = sorted([*self._free, (address, -(-size // _UNIT_BYTES) * _UNIT_BYTES)])
+            free_ranges = sorted([*self._free, (address, -(-freed_bytes // _UNIT_BYTES) * _UNIT_BYTES)])
             self._free = free_ranges[:1]
             for range_start, range_bytes in free_ranges[1:]:
                 last_start, last_bytes = self._free[-1]

@@ -115,9 +115,9 @@ class OrderedPool:
         CUDARuntimeError
             Status 2, ``cudaErrorMemoryAllocation``.
         """
-        size = -(-size_bytes // UNIT_BYTES) * UNIT_BYTES
+        rounded_bytes = -(-size_bytes // UNIT_BYTES) * UNIT_BYTES
         with self._locked() as can_change:
-            block_start = self._find_space(size, stream) if can_change else None
+            block_start = self._find_space(rounded_bytes, stream) if can_change else None
             if block_start is None:
                 raise CUDARuntimeError(
                     2,
@@ -125,10 +125,10 @@ class OrderedPool:
                     f"out of memory: {size_bytes:,} bytes requested from a stream-ordered "
                     f"pool, {self._memory.free_bytes:,} bytes free on the device.",
                 )
-            wait_ns = self._remove_range(block_start, block_start + size, stream)
-            address = self._top_address - block_start - size
-            self._blocks[address] = _Block(block_start, block_start + size, size_bytes)
-            self._memory.open_block(address, size)
+            wait_ns = self._remove_range(block_start, block_start + rounded_bytes, stream)
+            address = self._top_address - block_start - rounded_bytes
+            self._blocks[address] = _Block(block_start, block_start + rounded_bytes, size_bytes)
+            self._memory.open_block(address, rounded_bytes)
             self._used_bytes += size_bytes
             self._used_high = max(self._used_high, self._used_bytes)
             return address, wait_ns
@@ -331,15 +331,15 @@ class OrderedPool:
 
 def _find_contiguous_ranges(pieces: Iterable[_FreePiece]) -> Iterator[tuple[int, int]]:
     """Yield start and end of each contiguous range of adjacent pieces."""
-    start = end = -1
+    range_start = range_end = -1
     for free_piece in pieces:
-        if free_piece.start != end:
-            if end > start:
-                yield start, end
-            start = free_piece.start
-        end = free_piece.end
-    if end > start:
-        yield start, end
+        if free_piece.start != range_end:
+            if range_end > range_start:
+                yield range_start, range_end
+            range_start = free_piece.start
+        range_end = free_piece.end
+    if range_end > range_start:
+        yield range_start, range_end
 
 
 def _find_first_range(pieces: Iterable[_FreePiece], size: int) -> int | None:

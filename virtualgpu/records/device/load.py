@@ -155,9 +155,9 @@ class LoadSamples:
         names = [name for name, _ in self.phases]
         if phase not in names:
             raise KeyError(f"The recording has no phase {phase!r}. Its phases: {', '.join(names) or 'none'}.")
-        index = names.index(phase)
-        begin_ns = self.phases[index][1]
-        end_ns = self.phases[index + 1][1] if index + 1 < len(names) else np.inf
+        phase_index = names.index(phase)
+        begin_ns = self.phases[phase_index][1]
+        end_ns = self.phases[phase_index + 1][1] if phase_index + 1 < len(names) else np.inf
         # A reading covers the time before it, so a reading that began before the phase does not belong to it.
         previous_ns = np.concatenate(([-np.inf], self.time_ns[:-1]))
         in_phase = (previous_ns >= begin_ns) & (self.time_ns <= end_ns)

@@ -115,8 +115,8 @@ class LaunchTrace:
     @property
     def sm_busy_ns(self) -> Times:
         """The time in ns during which each SM ran at least one block. The first element belongs to SM 0."""
-        sm, start, end = self.busy()
-        return np.bincount(sm, end - start, minlength=self.sm_count).astype(np.int64)
+        sm, starts_ns, ends_ns = self.busy()
+        return np.bincount(sm, ends_ns - starts_ns, minlength=self.sm_count).astype(np.int64)
 
     @property
     def achieved_occupancy(self) -> float:

@@ -108,13 +108,13 @@ class LaunchWaves:
         as the result of `running`.
         """
         moments_ns, running_blocks = self.running()
-        _, start, end = self.trace.busy()
+        _, starts_ns, ends_ns = self.trace.busy()
         if self.trace.sampled > 1:
-            sm_ns = _elapsed_ns(moments_ns, start) - _elapsed_ns(moments_ns, end)
+            sm_ns = _elapsed_ns(moments_ns, starts_ns) - _elapsed_ns(moments_ns, ends_ns)
             busy_sms = np.append(np.diff(sm_ns) / max(1e-9, float(moments_ns[1])), 0.0)
         else:
-            started_counts = np.searchsorted(np.sort(start), moments_ns, side="right")
-            busy_sms = started_counts - np.searchsorted(np.sort(end), moments_ns, side="right").astype(
+            started_counts = np.searchsorted(np.sort(starts_ns), moments_ns, side="right")
+            busy_sms = started_counts - np.searchsorted(np.sort(ends_ns), moments_ns, side="right").astype(
                 np.float64
             )
         return moments_ns, np.divide(

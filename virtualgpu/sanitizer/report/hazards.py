@@ -311,9 +311,9 @@ class Report:
         """Return the program counters of all copies of an instruction in an unrolled loop."""
         source_place = (i.line, i.column, i.parts)
         return [
-            copy.pc
-            for copy in self.function.instructions
-            if (copy.line, copy.column, copy.parts) == source_place
+            copy_instruction.pc
+            for copy_instruction in self.function.instructions
+            if (copy_instruction.line, copy_instruction.column, copy_instruction.parts) == source_place
         ]
 
     def _find_intended_reason(
@@ -370,9 +370,9 @@ class Report:
         first_place = None
         severity: Severity = "error"
         if hazard_kind in (FREED, OUTSIDE_BLOCK):
-            key = hazard_kind, space, 0, site.line, 0
+            finding_key = hazard_kind, space, 0, site.line, 0
             element_name, message = sentences.make_heap_message(
-                hazard_kind == FREED, site, second_place, address, *self.findings.heap_blocks[key]
+                hazard_kind == FREED, site, second_place, address, *self.findings.heap_blocks[finding_key]
             )
         elif hazard_kind == OUTSIDE_ARRAY:
             message = sentences.make_outside_array_message(
@@ -450,12 +450,17 @@ def _merge_races(races: Iterable[_Race], find_site: Callable[[Access], Site]) ->
         update = race.update
         assert finding.first is not None
         if update is not None:
-            key: tuple[object, ...] = finding.space, update.load, update.store
+            group_key: tuple[object, ...] = finding.space, update.load, update.store
         elif race.intended_reason:
-            key = race.intended_reason, finding.space, finding.start
+            group_key = race.intended_reason, finding.space, finding.start
         else:
-            key = finding.space, race.kind, find_site(finding.first).line, find_site(finding.second).line
-        race_groups.setdefault(key, []).append(race)
+            group_key = (
+                finding.space,
+                race.kind,
+                find_site(finding.first).line,
+                find_site(finding.second).line,
+            )
+        race_groups.setdefault(group_key, []).append(race)
     for race_group in race_groups.values():
         widest_race = max(race_group, key=lambda race: (race.relation, not race.finding.values_agree))
         occurrence_count = sum(race.finding.count for race in race_group)
