@@ -197,8 +197,8 @@ def _make_remedy(
         ), remedy_code
     if earlier.source == later.source and earlier.source is not None:
         return f"After {_format_line(earlier.source)} and before it runs again, add:", remedy_code
-    position = f"After {_format_line(earlier.source)} and before" if earlier.source else "Before"
-    return f"{position} {_format_line(later.source)}, add:", remedy_code
+    position_text = f"After {_format_line(earlier.source)} and before" if earlier.source else "Before"
+    return f"{position_text} {_format_line(later.source)}, add:", remedy_code
 
 
 def _format_line(source: SourceLine | None) -> str:

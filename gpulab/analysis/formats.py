@@ -100,18 +100,18 @@ class Format:
         A number that exceeds the largest by half a step or more becomes infinity, or NaN if the format has no
         infinity, or the largest number if it has neither. Zero keeps its sign if it is a float.
         """
-        sign = 0
+        sign_bit = 0
         if isinstance(number, float):
-            sign = int(math.copysign(1.0, number) < 0)
+            sign_bit = int(math.copysign(1.0, number) < 0)
             if math.isnan(number):
                 return self._signed(0, self._nan)
             if math.isinf(number):
-                return self._signed(sign, self._overflow)
+                return self._signed(sign_bit, self._overflow)
         exact_number = Fraction(number)
-        sign = sign or int(exact_number < 0)
+        sign_bit = sign_bit or int(exact_number < 0)
         exact_number = abs(exact_number)
         if not exact_number:
-            return self._signed(sign, 0)
+            return self._signed(sign_bit, 0)
         exponent = exact_number.numerator.bit_length() - exact_number.denominator.bit_length()
         if exact_number < Fraction(2) ** exponent:
             exponent -= 1
@@ -120,7 +120,7 @@ class Format:
         # into the exponent, as the bits themselves do.
         significand = round(exact_number / Fraction(2) ** (exponent - self.fraction_bits))
         magnitude = (exponent - self.least_exponent << self.fraction_bits) + significand
-        return self._signed(sign, magnitude if magnitude <= self._largest_code else self._overflow)
+        return self._signed(sign_bit, magnitude if magnitude <= self._largest_code else self._overflow)
 
     def value(self, code: int) -> Fraction | float:
         """Return the number that a bit pattern represents, as a Fraction. Infinities, NaN and negative zero
@@ -135,8 +135,8 @@ class Format:
         if not magnitude and sign < 0:
             return -0.0
         hidden_bit = (1 << self.fraction_bits) if exponent else 0
-        power = max(exponent, 1) - self.bias - self.fraction_bits
-        return sign * (hidden_bit + fraction) * Fraction(2) ** power
+        power_of_two = max(exponent, 1) - self.bias - self.fraction_bits
+        return sign * (hidden_bit + fraction) * Fraction(2) ** power_of_two
 
     def round(self, number: Number) -> float:
         """Return the representable number that is nearest to `number`, as a float."""
@@ -156,8 +156,8 @@ class Format:
 
     def parts(self, code: int) -> tuple[str, str, str]:
         """Return the sign, exponent and fraction of a bit pattern as strings of zeros and ones."""
-        text = f"{code:0{self.bits}b}"
-        return text[0], text[1 : 1 + self.exponent_bits], text[1 + self.exponent_bits :]
+        bits_text = f"{code:0{self.bits}b}"
+        return bits_text[0], bits_text[1 : 1 + self.exponent_bits], bits_text[1 + self.exponent_bits :]
 
     def round_all(self, numbers: npt.ArrayLike) -> Doubles:
         """Round each number of a float64 array to this format. The result is a float64 array.

@@ -148,8 +148,8 @@ class _Causes:
 
     def _make_predecessor_cause(self, operation: Activity, awaited: Activity) -> _Cause:
         """Return why an operation had to wait for another operation."""
-        wait = self._flow.find_event_wait(operation, awaited)
-        wait_line = None if wait is None else wait.source
+        event_wait = self._flow.find_event_wait(operation, awaited)
+        wait_line = None if event_wait is None else event_wait.source
         stream_name = self._names[awaited.device_id, awaited.stream_id]
         if awaited.pinned is False:
             issuing_call = self._flow.find_issuing_call(awaited)
@@ -167,7 +167,7 @@ class _Causes:
                 " of its graph" if operation.graph_id and awaited.graph_id else " of the same stream"
             )
             return "waiting for its stream", f"waited for {awaited.name}{origin_text}", wait_line
-        if wait is not None:
+        if event_wait is not None:
             return (
                 "waiting for an event",
                 f"waited for an event after {awaited.name} of {stream_name}",

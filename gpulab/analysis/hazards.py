@@ -236,18 +236,18 @@ class StreamChecker:
         is_release = hazard_kind == "freed too early"
         finding_key = (earlier_use.source or earlier_use.name, later_use.source or later_use.name, is_release)
         use_pair = (earlier_use.index, later_use.index)
-        finding = self._findings.get(finding_key)
-        if finding is not None and self._pairs[finding_key] != use_pair:
+        known_finding = self._findings.get(finding_key)
+        if known_finding is not None and self._pairs[finding_key] != use_pair:
             self._pairs[finding_key] = use_pair
-            self._findings[finding_key] = replace(finding, count=finding.count + 1)
+            self._findings[finding_key] = replace(known_finding, count=known_finding.count + 1)
             return
-        if finding is not None and finding.kind not in _LESS_INFORMATIVE.get(hazard_kind, ()):
+        if known_finding is not None and known_finding.kind not in _LESS_INFORMATIVE.get(hazard_kind, ()):
             return
         if len(self._findings) >= MAX_FINDINGS:
             self.is_truncated = True
             return
         self._pairs[finding_key] = use_pair
-        finding_count = 1 if finding is None else finding.count
+        finding_count = 1 if known_finding is None else known_finding.count
         self._findings[finding_key] = explain.explain_hazard(
             hazard_kind, earlier_use, later_use, free_source, self._order, self.names, finding_count
         )

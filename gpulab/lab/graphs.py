@@ -141,13 +141,16 @@ class CapturedGraph(PicturedResult):
         """Find names for arrays that are not arguments but are used by nodes, such as a model's weights."""
         graph = self._require_capture
         ndarray = session.cp().ndarray
-        arrays = [*(name.record() for name in self._names.values()), *_name_outputs(graph.result, ndarray)]
+        arrays = [
+            *(named_array.record() for named_array in self._names.values()),
+            *_name_outputs(graph.result, ndarray),
+        ]
         used_addresses = {address for node in graph.record.nodes for address in node.addresses}
         unnamed_addresses = {
             address for address in used_addresses if not any(address in array for array in arrays)
         }
-        for name in find_global_arrays(fn, unnamed_addresses, ndarray):
-            self._names.setdefault(name.name, name)
+        for named_array in find_global_arrays(fn, unnamed_addresses, ndarray):
+            self._names.setdefault(named_array.name, named_array)
 
     # Launching
 
@@ -229,7 +232,7 @@ class CapturedGraph(PicturedResult):
     def record(self) -> GraphRecord:
         """The nodes, edges and named arrays of the graph, with the parameters for the next launch."""
         captured_graph = self._require_capture
-        arrays = [name.record() for name in self._names.values()]
+        arrays = [named_array.record() for named_array in self._names.values()]
         addresses = {array.address for array in arrays}
         arrays += [
             a
@@ -258,19 +261,23 @@ class CapturedGraph(PicturedResult):
     ) -> tuple[DanglingArray, ...]:
         dangling_arrays = []
         ndarray = session.cp().ndarray
-        for array, name in zip(record.arrays, self._names.values(), strict=False):
-            value = current_arrays.get(name.name, name.now)
+        for array, named_array in zip(record.arrays, self._names.values(), strict=False):
+            current_array = current_arrays.get(named_array.name, named_array.now)
             nodes = record.users(array)
-            if value is name.array or not nodes:
+            if current_array is named_array.array or not nodes:
                 continue
-            is_array = isinstance(value, ndarray)
-            address = int(value.data.ptr) if is_array else None
+            is_array = isinstance(current_array, ndarray)
+            address = int(current_array.data.ptr) if is_array else None
             if address == array.address:
                 continue
-            first_elements = _read_first_elements(name.array)
+            first_elements = _read_first_elements(named_array.array)
             dangling_arrays.append(
                 DanglingArray(
-                    array, address, nodes, first_elements, _read_first_elements(value) if is_array else ()
+                    array,
+                    address,
+                    nodes,
+                    first_elements,
+                    _read_first_elements(current_array) if is_array else (),
                 )
             )
         return tuple(dangling_arrays)
@@ -334,7 +341,7 @@ class CapturedGraph(PicturedResult):
         TypeError
             If the graph has no array of that name.
         """
-        names_by_parameter = {name.parameter: name.name for name in self._names.values()}
+        names_by_parameter = {named_array.parameter: named_array.name for named_array in self._names.values()}
         arrays_by_name = {
             key if key in self._names else names_by_parameter.get(key, key): array
             for key, array in arrays.items()
@@ -387,7 +394,7 @@ class CapturedGraph(PicturedResult):
         launch = self.graph.launch
         with (
             self._session_context(),
-            restore_contents(name.array for name in self._names.values()),
+            restore_contents(named_array.array for named_array in self._names.values()),
             self.stream,
         ):
             comparison = compare_costs(record, lambda: self.fn(*self.arrays), launch, self.stream, repeats)

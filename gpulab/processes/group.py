@@ -99,7 +99,7 @@ class ProcessGroup:
 
     def _make_error_message(self, futures: Sequence[Future[Any]]) -> str:
         """Return an error message with the ranks that failed, and the current calls of the others."""
-        failures = []
+        failure_texts = []
         waiting_ranks = []
         for rank, future in enumerate(futures):
             current_call = "its start"
@@ -109,16 +109,16 @@ class ProcessGroup:
                 waiting_ranks.append(f"rank {rank} is in {current_call}")
             elif future.exception() is not None:
                 failure_text = str(future.exception()).removeprefix("it ").rstrip(".")
-                failures.append(f"Rank {rank} failed in {current_call}: it {failure_text}.")
+                failure_texts.append(f"Rank {rank} failed in {current_call}: it {failure_text}.")
         waiting_text = "; ".join(waiting_ranks)
-        timeout_text = "" if failures else f"Not finished after {self._limit_s:g} s. "
+        timeout_text = "" if failure_texts else f"Not finished after {self._limit_s:g} s. "
         waiting_sentence = f"{waiting_text[:1].upper()}{waiting_text[1:]}. " if waiting_text else ""
         remedy = "All ranks have been ended" + (
             "."
-            if failures
+            if failure_texts
             else (": all ranks must make the same calls in the same order. Otherwise the other ranks wait.")
         )
-        return f"{timeout_text}{' '.join([*failures, ''])}{waiting_sentence}{remedy}"
+        return f"{timeout_text}{' '.join([*failure_texts, ''])}{waiting_sentence}{remedy}"
 
 
 def _call_with_note(_: Any, note_path: str, function: Callable[..., Any], rank: int, *arguments: Any) -> Any:

@@ -305,8 +305,8 @@ def _run_keeper(request: dict[str, Any], stdin: int, stdout: int, stderr: int, p
     """Fork the process, send both process numbers and its exit status, and end all of its descendants."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     keeper_pid = os.getpid()
-    pid = os.fork()
-    if not pid:
+    child_pid = os.fork()
+    if not child_pid:
         os.close(parent_line)
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -320,7 +320,7 @@ def _run_keeper(request: dict[str, Any], stdin: int, stdout: int, stderr: int, p
     for fd in (stdin, stdout, stderr):
         os.close(fd)
     with contextlib.suppress(OSError):
-        os.write(parent_line, b"%d %d\n" % (keeper_pid, pid))
+        os.write(parent_line, b"%d %d\n" % (keeper_pid, child_pid))
     listener = select.poll()
     listener.register(parent_line, 0)  # an error there means that nobody reads it any more
     exit_status = None
@@ -332,7 +332,7 @@ def _run_keeper(request: dict[str, Any], stdin: int, stdout: int, stderr: int, p
     while exit_status is None:
         with contextlib.suppress(ChildProcessError):
             while exit_status is None and (child_status := os.waitpid(-1, os.WNOHANG))[0]:
-                if child_status[0] == pid:
+                if child_status[0] == child_pid:
                     exit_status = os.waitstatus_to_exitcode(child_status[1])
         if exit_status is None and any(fd == parent_line for fd, _ in listener.poll(1000)):
             break

@@ -136,8 +136,8 @@ def _is_working(process: psutil.Process) -> bool:
         return True
     task_folder = _PROC_FOLDER / str(process.pid) / "task"
     with contextlib.suppress(OSError):
-        for task in task_folder.iterdir():
-            if (task / "stat").read_bytes().rpartition(b")")[2].split()[0] in (b"R", b"D"):
+        for thread_folder in task_folder.iterdir():
+            if (thread_folder / "stat").read_bytes().rpartition(b")")[2].split()[0] in (b"R", b"D"):
                 return True
     return False
 

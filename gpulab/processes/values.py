@@ -123,9 +123,9 @@ class _TreeEncoder:
         self._array_bytes += array.nbytes
         if self._array_bytes > MAX_VALUE_BYTES:
             raise ValueTooLargeError(f"it has more than {MAX_VALUE_BYTES >> 20} MiB")
-        buffer = io.BytesIO()
-        np.lib.format.write_array(buffer, array, allow_pickle=False)
-        self._arrays.append(buffer.getvalue())
+        npy_buffer = io.BytesIO()
+        np.lib.format.write_array(npy_buffer, array, allow_pickle=False)
+        self._arrays.append(npy_buffer.getvalue())
         return [tag, len(self._arrays[-1])]
 
 
@@ -159,15 +159,15 @@ def _decode_tree(tree: Any, arrays: io.BytesIO) -> Any:
 
 def _decode_array(arrays: io.BytesIO, length: int) -> npt.NDArray[Any]:
     """Return an array from its bytes, after a check that its header matches the size of the data."""
-    buffer = io.BytesIO(arrays.read(length))
-    version = np.lib.format.read_magic(buffer)
-    if version != (1, 0):
+    npy_buffer = io.BytesIO(arrays.read(length))
+    npy_version = np.lib.format.read_magic(npy_buffer)
+    if npy_version != (1, 0):
         raise DamagedBytesError("an array has an unknown format")
-    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(buffer)
-    if dtype.kind not in _DTYPE_KINDS or math.prod(shape) * dtype.itemsize != length - buffer.tell():
+    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(npy_buffer)
+    if dtype.kind not in _DTYPE_KINDS or math.prod(shape) * dtype.itemsize != length - npy_buffer.tell():
         raise DamagedBytesError("an array does not have the size in its header")
     elements = (
-        np.frombuffer(buffer.read(), dtype) if math.prod(shape) and dtype.itemsize else np.zeros(0, dtype)
+        np.frombuffer(npy_buffer.read(), dtype) if math.prod(shape) and dtype.itemsize else np.zeros(0, dtype)
     )
     return elements.reshape(shape, order="F" if is_fortran else "C").copy()
 

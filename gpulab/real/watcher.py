@@ -195,15 +195,15 @@ class RealWatcher:
         self._exit_stack.close()
         self._watch.finish()
         self._watch.end(self._on_act)
-        notes = [_UNOBSERVED_NOTE]
+        report_notes = [_UNOBSERVED_NOTE]
         if self._guessed_kernels:
-            notes.append(
+            report_notes.append(
                 f"The arrays that {count(self._guessed_kernels, 'kernel')} of libraries read are not known. "
                 "Arrays that they write are known only if the same line created them."
             )
         if self._errors:
-            notes.append(f"{count(len(self._errors), 'call')} could not be read ({self._errors[0]}).")
-        return " ".join(notes)
+            report_notes.append(f"{count(len(self._errors), 'call')} could not be read ({self._errors[0]}).")
+        return " ".join(report_notes)
 
     # What CUPTI tells
 
@@ -293,9 +293,11 @@ class RealWatcher:
     def _record_peer_copy(
         self, target: int, _: int, source: int, __: int, size: int, stream: int | None
     ) -> None:
-        reads = (_MemoryRange(source, size),)
-        writes = (_MemoryRange(target, size),)
-        self._on_operation(stream or 0, _Operation("MEMCPY2", "Memcpy PtoP", None, reads, writes))
+        read_ranges = (_MemoryRange(source, size),)
+        written_ranges = (_MemoryRange(target, size),)
+        self._on_operation(
+            stream or 0, _Operation("MEMCPY2", "Memcpy PtoP", None, read_ranges, written_ranges)
+        )
 
     def _record_set(self, address: int, _: int, size: int, stream: int | None) -> None:
         if size:

@@ -156,9 +156,9 @@ class Settings:
                 raise SettingsError(
                     f"PyTorch's allocator has no setting {name!r}.{did_you_mean(name, names)}"
                 )
-        divisions = settings.get("roundup_power2_divisions")
-        if isinstance(divisions, int):
-            settings["roundup_power2_divisions"] = (divisions,) * _POWER_INTERVALS
+        division_counts = settings.get("roundup_power2_divisions")
+        if isinstance(division_counts, int):
+            settings["roundup_power2_divisions"] = (division_counts,) * _POWER_INTERVALS
         return replace(cls.parse(text), **settings)
 
     @property
@@ -195,9 +195,9 @@ class Settings:
         if size_bytes < MIN_BLOCK_BYTES:
             return MIN_BLOCK_BYTES
         floor_log2 = size_bytes.bit_length() - 1
-        divisions = self.roundup_power2_divisions[min(max(floor_log2 - 20, 0), _POWER_INTERVALS - 1)]
-        if divisions > 1 and size_bytes > MIN_BLOCK_BYTES * divisions:
-            step_bytes = (1 << floor_log2) // divisions
+        division_count = self.roundup_power2_divisions[min(max(floor_log2 - 20, 0), _POWER_INTERVALS - 1)]
+        if division_count > 1 and size_bytes > MIN_BLOCK_BYTES * division_count:
+            step_bytes = (1 << floor_log2) // division_count
             return (size_bytes + step_bytes - 1) // step_bytes * step_bytes
         return (size_bytes + MIN_BLOCK_BYTES - 1) // MIN_BLOCK_BYTES * MIN_BLOCK_BYTES
 

@@ -266,8 +266,8 @@ class Records:
     def _read_calls(self) -> list[tuple[str, int, int, int, int]]:
         """Return name, start, end, thread and correlation of each call, without calls nested in others."""
         calls: dict[int, tuple[str, int, int, int, int]] = {}
-        for domain, record_kind in ((cupti.DRIVER_API, cupti.DRIVER), (cupti.RUNTIME_API, cupti.RUNTIME)):
-            names = self._call_names(domain)
+        for api_domain, record_kind in ((cupti.DRIVER_API, cupti.DRIVER), (cupti.RUNTIME_API, cupti.RUNTIME)):
+            names = self._call_names(api_domain)
             for cbid, start, end, thread, correlation in self._rows[record_kind]:
                 if start:
                     calls[correlation] = names.get(cbid, f"call {cbid}"), start, end, thread, correlation
@@ -474,27 +474,27 @@ class Records:
 
     def _read_ranges(self, host_info: HostInfo) -> list[NvtxRange]:
         """Return the finished NVTX ranges and the NVTX marks; the end of a range has only its number."""
-        colors = {
+        color_of_range = {
             range_number: color
             for flags, range_number, color in self._rows[cupti.MARKER_DATA]
             if flags & _ARGB_FORMAT
         }
         open_ranges: dict[int, tuple[str, int, int, int]] = {}
-        depths: dict[int, int] = defaultdict(int)
-        ranges: list[NvtxRange] = []
+        depth_of_thread: dict[int, int] = defaultdict(int)
+        nvtx_ranges: list[NvtxRange] = []
         for flags, time_ns, range_number, object_kind, thread, name, _ in sorted(
             self._rows[cupti.MARKER], key=lambda row: row[1]
         ):
             owner_thread = host_info.threads.get(thread, thread) if object_kind == _THREAD_OBJECT_KIND else 0
             if flags & _INSTANT_FLAG:
-                ranges.append(
+                nvtx_ranges.append(
                     NvtxRange(
                         name=self._read_string(name),
-                        color=colors.get(range_number),
+                        color=color_of_range.get(range_number),
                         start_ns=time_ns,
                         end_ns=time_ns,
                         thread=owner_thread,
-                        depth=depths[owner_thread],
+                        depth=depth_of_thread[owner_thread],
                         is_mark=True,
                     )
                 )
@@ -503,23 +503,23 @@ class Records:
                     self._read_string(name),
                     time_ns,
                     owner_thread,
-                    depths[owner_thread],
+                    depth_of_thread[owner_thread],
                 )
-                depths[owner_thread] += 1
+                depth_of_thread[owner_thread] += 1
             elif range_number in open_ranges:  # the flag of an end is missing in some versions
                 range_name, start_ns, owner_thread, depth = open_ranges.pop(range_number)
-                depths[owner_thread] -= 1
-                ranges.append(
+                depth_of_thread[owner_thread] -= 1
+                nvtx_ranges.append(
                     NvtxRange(
                         name=range_name,
-                        color=colors.get(range_number),
+                        color=color_of_range.get(range_number),
                         start_ns=start_ns,
                         end_ns=time_ns,
                         thread=owner_thread,
                         depth=depth,
                     )
                 )
-        return sorted(ranges, key=lambda marker: (marker.start_ns, marker.depth))
+        return sorted(nvtx_ranges, key=lambda marker: (marker.start_ns, marker.depth))
 
     def _read_string(self, address: int) -> str:
         """Return the C string at an address; an empty string for address 0."""

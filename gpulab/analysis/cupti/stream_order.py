@@ -89,10 +89,10 @@ class StreamOrder:
 
     def frontier(self, stream: StreamKey) -> tuple[int, ...]:
         """Return the operations that directly precede the next operation of a stream."""
-        clock = self._order.peek_next_clock(self._key(stream))
+        next_clock = self._order.peek_next_clock(self._key(stream))
         ended_operations = [
             (*self._positions[chain_and_tick], chain_and_tick)
-            for chain_and_tick in clock.items()
+            for chain_and_tick in next_clock.items()
             if chain_and_tick in self._positions
         ]
         return tuple(

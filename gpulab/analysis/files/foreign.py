@@ -193,15 +193,15 @@ def _describe_timeless(file_contents: TraceContents) -> str:
 
 def _make_note(file_contents: TraceContents, name: str, has_operations: bool) -> str:
     """Return sentences about the events of the file that are missing in the timeline."""
-    sentences = []
+    note_sentences = []
     is_torch = any(record.category in (*_CALL_CATEGORIES, "cpu_op") for record in file_contents.slices)
     if not has_operations and is_torch:
-        sentences.append(_NO_GPU_NOTE)
+        note_sentences.append(_NO_GPU_NOTE)
     if file_contents.timeless:
-        sentences.append(_describe_timeless(file_contents))
+        note_sentences.append(_describe_timeless(file_contents))
     if file_contents.later:
         read_count = len(file_contents.slices)
-        sentences.append(
+        note_sentences.append(
             f"Only the first {read_count:,} of {count(read_count + file_contents.later, 'event')} are shown; "
             f"gl.open_timeline({name!r}, most_events={read_count + file_contents.later}) "
             "reads all of them, which takes long."
@@ -209,8 +209,8 @@ def _make_note(file_contents: TraceContents, name: str, has_operations: bool) ->
     if file_contents.lost:
         lost_count = file_contents.lost
         lost_text = f"{count(lost_count, 'event')} without a time or name {noun(lost_count, 'was', 'were')}"
-        sentences.append(f"{lost_text} left out.")
-    return " ".join(sentences)
+        note_sentences.append(f"{lost_text} left out.")
+    return " ".join(note_sentences)
 
 
 # Events
@@ -548,16 +548,16 @@ def _sort_operations(operations: _Operations, waits: tuple[_Wait, ...]) -> tuple
     last_in_stream: dict[tuple[int, int], Activity] = {}
     sorted_operations = []
     for activity, correlation in zip(operations.activities, operations.calls, strict=True):
-        key = (activity.device_id, activity.stream_id)
-        previous_operation = last_in_stream.get(key)
+        stream_key = (activity.device_id, activity.stream_id)
+        previous_operation = last_in_stream.get(stream_key)
         predecessors = (
             []
             if previous_operation is None or previous_operation.end_ns > activity.start_ns
             else [previous_operation.correlation_id]
         )
-        while pending_waits[key] and pending_waits[key][-1][1] < correlation:
-            predecessors += pending_waits[key].pop()[0].after
-        last_in_stream[key] = activity
+        while pending_waits[stream_key] and pending_waits[stream_key][-1][1] < correlation:
+            predecessors += pending_waits[stream_key].pop()[0].after
+        last_in_stream[stream_key] = activity
         sorted_operations.append(replace(activity, after=tuple(dict.fromkeys(predecessors))))
     return tuple(sorted(sorted_operations, key=lambda activity: (activity.start_ns, activity.correlation_id)))
 
@@ -575,9 +575,9 @@ def _make_ranges(slices: list[_Slice], threads: dict[tuple[Any, Any], int]) -> I
             or record.category in _OMITTED_CATEGORIES
         ):
             continue
-        stack = open_end_times[record.pid, record.tid]
-        while stack and stack[-1] <= record.start_ns:
-            stack.pop()
+        end_time_stack = open_end_times[record.pid, record.tid]
+        while end_time_stack and end_time_stack[-1] <= record.start_ns:
+            end_time_stack.pop()
         thread = _number_thread(record, threads)
         yield NvtxRange(
             name=record.name,
@@ -585,11 +585,11 @@ def _make_ranges(slices: list[_Slice], threads: dict[tuple[Any, Any], int]) -> I
             start_ns=record.start_ns,
             end_ns=record.end_ns,
             thread=thread,
-            depth=len(stack),
+            depth=len(end_time_stack),
             is_mark=record.is_mark,
         )
         if not record.is_mark:
-            stack.append(record.end_ns)
+            end_time_stack.append(record.end_ns)
 
 
 def _make_streams(

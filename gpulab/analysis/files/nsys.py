@@ -70,16 +70,16 @@ def read_timeline(path: Path, most_events: int) -> Timeline:
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
             database.execute("PRAGMA trusted_schema = OFF")  # the file can be of any origin
-            tables = {
+            table_names = {
                 row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             }
-            if "StringIds" not in tables:
+            if "StringIds" not in table_names:
                 raise TraceFormatError(
                     f"{path.name} is an SQLite database, but was not exported by Nsight Systems. Export a "
                     "report with: nsys export -t sqlite report.nsys-rep"
                 )
-            header = _read_header(database, tables)
-            contents = foreign.read_slices(_read_events(database, tables), most_events, path.name)
+            header = _read_header(database, table_names)
+            contents = foreign.read_slices(_read_events(database, table_names), most_events, path.name)
     except sqlite3.Error as error:
         raise TraceFormatError(f"{path.name} is damaged: {error}.") from error
     return foreign.make_timeline(contents, header, path.name, tool="Nsight Systems")

@@ -269,8 +269,10 @@ class Steps:
         first_chain = max(warps, default=0) + 1
         mbarrier_addresses = sorted(set(self._mbarrier_at.values()))
         clocks = [np.zeros(first_chain + len(mbarrier_addresses), np.int64)]
-        mbarriers = {a: _Mbarrier(first_chain + n, clocks[0]) for n, a in enumerate(mbarrier_addresses)}
-        barriers: dict[str, _BarrierState] = {}
+        mbarrier_of_address = {
+            a: _Mbarrier(first_chain + n, clocks[0]) for n, a in enumerate(mbarrier_addresses)
+        }
+        barrier_of_operand: dict[str, _BarrierState] = {}
         self.marks: list[Mark] = []
         self.mbarrier_chain = np.full(len(self), -1, np.int64)
         self.phase = self.mbarrier_chain.copy()
@@ -303,7 +305,7 @@ class Steps:
                 release_barrier(warp_state.barrier)
             warp_state.tick += 1
             action_kind = action.kind if action is not None else None
-            mbarrier = mbarriers.get(self._mbarrier_at.get(sequence, -1))
+            mbarrier = mbarrier_of_address.get(self._mbarrier_at.get(sequence, -1))
             if action_kind == "wait for arrivals" and action is not None and mbarrier is not None:
                 phase_index = self._find_awaited_phase(action.operand, sequence, warp_index, mbarrier)
                 mbarrier.waited_phases[warp_index] = self.phase[step] = phase_index
@@ -333,7 +335,7 @@ class Steps:
             if action is None or action_kind is None or action_kind == "bulk copy":
                 continue
             if action_kind == "barrier" or action_kind == "barrier arrival":
-                barrier = barriers.setdefault(action.operand, _BarrierState())
+                barrier = barrier_of_operand.setdefault(action.operand, _BarrierState())
                 barrier.clocks.append(own_clock)
                 if action_kind == "barrier":
                     warp_state.waits += 1
@@ -356,7 +358,7 @@ class Steps:
                     pending=pending_groups,
                 )
             )
-        for barrier in barriers.values():
+        for barrier in barrier_of_operand.values():
             if barrier.waiting:
                 release_barrier(barrier)
         self.clocks = np.array(clocks)

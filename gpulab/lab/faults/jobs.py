@@ -101,8 +101,8 @@ def _pickle_with_files(job: Call | Cell) -> bytes:
 
     dispatch_table = ChainMap({CodeType: reduce_code}, default_table)
     pickler_class = type("Placed", (cloudpickle.Pickler,), {"dispatch_table": dispatch_table})
-    pickler_class(file := BytesIO()).dump(job)
-    return file.getvalue()
+    pickler_class(pickle_file := BytesIO()).dump(job)
+    return pickle_file.getvalue()
 
 
 def pack_job(job: Call | Cell) -> bytes:

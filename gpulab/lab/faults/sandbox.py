@@ -110,10 +110,10 @@ def run_in_sandbox(
     if type(memory_bytes) is not int or memory_bytes < 1:
         raise ValueError(f"memory_bytes must be a positive number of bytes, not {memory_bytes!r}.")
     job_bytes = pack_job(job)
-    limits = (limit_s, _ELAPSED_FACTOR * limit_s, memory_bytes)
-    record, outcome = _run_once(job_bytes, name, returns, blocking, limits)
+    run_limits = (limit_s, _ELAPSED_FACTOR * limit_s, memory_bytes)
+    record, outcome = _run_once(job_bytes, name, returns, blocking, run_limits)
     if record.sticky and record.culprit is None:
-        blocking_record = record if blocking else _run_once(job_bytes, name, False, True, limits)[0]
+        blocking_record = record if blocking else _run_once(job_bytes, name, False, True, run_limits)[0]
         if blocking_record.raised is not None:
             record = replace(record, culprit=Culprit(0, blocking_record.raised))
     return Sandboxed(record, outcome, returns)
@@ -168,17 +168,17 @@ class Sandboxed(PicturedResult):
         bundle = super()._repr_mimebundle_(**kwargs)
         if bundle is None:
             return None
-        data, metadata = bundle
+        mime_data, metadata = bundle
         display_data = self._outcome.get("shown", {})
-        data["text/html"] += display_data.get("text/html", display_data.get("image/svg+xml", ""))
+        mime_data["text/html"] += display_data.get("text/html", display_data.get("image/svg+xml", ""))
         for figure in self.figures:
             image_text = base64.b64encode(figure).decode()
-            data["text/html"] += (
+            mime_data["text/html"] += (
                 f'<img alt="a figure from the sandbox" src="data:image/png;base64,{image_text}">'
             )
         if "text/plain" in display_data:
-            data["text/plain"] += f"\n{display_data['text/plain']}"
-        return data, metadata
+            mime_data["text/plain"] += f"\n{display_data['text/plain']}"
+        return mime_data, metadata
 
     def __repr__(self) -> str:
         return SandboxTable.of(self.record).verdict
@@ -203,7 +203,7 @@ def _run_once(
             "it wrote to a file descriptor that it did not open. Use only file descriptors that you opened."
         )
     finally:
-        output, output_lines = process.end_and_read_output()
+        printed_output, output_lines = process.end_and_read_output()
         process.__exit__()
         spare_process.prepare()
     fault_fields = outcome.get("given")
@@ -211,7 +211,7 @@ def _run_once(
         provenance=session.backend().provenance,
         name=name,
         seconds=time.perf_counter() - start_s,
-        output=output,
+        output=printed_output,
         output_lines=output_lines,
         ended=end_reason,
         frames=tuple(_make_source_line(*frame) for frame in outcome.get("frames", ())),

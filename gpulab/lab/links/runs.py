@@ -185,9 +185,13 @@ class ScheduleRun:
         """Submit work to a stream of a GPU, after all operations on which it depends."""
         stream = self._streams[gpu][array_index]
         predecessors = [
-            self._write_events[chunk] for chunk in (*reads, *writes) if chunk in self._write_events
+            self._write_events[chunk_slice]
+            for chunk_slice in (*reads, *writes)
+            if chunk_slice in self._write_events
         ]
-        predecessors += [read_event for chunk in writes for read_event in self._read_events.pop(chunk, ())]
+        predecessors += [
+            read_event for chunk_slice in writes for read_event in self._read_events.pop(chunk_slice, ())
+        ]
         with self.cp.cuda.Device(gpu), stream:
             for other_stream, event in predecessors:
                 if other_stream is not stream:
@@ -195,8 +199,8 @@ class ScheduleRun:
             submit_work(stream)
             event = self.cp.cuda.Event(disable_timing=True)
             event.record(stream)
-        for chunk in reads:
-            self._read_events[chunk].append((stream, event))
+        for chunk_slice in reads:
+            self._read_events[chunk_slice].append((stream, event))
         self._write_events.update(dict.fromkeys(writes, (stream, event)))
 
     def _copy(self, move: Move, element_slice: slice, buffer_index: int, stream: Any) -> None:

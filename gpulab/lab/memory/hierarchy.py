@@ -164,7 +164,7 @@ class _Bench:
 
     def _measure_latency(self, chain_array: Any, lines: int, rng: np.random.Generator) -> float:
         cp = self.cp
-        chase = self.kernels["chase"]
+        chase_kernel = self.kernels["chase"]
         start_address = int(chain_array.data.ptr)
         shuffle_windows = np.arange(lines, dtype=np.uint64).reshape(
             -1, min(lines, self.effort.window_lines or lines)
@@ -181,7 +181,7 @@ class _Bench:
             self._launch_reads(chain_array, lines * LINE_BYTES // VECTOR_BYTES, 1)
 
         def chase_pointers(count: int) -> None:
-            chase((1,), (1,), (chain_array, self.end, np.int32(warm_up_count), np.int32(count)))
+            chase_kernel((1,), (1,), (chain_array, self.end, np.int32(warm_up_count), np.int32(count)))
 
         chase_pointers(16)
         return self.measure_difference_ns(chase_pointers, 16 + load_count, 16, read_working_set) / load_count

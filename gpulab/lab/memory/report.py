@@ -129,22 +129,24 @@ class _RecordedCall:
         """Stop the recording, and return the memory report."""
         self.record_end()
         initial_bytes = self._memory_before.used_bytes or 0
-        events = self.seen.events(device=self._device)
+        pool_events = self.seen.events(device=self._device)
         lost_events = len(self.seen) - len(self.seen.events())
-        size_changes = events.size_bytes * (
-            (events.actions == ALLOC).astype(int) - (events.actions == FREE_COMPLETED)
+        size_changes = pool_events.size_bytes * (
+            (pool_events.actions == ALLOC).astype(int) - (pool_events.actions == FREE_COMPLETED)
         )
         used_bytes = np.concatenate(([initial_bytes], initial_bytes + np.cumsum(size_changes)))
-        failed_indices = np.flatnonzero(events.actions == OOM)
+        failed_indices = np.flatnonzero(pool_events.actions == OOM)
         events_before = int(used_bytes.argmax())  # the number of events that had happened
         if failure:
             events_before = int(failed_indices[-1]) + 1 if len(failed_indices) else len(used_bytes) - 1
         source_line, stack = self._find_source_and_stack(
-            int(events.stacks[events_before - 1]) if events_before else -1
+            int(pool_events.stacks[events_before - 1]) if events_before else -1
         )
         failed_request = FailedRequest(0, None, failure) if failure else None
         if failure and len(failed_indices):
-            failed_request = FailedRequest(int(events.size_bytes[events_before - 1]), source_line, failure)
+            failed_request = FailedRequest(
+                int(pool_events.size_bytes[events_before - 1]), source_line, failure
+            )
         peak_bytes = int(used_bytes[events_before]) + (failed_request.size_bytes if failed_request else 0)
         record = MemoryReport(
             provenance=self._backend.provenance,
@@ -157,10 +159,10 @@ class _RecordedCall:
             source=source_line,
             stack=stack,
             alive=self._group_live_blocks(
-                events, events_before, "at the failure" if failed_request else None
+                pool_events, events_before, "at the failure" if failed_request else None
             ),
-            allocations=int(np.count_nonzero(events.actions == ALLOC)),
-            frees=int(np.count_nonzero(events.actions == FREE_COMPLETED)),
+            allocations=int(np.count_nonzero(pool_events.actions == ALLOC)),
+            frees=int(np.count_nonzero(pool_events.actions == FREE_COMPLETED)),
             rooms=self._compute_rooms(initial_bytes, peak_bytes - initial_bytes),
             failed=failed_request,
             note=" ".join(

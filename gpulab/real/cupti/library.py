@@ -172,13 +172,13 @@ class Cupti:
         while self._full_buffers:
             address, valid_bytes = self._full_buffers.popleft()
             buffer = self._buffers.pop(address)
-            offsets = []
+            record_offsets = []
             record_address = c_void_p()
             next_record = self._library.cuptiActivityGetNextRecord
             record_pointer = byref(record_address)
             while next_record(c_void_p(address), c_size_t(valid_bytes), record_pointer) == _CUPTI_SUCCESS:
-                offsets.append((record_address.value or address) - address)
-            yield memoryview(buffer).cast("B")[:valid_bytes], offsets
+                record_offsets.append((record_address.value or address) - address)
+            yield memoryview(buffer).cast("B")[:valid_bytes], record_offsets
 
     def _provide_buffer(self, buffer: Any, size: Any, records: Any) -> None:
         new_buffer = self._spare_buffers.pop() if self._spare_buffers else (c_uint64 * (_BUFFER_BYTES // 8))()
@@ -199,7 +199,7 @@ class Cupti:
         suffixes.
         """
         if domain not in self._names:
-            names: dict[int, str] = {}
+            name_of_cbid: dict[int, str] = {}
             name = c_char_p()
             for cbid in range(1, 2000):
                 if self._library.cuptiGetCallbackName(domain, c_uint32(cbid), byref(name)) != _CUPTI_SUCCESS:
@@ -208,8 +208,8 @@ class Cupti:
                     continue
                 call_name = (name.value or b"").decode()
                 if call_name and call_name != "INVALID":
-                    names[cbid] = _VERSION_SUFFIX.sub("", call_name)
-            self._names[domain] = names
+                    name_of_cbid[cbid] = _VERSION_SUFFIX.sub("", call_name)
+            self._names[domain] = name_of_cbid
         return self._names[domain]
 
 
@@ -245,8 +245,8 @@ def find_rival() -> str:
     """Return the name of another tool that uses CUPTI in this process, or an empty string if there is
     none.
     """
-    for tool, variable, value_part in read_data_rows("profilers.tsv"):
-        variable_value = os.environ.get(variable, "").lower()
+    for tool, environment_variable, value_part in read_data_rows("profilers.tsv"):
+        variable_value = os.environ.get(environment_variable, "").lower()
         if variable_value and value_part in variable_value:
             return tool
     torch: Any = sys.modules.get("torch")

@@ -57,8 +57,8 @@ def make_block_map(pool: Any) -> tuple[BlockMap, str]:
     variable_names.look(sys._getframe())
 
     def add_label(block: Block) -> Block:
-        name = "" if block.is_free else variable_names.array(block.address)
-        return replace(block, label=f"{name}: {block.label}") if name else block
+        array_name = "" if block.is_free else variable_names.array(block.address)
+        return replace(block, label=f"{array_name}: {block.label}") if array_name else block
 
     if hasattr(pool, "block_map"):
         pool_map = pool.block_map()

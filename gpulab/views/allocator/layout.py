@@ -106,11 +106,11 @@ def _compute_extents(history: AllocatorHistory) -> _Extents:
     group_keys = list(zip(history.segments.streams, history.segments.pools, strict=True))
     # The streams with the most memory have their own rows.
     bytes_of_group: dict[tuple[int, str], int] = {}
-    for key, size in zip(group_keys, (high_addresses - low_addresses).tolist(), strict=True):
-        bytes_of_group[key] = bytes_of_group.get(key, 0) + max(0, size)
+    for group_key, size_bytes in zip(group_keys, (high_addresses - low_addresses).tolist(), strict=True):
+        bytes_of_group[group_key] = bytes_of_group.get(group_key, 0) + max(0, size_bytes)
     if len(bytes_of_group) > MAX_GROUPS:
         shown_groups = set(sorted(bytes_of_group, key=lambda key: -bytes_of_group[key])[: MAX_GROUPS - 1])
-        group_keys = [key if key in shown_groups else OTHER_GROUP_KEY for key in group_keys]
+        group_keys = [group_key if group_key in shown_groups else OTHER_GROUP_KEY for group_key in group_keys]
     block_changes = np.zeros(history.last_step + 3, np.int64)
     np.add.at(block_changes, history.blocks.begins, 1)
     np.add.at(block_changes, history.blocks.ends, -1)
@@ -163,12 +163,12 @@ def _pack(
     packed_rows: list[tuple[int, float, float]] = []  # the end of each, its bytes and place
     for segment_index in indices:
         while packed_rows and packed_rows[0][0] <= extents.begin[segment_index]:
-            _, reserved_bytes, gap_start = heapq.heappop(packed_rows)
-            insort(row_gaps, (reserved_bytes, gap_start))
+            _, reserved_bytes, gap_start_bytes = heapq.heappop(packed_rows)
+            insort(row_gaps, (reserved_bytes, gap_start_bytes))
         needed_bytes = float(drawn_bytes[segment_index])
         gap_index = bisect_left(row_gaps, (needed_bytes, -1.0))
         if gap_index < len(row_gaps) and row_gaps[gap_index][0] <= 2 * needed_bytes:
-            reserved_bytes, gap_start = row_gaps.pop(gap_index)
+            reserved_bytes, gap_start_bytes = row_gaps.pop(gap_index)
         else:
             row_offset = end_bytes % row_bytes
             if (
@@ -177,8 +177,8 @@ def _pack(
                 insort(row_gaps, (row_bytes - row_offset, end_bytes))
                 end_bytes += row_bytes - row_offset
             reserved_bytes = needed_bytes
-            gap_start = end_bytes
+            gap_start_bytes = end_bytes
             end_bytes += needed_bytes
-        start_bytes[segment_index] = gap_start
-        heapq.heappush(packed_rows, (int(extents.end[segment_index]), reserved_bytes, gap_start))
+        start_bytes[segment_index] = gap_start_bytes
+        heapq.heappush(packed_rows, (int(extents.end[segment_index]), reserved_bytes, gap_start_bytes))
     return end_bytes

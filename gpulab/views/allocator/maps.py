@@ -92,13 +92,13 @@ class BlockOwners:
             self.stack_owner.append(stack_names)
             blocks = history.blocks
             owner_names = [stack_names[stack] if stack >= 0 else "" for stack in blocks.stacks.tolist()]
-            positions = panel.find_positions(blocks.begins).tolist()
+            begin_positions = panel.find_positions(blocks.begins).tolist()
             for block_index, begin_step in enumerate(blocks.begins.tolist()):
                 block_label = blocks.labels.get(block_index, "") or (
                     "" if begin_step else pool_text.BEFORE_TEXT
                 )
                 if begin_step and requests:
-                    request_number = requests[positions[block_index] - 1].number
+                    request_number = requests[begin_positions[block_index] - 1].number
                     block_label = block_label or (
                         earlier_labels[request_number] if 0 <= request_number < len(earlier_labels) else ""
                     )
@@ -213,11 +213,11 @@ class PoolMaps:
 
     def find_refusals(self) -> list[int]:
         """Return the slider positions at which a memory request failed."""
-        positions: set[int] = set()
+        refusal_positions: set[int] = set()
         for panel in self.panels:
             refusal_steps = np.flatnonzero(panel.history.trace.events.actions == ACTIONS.index("oom")) + 1
-            positions.update(map(int, panel.find_slider_positions(refusal_steps)))
-        return sorted(positions)
+            refusal_positions.update(map(int, panel.find_slider_positions(refusal_steps)))
+        return sorted(refusal_positions)
 
     @property
     def names(self) -> str:

@@ -85,7 +85,7 @@ def _draw_map(
     name_labels: list[tuple[float, float, int, str, str]] = []
     row_bytes = layout.row_bytes
     px_per_byte = (WIDTH_PX - LEFT_PX - 8) / layout.row_bytes
-    block_rows = _find_block_rows(panel, event_step)
+    block_row_of_address = _find_block_rows(panel, event_step)
     painted_spots: set[tuple[int, int, bool]] = set()  # half pixels with what is less wide
     for segment in block_map.segments:
         segment_index = _find_segment_index(panel, layout, segment, event_step)
@@ -104,12 +104,16 @@ def _draw_map(
                 if half_pixel in painted_spots:
                     continue
                 painted_spots.add(half_pixel)
-            colour = _choose_colour(maps, panel_index, block, segment, block_rows, event_step, colour_by)
+            colour = _choose_colour(
+                maps, panel_index, block, segment, block_row_of_address, event_step, colour_by
+            )
             pieces_by_colour.setdefault(colour, []).extend(block_pieces)
             if width_px >= MIN_NAMED_PX and block.state != "unmapped":
                 block_label = size(block.size_bytes)
                 if block.state != "free":
-                    owner = maps.owners.names[maps.owners.of_blocks[panel_index][block_rows[block.address]]]
+                    owner = maps.owners.names[
+                        maps.owners.of_blocks[panel_index][block_row_of_address[block.address]]
+                    ]
                     block_label = f"{block_label}  {owner}\n{block_label}"
                 name_labels.append((left_byte, right_byte, row, block_label, palette.choose_ink(colour)))
             if block.state != "used" and len(hatch_segments) < MAX_HATCHES:

@@ -102,8 +102,8 @@ class CollectiveView(View):
     def describe(self) -> str:
         lines = [self.sentence(), *([self._recorded_text] if self._recorded_text else [])]
         for step_number, step in enumerate(self._collective.steps, 1):
-            moves = "; ".join(map(_move_text, step.moves)) or _NO_STEPS_TEXT
-            lines.append(f"Step {step_number}, {duration(step.time_ns)}: {moves}.")
+            moves_text = "; ".join(map(_move_text, step.moves)) or _NO_STEPS_TEXT
+            lines.append(f"Step {step_number}, {duration(step.time_ns)}: {moves_text}.")
         sent_bytes, received_bytes = self._sum_port_bytes(len(self._collective.steps))
         for rank in range(self._collective.gpus):
             traffic_text = f"{size(sent_bytes[rank])} out, {size(received_bytes[rank])} in"

@@ -150,14 +150,14 @@ class DeviceComparison(FigureView):
             width / device.l2_bytes for device, (_, width) in zip(self.devices, chip_layouts, strict=True)
         ]
         rows_per_px = CHIP_ROW_SHARE / CHIP_SIZE_PX[1]
-        for row, ((tiles, l2_width), chip_px_per_byte) in enumerate(
+        for row, ((sm_tiles, l2_width), chip_px_per_byte) in enumerate(
             zip(chip_layouts, px_per_byte, strict=True)
         ):
             chip_scale = math.sqrt(min(px_per_byte) / chip_px_per_byte)
             chip_top = row - CHIP_ROW_SHARE * chip_scale / 2
             sm_rectangles = [
                 Rectangle((x, chip_top + y * rows_per_px), tile_width, tile_height * rows_per_px)
-                for x, y, tile_width, tile_height in (chip_scale * tiles).tolist()
+                for x, y, tile_width, tile_height in (chip_scale * sm_tiles).tolist()
             ]
             ax.add_collection(
                 PatchCollection(sm_rectangles, facecolor=colour(SM), edgecolor=colour("bg"), linewidth=0.3)

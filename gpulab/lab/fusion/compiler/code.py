@@ -153,7 +153,7 @@ def generate_kernel(plan: Plan, group: Sequence[int], name: str) -> GeneratedKer
         )
     name_of_node = {n.number: _name_input(n, k) for k, n in enumerate(input_nodes)}
     reduction = next((nodes[n] for n in group if nodes[n].kind == "reduce"), None)
-    statements: dict[bool, list[str]] = {False: [], True: []}
+    statements_by_phase: dict[bool, list[str]] = {False: [], True: []}
     is_after_reduction = False
     for node_number in group:
         node = nodes[node_number]
@@ -163,17 +163,17 @@ def generate_kernel(plan: Plan, group: Sequence[int], name: str) -> GeneratedKer
             if node.name == "mean":
                 mean_input = next(source_node for _, source_node in plan.sources[node_number])
                 element_count = mean_input.result.size // max(node.result.size, 1)
-                statements[True].append(
+                statements_by_phase[True].append(
                     f"const {_find_wide_type(node.dtype)} v{node_number} = a / {element_count};"
                 )
                 name_of_node[node_number] = f"v{node_number}"
             continue
-        statements[is_after_reduction].append(_make_statement(plan, node, name_of_node, input_nodes))
+        statements_by_phase[is_after_reduction].append(_make_statement(plan, node, name_of_node, input_nodes))
         name_of_node[node_number] = f"v{node_number}"
     store_statements = [f"out{k} = {name_of_node[n.number]};" for k, n in enumerate(output_nodes)]
     array_numbers = tuple(n.number for n in input_nodes), tuple(n.number for n in output_nodes)
     if reduction is None:
-        operation_code = "\n".join([*statements[False], *store_statements])
+        operation_code = "\n".join([*statements_by_phase[False], *store_statements])
         input_declarations = ", ".join(f"{n.dtype.name} {name_of_node[n.number]}" for n in input_nodes)
         output_declarations = ", ".join(f"{n.dtype.name} out{k}" for k, n in enumerate(output_nodes))
         kernel = cp.ElementwiseKernel(
@@ -181,7 +181,7 @@ def generate_kernel(plan: Plan, group: Sequence[int], name: str) -> GeneratedKer
         )
         return GeneratedKernel(kernel, operation_code, *array_numbers)
     return _generate_reduction(
-        plan, reduction, statements, store_statements, name_of_node, array_numbers, name
+        plan, reduction, statements_by_phase, store_statements, name_of_node, array_numbers, name
     )
 
 
