@@ -170,10 +170,14 @@ def _find_kernel(module: AnswerModule) -> KernelSource | str:
     with RequestProcess(
         f"virtual:{session.find_table_info(session.which_device().device).name}", _KERNEL_LIMIT_S
     ) as process:
-        name, code, options, expressions = process.ask(
+        kernel_name, kernel_code, options, name_expressions = process.ask(
             "", _read_kernel_fields, module.text, module.name, module.file, "cupy" in module.text
         )
-        return code if not name else KernelSource(name, code, tuple(options), tuple(expressions))
+        return (
+            kernel_code
+            if not kernel_name
+            else KernelSource(kernel_name, kernel_code, tuple(options), tuple(name_expressions))
+        )
 
 
 def _read_kernel_fields(

@@ -39,9 +39,9 @@ def main(arguments: Sequence[str]) -> int:
     for exercise_id, path in answers:
         result_record, verdict = _judge_file(exercise_id, path)
         if options.all is not None:
-            result_record["file"] = file = str(path.relative_to(options.all))
-            if result_record["error"] and path.name != file:
-                result_record["error"] = f"{file}: {result_record['error']}"
+            result_record["file"] = relative_path = str(path.relative_to(options.all))
+            if result_record["error"] and path.name != relative_path:
+                result_record["error"] = f"{relative_path}: {result_record['error']}"
         result_records.append(result_record)
         if not options.json:
             _print_result(result_record, None if options.all else verdict)

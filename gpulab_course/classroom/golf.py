@@ -237,7 +237,7 @@ def _hash_file(path: Path) -> str:
 
 
 def _print_table(entries: Sequence[GolfEntry]) -> int:
-    rows = tuple(
+    entry_rows = tuple(
         (
             entry.exercise,
             entry.counter,
@@ -250,5 +250,5 @@ def _print_table(entries: Sequence[GolfEntry]) -> int:
         for entry in entries
     )
     headings = ("exercise", "counter", "best", "reference", "name", "date", "digest")
-    print(Table("Best scores, counted on the virtual GPU", headings, rows).text())
+    print(Table("Best scores, counted on the virtual GPU", headings, entry_rows).text())
     return 0

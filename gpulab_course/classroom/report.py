@@ -108,17 +108,17 @@ def read_learners(folder: Path) -> tuple[list[Learner], list[str]]:
 
 def make_table(learners: Iterable[Learner]) -> Table:
     """Return a text table of the results, with one row per learner."""
-    rows = []
+    learner_rows = []
     for learner in learners:
         count_pairs = (learner.exercises, learner.predictions, learner.sure, learner.guesses, learner.quiz)
-        rows.append(
+        learner_rows.append(
             (
                 learner.learner,
                 learner.last,
                 *(f"{right_count} of {answer_count}" for right_count, answer_count in count_pairs),
             )
         )
-    return Table(f"Progress of {count(len(rows), 'learner')}", _HEADINGS, tuple(rows))
+    return Table(f"Progress of {count(len(learner_rows), 'learner')}", _HEADINGS, tuple(learner_rows))
 
 
 def make_csv(learners: Sequence[Learner]) -> str:

@@ -27,7 +27,7 @@ from virtualgpu.errors import GpulabError
 
 _MAX_BYTES = 1 << 20
 _MAX_SHOWN_ANSWERS = 6
-_STYLE = """
+_PAGE_CSS = """
 :root { color-scheme: light dark; }
 body { font: 20px/1.4 system-ui, sans-serif; margin: 1rem auto; max-width: 60rem; padding: 0 1rem; }
 h1 { font-size: 1.5rem; margin: 0; } h2 { font-size: 1.15rem; margin: 1.4rem 0 .3rem; } p { margin: .2rem 0; }
@@ -192,7 +192,9 @@ def make_page(tally: ClassTally, notebook: str = "", *, refresh_s: float = 5) ->
         html_parts.append(f"<h2>Passed exercises</h2><table>{rows_html}</table>")
     if len(html_parts) == 2:
         html_parts.append("<p>There is no locked prediction and no passed exercise yet.</p>")
-    head_html = f'<meta charset="utf-8">{refresh_tag}<title>gpulab: the class</title><style>{_STYLE}</style>'
+    head_html = (
+        f'<meta charset="utf-8">{refresh_tag}<title>gpulab: the class</title><style>{_PAGE_CSS}</style>'
+    )
     body_html = "".join(html_parts)
     return f'<!doctype html><html lang="en"><head>{head_html}</head><body>{body_html}</body></html>\n'
 

@@ -139,23 +139,23 @@ def find_chosen_ids(cells: Sequence[Any], part: SessionPart) -> set[str]:
     ValueError
         If the part names a section, an exercise or a cell that the notebook does not have.
     """
-    ids: set[str] = set()
+    chosen_ids: set[str] = set()
     known_names: set[str] = set()
     for section in split_sections(cells):
         exercises = dict(_find_exercises(section.cells))
         if section.number in part.sections or section.title in part.sections:
             known_names |= {section.number, section.title}
-            ids |= {cell["id"] for cell in section.cells}
-            ids -= {cell_id for cell_ids in exercises.values() for cell_id in cell_ids}
+            chosen_ids |= {cell["id"] for cell in section.cells}
+            chosen_ids -= {cell_id for cell_ids in exercises.values() for cell_id in cell_ids}
         for exercise in exercises.keys() & {*part.exercises}:
             known_names.add(exercise)
-            ids |= exercises[exercise]
+            chosen_ids |= exercises[exercise]
         known_names |= exercises.keys() & {*part.home}
     all_ids = {cell["id"] for cell in cells}
     unknown_names = {*part.sections, *part.exercises, *part.home} - known_names | {*part.without} - all_ids
     if unknown_names:
         raise ValueError(f"notebook {part.notebook} has no {', '.join(sorted(unknown_names))}")
-    return ids - {*part.without}
+    return chosen_ids - {*part.without}
 
 
 def find_opening_ids(cells: Sequence[Any]) -> set[str]:

@@ -269,8 +269,8 @@ def _draw_plot(record: MemorySamples, axis: str, label: str) -> Box:
         np.linspace(0, len(record), MAX_PICTURE_POINTS, endpoint=False).astype(np.int64)
     )
     time_ns, peak_bytes, limit_bytes, *top_curves = (
-        _find_interval_maxima(values, interval_starts)
-        for values in (record.time_ns, record.peak_bytes, record.limit_bytes, *stacked_curves)
+        _find_interval_maxima(sample_column, interval_starts)
+        for sample_column in (record.time_ns, record.peak_bytes, record.limit_bytes, *stacked_curves)
     )
     axis_top = compute_top_bytes(top_curves[1], top_curves[2], peak_bytes, limit_bytes, record.capacity_bytes)
     vertical_axis = Axis(0, axis_top, {tick: size(tick) for tick in make_size_ticks(axis_top)}, grid=True)

@@ -233,8 +233,8 @@ class LoadChart(Steered):
         ]
         plot_items: list[Item | None] = []
         strip_top = _compute_phases_px(record)
-        ticks = list[tuple[float, str]]()
-        values = list[tuple[float, _ChartStrip]]()
+        y_tick_texts = list[tuple[float, str]]()
+        strip_positions = list[tuple[float, _ChartStrip]]()
         for strip in strips:
             axis_top = 100.0 if strip.is_percentage else _find_axis_top(record, strip)
             tick_values = [0.0, 50.0, 100.0] if strip.is_percentage else [0.0, nice_ticks(axis_top, 3)[-1]]
@@ -247,12 +247,14 @@ class LoadChart(Steered):
             plot_items += [*axes.draw_grid(), *_draw_lines(record, strip, axes, window_start_ns)]
             hidden_text = f"; below {MIN_DRAWN_PERCENT:g} is not drawn" if len(strip.lines) > 1 else ""
             strip_name = f"{strip.title} ({strip.unit}{hidden_text})"
-            values.append((strip_top - 8, strip))
+            strip_positions.append((strip_top - 8, strip))
             plot_items.append(
                 Labels([window_start_ns], [strip_top - 8], [strip_name], colour="muted", dx=2, pin=True)
             )
             tick_heights = axes.y(tick_values)
-            ticks += [(float(y), number(value)) for y, value in zip(tick_heights, tick_values, strict=True)]
+            y_tick_texts += [
+                (float(y), number(value)) for y, value in zip(tick_heights, tick_values, strict=True)
+            ]
             strip_top += strip.height_px + GAP_PX
         limit_items, chart_bottom = _draw_clock_limits(record, window_start_ns, strip_top)
         phase_items = _draw_phase_names(record, window_start_ns, end_ns, strip_top - GAP_PX)
@@ -260,8 +262,10 @@ class LoadChart(Steered):
             *phase_items,
             *plot_items,
             *limit_items,
-            _make_readings(record, values, window_start_ns, chart_bottom),
-            make_y_ticks([y for y, _ in ticks], [text for _, text in ticks], (window_start_ns, end_ns)),
+            _make_readings(record, strip_positions, window_start_ns, chart_bottom),
+            make_y_ticks(
+                [y for y, _ in y_tick_texts], [text for _, text in y_tick_texts], (window_start_ns, end_ns)
+            ),
             TimeAxis(chart_bottom),
         ]
         return plot(
@@ -278,29 +282,29 @@ class LoadChart(Steered):
 
 def _list_latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
     """Return the name, the value and a detail of each of the latest readings."""
-    latest_value = record.latest
+    read_latest = record.latest
     power_limit_w = record.power_limit_w
-    used_mib = latest_value("memory_used")
+    used_mib = read_latest("memory_used")
     memory_mib = record.memory_mib
     energy_j = record.energy_j
     return [
-        (monitor_text.UTILIZATION_NAME, format_share(latest_value("utilization")), "some kernel ran"),
+        (monitor_text.UTILIZATION_NAME, format_share(read_latest("utilization")), "some kernel ran"),
         (
             "SMs active",
-            format_share(latest_value("sm_active")),
-            monitor_text.format_sms(record, latest_value("sm_active")),
+            format_share(read_latest("sm_active")),
+            monitor_text.format_sms(record, read_latest("sm_active")),
         ),
-        ("Occupancy", format_share(latest_value("sm_occupancy")), ""),
-        ("Tensor cores", format_share(latest_value("tensor")), ""),
-        ("DRAM", format_share(latest_value("dram")), "of peak"),
+        ("Occupancy", format_share(read_latest("sm_occupancy")), ""),
+        ("Tensor cores", format_share(read_latest("tensor")), ""),
+        ("DRAM", format_share(read_latest("dram")), "of peak"),
         (
             "Power",
-            format_reading(latest_value("power"), "W"),
+            format_reading(read_latest("power"), "W"),
             f"limit {number(power_limit_w)} W" if power_limit_w else "",
         ),
         ("Energy", format_reading(energy_j, "J"), "so far" if energy_j is not None else ""),
-        ("SM clock", format_reading(latest_value("sm_clock"), "MHz"), ""),
-        ("Temperature", format_reading(latest_value("temperature"), "°C"), ""),
+        ("SM clock", format_reading(read_latest("sm_clock"), "MHz"), ""),
+        ("Temperature", format_reading(read_latest("temperature"), "°C"), ""),
         (
             "Memory",
             monitor_text.NOT_AVAILABLE if used_mib is None else size(used_mib * 2**20),
@@ -311,7 +315,9 @@ def _list_latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
 
 def _find_axis_top(record: LoadSamples, strip: _ChartStrip) -> float:
     """Return the upper end of a strip's axis: slightly above all readings."""
-    largest_value = max(float(np.nanmax(record[name], initial=0.0)) for name, *_ in strip.lines)
+    largest_value = max(
+        float(np.nanmax(record[reading_name], initial=0.0)) for reading_name, *_ in strip.lines
+    )
     return max(1.0, 1.08 * largest_value)
 
 
@@ -363,7 +369,7 @@ def _make_readings(
         "phase": np.searchsorted(phase_starts, time_ns, side="right"),
         "phases": ["", *(f", in {name}" for name, _ in record.phases)],
     }
-    values = []
+    value_labels = []
     texts_by_strip = [
         (
             y,
@@ -386,13 +392,13 @@ def _make_readings(
         reading_columns[f"{name}s"] = distinct_texts
         sentence_pieces += [": " if not strip_number else "; ", [name, f"{name}s"]]
         if y is not None:
-            values.append((y, name, f"{name}s"))
+            value_labels.append((y, name, f"{name}s"))
     return ReadingMarks(
         np.append(window_start_ns, time_ns[:-1])[: len(time_ns)],
         time_ns,
         np.zeros(len(visible_indices)),
         np.full(len(visible_indices), bottom),
-        values,
+        value_labels,
         columns=reading_columns,
         say=[*sentence_pieces, "."],
     )
@@ -460,19 +466,19 @@ def _draw_clock_limits(
     x0 = np.array([max(interval_starts[run[0]], window_start_ns) for run in limit_runs])
     x1 = np.array([reading_times_ns[run[-1]] for run in limit_runs])
     reason_texts = [clock_reasons(reason_bits[run[0]]) for run in limit_runs]
-    colours = [
+    run_colours = [
         next(
             (colour_name for mask, colour_name in _REASON_COLOURS if int(reason_bits[run[0]]) & mask),
             _OTHER_REASON_COLOUR,
         )
         for run in limit_runs
     ]
-    limit_colours = list(dict.fromkeys(colours))
+    limit_colours = list(dict.fromkeys(run_colours))
     y = np.full(len(limit_runs), top_px)
-    shade_indices = [limit_colours.index(colour) for colour in colours]
-    bars = Rects(x0, x1, y, y + LIMIT_BAR_PX, shade_indices, limit_colours)
+    shade_indices = [limit_colours.index(colour) for colour in run_colours]
+    limit_bars = Rects(x0, x1, y, y + LIMIT_BAR_PX, shade_indices, limit_colours)
     return [
         Labels([window_start_ns], [top_px - 8], ["clocks held back by"], colour="muted", dx=2, pin=True),
-        bars,
+        limit_bars,
         Labels(x0, y + LIMIT_BAR_PX + 9, reason_texts, room=x1 - x0, size=10),
     ], top_px + LIMIT_BAR_PX + 20

@@ -201,7 +201,7 @@ def _compute_rows(order: list[list[int]], layer_edges: Sequence[Edge]) -> dict[i
             ]
             row_of_node.update(zip(nodes, _space_rows(ideal_row_list), strict=True))
     top_row = min(row_of_node.values(), default=0.0)
-    return {node: position - top_row for node, position in row_of_node.items()}
+    return {node: node_row - top_row for node, node_row in row_of_node.items()}
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -49,7 +49,7 @@ _ACCESS_COLUMNS = (
 )
 _BRANCH_COLUMNS = ("line", SOURCE, Column("executed", show=number), Column("divergent", show=number))
 
-_LEGEND = make_legend(
+_BAR_LEGEND = make_legend(
     [
         ("accent", "actual sectors or wavefronts"),
         ("tail", "actual, where fewer would be enough"),
@@ -205,7 +205,7 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
     def _make_body(self) -> str:
         tables = [table.html() for table in self.tables()]
         if self.accesses:
-            tables.insert(2, _LEGEND)
+            tables.insert(2, _BAR_LEGEND)
         return "".join(tables)
 
     def _compute_l1_hit_rate(self, accesses: Sequence[AccessCounters]) -> float | None:

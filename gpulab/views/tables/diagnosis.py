@@ -143,7 +143,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table of the causes that are worth fixing, with their source lines and gains."""
-        rows = tuple(
+        cause_rows = tuple(
             (
                 CAUSE_NAMES[cause.kind],
                 *self._find_source_line(cause),
@@ -161,7 +161,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
             Column("time after", "after_ns", duration),
             "notebook",
         )
-        return (Table("", columns, rows),) if rows else ()
+        return (Table("", columns, cause_rows),) if cause_rows else ()
 
     def sentences(self) -> list[str]:
         """Return the explanation of each cause with its remedy, and the changes compared with another

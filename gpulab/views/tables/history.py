@@ -56,12 +56,12 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
         rows = self._make_rows()
         if len(rows) > _MAX_ROWS:
             skipped_count = len(rows) - _MAX_ROWS
-            gap_row = ("", Cell(None, f"{number(skipped_count)} more"), *[""] * (len(_COLUMNS) - 2))
+            gap_row = ("", Cell(None, f"{number(skipped_count)} more"), *[""] * (len(_WRITE_COLUMNS) - 2))
             rows = [*rows[: _MAX_ROWS // 2], gap_row, *rows[-_MAX_ROWS // 2 :]]
-        return (Table("", _COLUMNS, tuple(rows), hide_empty=True),)
+        return (Table("", _WRITE_COLUMNS, tuple(rows), hide_empty=True),)
 
     def _list_all_tables(self) -> tuple[Table, ...]:
-        return (Table("", _COLUMNS, tuple(self._make_rows())),)
+        return (Table("", _WRITE_COLUMNS, tuple(self._make_rows())),)
 
     def _make_rows(self) -> list[tuple[Any, ...]]:
         return [(index, *_make_row(write)) for index, write in enumerate(self.writes, self.left_out)]
@@ -155,7 +155,7 @@ def _format_value(value: Any) -> str:
     return f"{value:.7g}" if isinstance(value, float) else str(value)
 
 
-_COLUMNS = (
+_WRITE_COLUMNS = (
     Column("", "write_index"),
     Column("value", show=_format_value),
     "by",

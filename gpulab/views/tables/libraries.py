@@ -37,7 +37,7 @@ class CallsTable(RecordTable[Calls], Calls):
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with one row for each of the first `MAX_CALLS` operations."""
-        rows = tuple(_make_row(ending) for ending in self.endings)
+        rows = tuple(_make_row(operation_calls) for operation_calls in self.endings)
         omitted_count = len(self.endings) - MAX_CALLS
         title = f"The first {MAX_CALLS}; {number(omitted_count)} more." if omitted_count > 0 else ""
         headings = ("operation", "dtype", "size", "layout", "library", "routine", "kernels")
@@ -48,30 +48,34 @@ class CallsTable(RecordTable[Calls], Calls):
         operations.
         """
         sentences = []
-        unrecorded_calls = [ending for ending in self.endings if ending.recorded is False]
-        for ending in dict.fromkeys(unrecorded_calls):
-            nearest_text = f"; the nearest that was: {ending.nearest}" if ending.nearest else ""
-            sentences.append(f"{ending.operation} was not recorded{nearest_text}.")
+        unrecorded_calls = [
+            operation_calls for operation_calls in self.endings if operation_calls.recorded is False
+        ]
+        for operation_calls in dict.fromkeys(unrecorded_calls):
+            nearest_text = (
+                f"; the nearest that was: {operation_calls.nearest}" if operation_calls.nearest else ""
+            )
+            sentences.append(f"{operation_calls.operation} was not recorded{nearest_text}.")
         if not self.endings:
             sentences.append("No kernel ran.")
         return [*sentences, *([self.note] if self.note else [])]
 
 
-def _make_row(ending: OperationCalls) -> tuple[Any, ...]:
-    operation = ending.operation
+def _make_row(operation_calls: OperationCalls) -> tuple[Any, ...]:
+    operation = operation_calls.operation
     operation_values: tuple[Any, ...] = (None,) * 4
     if operation:
         operation_values = operation.name, operation.dtype, operation.size, operation.layout
-    if ending.recorded is False:
+    if operation_calls.recorded is False:
         return *operation_values, Cell(None, "not recorded"), None, None
-    routines_text = ", ".join(format_times(use_count, name) for name, use_count in ending.routines)
-    kernels_text = ", ".join(format_times(use_count, name) for name, use_count in ending.kernels)
+    routines_text = ", ".join(format_times(use_count, name) for name, use_count in operation_calls.routines)
+    kernels_text = ", ".join(format_times(use_count, name) for name, use_count in operation_calls.kernels)
     short_kernels_text = ", ".join(
-        format_times(use_count, _shorten_name(name)) for name, use_count in ending.kernels
+        format_times(use_count, _shorten_name(name)) for name, use_count in operation_calls.kernels
     )
     return (
         *operation_values,
-        listing(ending.libraries) or None,
+        listing(operation_calls.libraries) or None,
         routines_text or None,
         Cell(kernels_text, short_kernels_text) if kernels_text else None,
     )

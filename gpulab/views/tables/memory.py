@@ -191,11 +191,20 @@ class HostMemoryTable(RecordTable[AllocatorStatistics], AllocatorStatistics):
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with rows for requests and buffers, and for the bytes of both."""
-        rows = []
-        for name, (statistics,) in ((name, pools.values()) for name, pools in self.figures.items()):
+        statistic_rows = []
+        for statistic_name, (statistics,) in (
+            (statistic_name, pools.values()) for statistic_name, pools in self.figures.items()
+        ):
             statistic_values = (statistics.current, statistics.peak, statistics.allocated, statistics.freed)
-            format_value = size if name.endswith("bytes") else number
-            rows.append(
-                (name.replace("_", " "), *(Cell(value, format_value(value)) for value in statistic_values))
+            format_value = size if statistic_name.endswith("bytes") else number
+            statistic_rows.append(
+                (
+                    statistic_name.replace("_", " "),
+                    *(Cell(value, format_value(value)) for value in statistic_values),
+                )
             )
-        return (Table("", (Column("", "quantity"), "now", "at most", "in all", "given back"), tuple(rows)),)
+        return (
+            Table(
+                "", (Column("", "quantity"), "now", "at most", "in all", "given back"), tuple(statistic_rows)
+            ),
+        )

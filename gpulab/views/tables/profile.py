@@ -310,7 +310,7 @@ _Row = tuple[int, float | None]  # count, and time where it is known
 def _collect_rows(record: Profile) -> dict[tuple[str, str], _Row]:
     """Return the count and the time for each name and kind; kernels with several shapes are added."""
     rows_by_key: dict[tuple[str, str], _Row] = {}
-    for entry_kind, rows in (
+    for entry_kind, entry_rows in (
         (
             "kernel",
             [
@@ -334,10 +334,10 @@ def _collect_rows(record: Profile) -> dict[tuple[str, str], _Row]:
         ),
         ("range", [(span.key, span.count, span.device_time_total_ns) for span in record.ranges]),
     ):
-        for key, entry_count, time_ns in rows:
-            count_before, before_ns = rows_by_key.get((key, entry_kind), (0, 0))
+        for entry_key, entry_count, time_ns in entry_rows:
+            count_before, before_ns = rows_by_key.get((entry_key, entry_kind), (0, 0))
             total_ns = None if before_ns is None or time_ns is None else before_ns + time_ns
-            rows_by_key[key, entry_kind] = count_before + entry_count, total_ns
+            rows_by_key[entry_key, entry_kind] = count_before + entry_count, total_ns
     return rows_by_key
 
 

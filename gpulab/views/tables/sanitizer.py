@@ -104,7 +104,7 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
 
         A race has two locations; the earlier access comes first.
         """
-        rows: list[tuple[Any, ...]] = []
+        place_rows: list[tuple[Any, ...]] = []
         for finding_number, hazard in enumerate(self.hazards, 1):
             finding_cells: tuple[Any, ...] = (
                 finding_number,
@@ -113,7 +113,7 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
                 hazard.count,
             )
             for place, access_role in _list_places(hazard):
-                rows.append((*finding_cells, *_make_place_row(place), access_role))
+                place_rows.append((*finding_cells, *_make_place_row(place), access_role))
                 # The second location of a finding repeats its label in a data frame only.
                 finding_cells = tuple(
                     Cell(value, "")
@@ -130,7 +130,7 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
             Column("thread", show=_format_index),
             Column("", "access"),
         )
-        return (Table("", columns, tuple(rows)),) if rows else ()
+        return (Table("", columns, tuple(place_rows)),) if place_rows else ()
 
     def sentences(self) -> list[str]:
         """Return the explanation of each finding with its remedy."""
@@ -199,11 +199,11 @@ class SanitizerComparison(CardOfTables):
         """Return a table with one row per source line, in the order of the source."""
         places = [hazard.second for report in self.records for hazard in report.hazards]
         lines = {(place.line, place.source) for place in places}
-        rows = tuple(
+        line_rows = tuple(
             (line or None, source_line, *(_describe_findings(report, line) for report in self.records))
             for line, source_line in sorted(lines)
         )
-        return Table("", ("line", SOURCE, *(record.checker for record in self.records)), rows)
+        return Table("", ("line", SOURCE, *(record.checker for record in self.records)), line_rows)
 
     def tables(self) -> tuple[Table, ...]:
         """Return a tuple with the only table, or an empty tuple if there are no findings."""

@@ -52,12 +52,12 @@ class StreamTable(RecordTable[StreamReport], StreamReport):
         """Return a table with two rows per finding, in which the earlier access comes first. If there are no
         findings, return no table.
         """
-        rows: list[tuple[Any, ...]] = []
+        use_rows: list[tuple[Any, ...]] = []
         for finding_number, finding in enumerate(self.findings, 1):
             finding_cells = (finding_number, finding.kind, finding.count, finding.array)
-            rows.append((*finding_cells, *_make_use_row(finding.first)))
+            use_rows.append((*finding_cells, *_make_use_row(finding.first)))
             # The second use of a finding repeats its label in a data frame only.
-            rows.append((*(Cell(value, "") for value in finding_cells), *_make_use_row(finding.second)))
+            use_rows.append((*(Cell(value, "") for value in finding_cells), *_make_use_row(finding.second)))
         columns = (
             Column("", "finding_index"),
             "finding",
@@ -69,7 +69,7 @@ class StreamTable(RecordTable[StreamReport], StreamReport):
             "does",
             "operation",
         )
-        return (Table("", columns, tuple(rows)),) if rows else ()
+        return (Table("", columns, tuple(use_rows)),) if use_rows else ()
 
     def sentences(self) -> list[str]:
         """Return the explanation of each finding with the code that should be added."""

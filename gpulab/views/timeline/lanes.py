@@ -46,7 +46,7 @@ MARK_DETAIL = ", NVTX mark"
 SHARED_ROW_KEY: RowKey = ("stream", 1 << 30, 0)
 
 
-_COLUMNS = (
+_ACTIVITY_FIELDS = (
     "start_ns",
     "end_ns",
     "kind",
@@ -235,7 +235,7 @@ class Lanes:
         source_of_call = {
             call.correlation_id: call.source for call in self.record.calls if call.correlation_id
         }
-        attribute_columns = ([*map(attrgetter(name), self.record.activities)] for name in _COLUMNS)
+        attribute_columns = ([*map(attrgetter(name), self.record.activities)] for name in _ACTIVITY_FIELDS)
         start, end, activity_kinds, copy_kinds, name, size, correlation_ids, *details_of = attribute_columns
         device, stream, *_, graph, node = details_of
         row_keys = {key: ("stream", *key) for key in self.streams}

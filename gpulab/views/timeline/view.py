@@ -123,7 +123,7 @@ class TimelineView(View):
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with one row for each operation of all timelines."""
-        rows = tuple(
+        activity_rows = tuple(
             (
                 lanes.heading,
                 activity.name,
@@ -151,7 +151,7 @@ class TimelineView(View):
             Column("bytes", "size_bytes", size),
             Column("order", "correlation_id"),
         )
-        return (Table("Operations", columns, rows),)
+        return (Table("Operations", columns, activity_rows),)
 
     def draw(self) -> Box:
         folded_count = sum(len(lanes.folded) for lanes in self.panels)

@@ -82,16 +82,16 @@ def encode_lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArr
         has_second_lane, signed_values[row_indices, second_lane % WARP_SIZE] - first_values, 0
     )
     stride = value_difference // (second_lane - first_lane)
-    first_lane_value = first_values - stride * first_lane
+    lane_zero_value = first_values - stride * first_lane
     is_linear = np.all(
-        (first_lane_value[:, None] + stride[:, None] * _LANE_INDICES == signed_values) | ~lanes, axis=1
+        (lane_zero_value[:, None] + stride[:, None] * _LANE_INDICES == signed_values) | ~lanes, axis=1
     )
-    other_values = values[~is_linear]
-    has_high_half = (other_values >> np.uint64(32)).any(axis=1)
+    nonlinear_values = values[~is_linear]
+    has_high_half = (nonlinear_values >> np.uint64(32)).any(axis=1)
     table_row = np.concatenate([[0], np.cumsum(1 + has_high_half)])
     word_table = np.zeros((int(table_row[-1]), WARP_SIZE), np.uint32)
-    word_table[table_row[:-1]] = other_values & np.uint64(0xFFFFFFFF)
-    word_table[table_row[:-1][has_high_half] + 1] = other_values[has_high_half] >> np.uint64(32)
+    word_table[table_row[:-1]] = nonlinear_values & np.uint64(0xFFFFFFFF)
+    word_table[table_row[:-1][has_high_half] + 1] = nonlinear_values[has_high_half] >> np.uint64(32)
     row_codes = np.empty(len(signed_values), np.int32)
     row_codes[is_linear], row_codes[~is_linear] = (
         ~np.arange(int(is_linear.sum()), dtype=np.int32),
@@ -99,7 +99,7 @@ def encode_lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArr
     )
     encoded_columns = {
         "at": row_codes,
-        "base": first_lane_value[is_linear],
+        "base": lane_zero_value[is_linear],
         "stride": stride[is_linear],
         "table": word_table.reshape(-1),
     }
@@ -197,8 +197,8 @@ def _make_watch_columns(trace: WarpTrace, texts: TextTable) -> Columns:
         "watch_known": known_masks,
         "watch_outside": outside_masks,
     }
-    notes = texts.number_texts(watch.note for watch in watches)
-    return watch_columns | {"watch_note": notes} | encode_lane_rows("watch", watch_values, known_masks)
+    note_numbers = texts.number_texts(watch.note for watch in watches)
+    return watch_columns | {"watch_note": note_numbers} | encode_lane_rows("watch", watch_values, known_masks)
 
 
 def _make_natural_key(register: str) -> list[tuple[int, str]]:

@@ -72,7 +72,7 @@ def _draw_source(steps: WarpSteps) -> Plot:
 def _draw_lanes(steps: WarpSteps, height_px: float) -> Box:
     trace = steps.trace
     step_count = len(steps)
-    domain = (0, step_count)
+    step_domain = (0, step_count)
     raster_px = height_px - ACTIVE_PLOT_PX - LOOP_HEIGHT_PX - 8
     executing_mask = trace.active_mask & trace.executed_mask
     state_index = expand_lane_masks(trace.active_mask).astype(np.uint8) + expand_lane_masks(executing_mask)
@@ -94,7 +94,7 @@ def _draw_lanes(steps: WarpSteps, height_px: float) -> Box:
         legend((state_index.colour, state_index.name) for state_index in _STATE_OF_MASK_COUNT[::-1]),
         plot(
             base_y + 40,
-            domain,
+            step_domain,
             draw_lane_grid(
                 state_index.T,
                 [state_index.colour for state_index in _STATE_OF_MASK_COUNT],
@@ -104,7 +104,7 @@ def _draw_lanes(steps: WarpSteps, height_px: float) -> Box:
             make_y_ticks(
                 [(lane + 0.5) * raster_px / WARP_SIZE for lane in (0, 8, 16, 24, 31)],
                 ["0", "8", "16", "24", "31"],
-                domain,
+                step_domain,
             ),
             *_draw_loops(steps, raster_px + 1),
             Polyline(
@@ -115,7 +115,7 @@ def _draw_lanes(steps: WarpSteps, height_px: float) -> Box:
                 base=base_y,
                 step=True,
             ),
-            make_y_ticks([base_y - ACTIVE_PLOT_PX + 4, base_y - 4], ["32", "0"], domain),
+            make_y_ticks([base_y - ACTIVE_PLOT_PX + 4, base_y - 4], ["32", "0"], step_domain),
             Rects(
                 mark_steps,
                 mark_steps,

@@ -64,13 +64,15 @@ class WarpStepper(View, module="warp/stepper"):
             self.confirmation = step_text.compare_masks(self._warps[compared_warp].trace, measured)
             if len(self._warps) > 1:
                 self.confirmation = f"Warp {compared_warp}: {self.confirmation}"
-        detail = first_trace.detail
+        trace_detail = first_trace.detail
         self._shared = (
-            columns.SharedMemoryStates(detail.shared) if detail and detail.shared.size_bytes else None
+            columns.SharedMemoryStates(trace_detail.shared)
+            if trace_detail and trace_detail.shared.size_bytes
+            else None
         )
         sources = [trace.provenance.of_results] + ([measured.provenance.label] if measured else [])
         warps_text = f"Warp {displayed_warp}" if len(traces) == 1 else count(len(traces), "warp")
-        contents_text = "Masks, addresses and values" if detail is not None else "Masks and addresses"
+        contents_text = "Masks, addresses and values" if trace_detail is not None else "Masks and addresses"
         page_data, packed_data = pack(self._make_contents(first_trace))
         super().__init__(
             title=f"{warps_text} of block {_make_block_text(trace)} in {trace.kernel_name}",

@@ -99,12 +99,14 @@ class WarpSteps(TraceSteps):
         """Return a sentence about a step. With `by_line`, the sentence is about all successive steps on the
         same source line.
         """
-        visit = int(self.visits.visit_of_step[step])
+        visit_index = int(self.visits.visit_of_step[step])
         first_step, last_step = (
-            (int(self.visits.begin[visit]), int(self.visits.end[visit])) if by_line else (step, step)
+            (int(self.visits.begin[visit_index]), int(self.visits.end[visit_index]))
+            if by_line
+            else (step, step)
         )
         access_range = slice(*np.searchsorted(self.accesses, (first_step, last_step + 1)))
-        accesses = [
+        access_texts = [
             self.access_words[access_kind] for access_kind in self.access_kinds.of[access_range].tolist()
         ]
         site_index = int(self.sites.of[step])
@@ -112,19 +114,19 @@ class WarpSteps(TraceSteps):
         place_text = self.place_words[site_index]
         lanes_text = self.lanes_words[int(self.masks.of[step])]
         if by_line:
-            place_text = step_text.make_place_text(int(self.visits.line[visit]))
-            lanes_text = self.visit_words[visit]
+            place_text = step_text.make_place_text(int(self.visits.line[visit_index]))
+            lanes_text = self.visit_words[visit_index]
         text: str = (step_text.LINE_VISIT_SENTENCE if by_line else step_text.STEP_SENTENCE).format(
-            step=number((visit if by_line else step) + 1),
+            step=number((visit_index if by_line else step) + 1),
             steps=number(len(self.visits) if by_line else len(self)),
             place=place_text,
             lanes=lanes_text,
             turn=f", {self.loops.words[iteration]}" if iteration >= 0 else "",
             text=self.site_words[site_index],
-            access=step_text.summarize_accesses(access.brief for access in accesses)
+            access=step_text.summarize_accesses(access.brief for access in access_texts)
             if by_line
-            else "".join(f" {access.sentence}" for access in accesses),
-            moved=step_text.make_moved_sentence(self.visits.moved_lines[visit]),
+            else "".join(f" {access.sentence}" for access in access_texts),
+            moved=step_text.make_moved_sentence(self.visits.moved_lines[visit_index]),
             stop=step_text.join_first_sentences(
                 self.stop_words[slice(*np.searchsorted(self.stop_step, (first_step, last_step + 1)))]
             ),

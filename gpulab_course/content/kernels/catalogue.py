@@ -73,7 +73,7 @@ class Ladder:
 
     def _make_table(self) -> Table:
         size = " × ".join(f"{n:,}" for n in self.size)
-        rows = tuple(
+        rung_rows = tuple(
             (
                 rung.name,
                 rung.says,
@@ -84,7 +84,7 @@ class Ladder:
             for rung in self.rungs
         )
         headings = ("kernel", "what is new", "the counter that it improves", "before", "after")
-        return Table(f"{self.title}, counted on the virtual GPU for {size}", headings, rows)
+        return Table(f"{self.title}, counted on the virtual GPU for {size}", headings, rung_rows)
 
     def __repr__(self) -> str:
         return self._make_table().text()

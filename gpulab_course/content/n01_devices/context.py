@@ -54,7 +54,7 @@ class ContextSteps:
         return self._make_table().card()
 
     def _make_table(self) -> Table:
-        rows = tuple(
+        step_rows = tuple(
             (
                 step.call,
                 f"{step.duration_ms:,.1f} ms",
@@ -64,7 +64,7 @@ class ContextSteps:
             for step in self.record
         )
         title = f"The first calls of a process, {self.provenance.label}"
-        return Table(title, ("call", "time", "context", "device memory used"), rows)
+        return Table(title, ("call", "time", "context", "device memory used"), step_rows)
 
 
 def first_calls() -> ContextSteps:

@@ -56,12 +56,12 @@ class SensorReadings:
             ax.yaxis.set_label_coords(-0.3, 0.5)
             ax.set_ylim(0, 1.15 * max(self.columns[name]) or 1)
             ax.margins(x=0)
-            for _, phase_start in self.phases[1:]:
-                ax.axvline(phase_start, color=find_hex("muted"), linewidth=0.6)
-        phase_ends = [phase_start for _, phase_start in self.phases[1:]] + [self.time_s[-1]]
-        for (name, phase_start), phase_end in zip(self.phases, phase_ends, strict=True):
+            for _, phase_start_s in self.phases[1:]:
+                ax.axvline(phase_start_s, color=find_hex("muted"), linewidth=0.6)
+        phase_ends = [phase_start_s for _, phase_start_s in self.phases[1:]] + [self.time_s[-1]]
+        for (name, phase_start_s), phase_end_s in zip(self.phases, phase_ends, strict=True):
             axes[0].text(
-                (phase_start + phase_end) / 2,
+                (phase_start_s + phase_end_s) / 2,
                 1.04,
                 _PHASE_LABELS.get(name, name),
                 transform=axes[0].get_xaxis_transform(),

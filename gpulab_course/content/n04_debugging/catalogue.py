@@ -82,7 +82,7 @@ class ErrorCatalogue:
 
     def __init__(self, runs: dict[str, Sandboxed], provenance: Provenance) -> None:
         self.runs = runs
-        rows = []
+        error_rows = []
         for row in ERROR_ROWS:
             run_record = runs[row.function.__name__].record
             error = run_record.error or f"ended: {run_record.ended.split(';')[0]}"
@@ -90,7 +90,7 @@ class ErrorCatalogue:
             raising_line = run_record.raised.text if run_record.raised else NO_VALUE_MARK
             name = row.function.__name__.replace("_", " ")
             first_line = error.split("\n", 1)[0]
-            rows.append(
+            error_rows.append(
                 (
                     name,
                     first_line if len(first_line) < 70 else f"{first_line[:69]}…",
@@ -102,7 +102,7 @@ class ErrorCatalogue:
             )
         headings = ("cause", "error message", "status", "line that raised", "context", "remedy")
         self._table = Table(
-            f"Errors, each in a separate process, on {provenance.device}", headings, tuple(rows)
+            f"Errors, each in a separate process, on {provenance.device}", headings, tuple(error_rows)
         )
 
     @property
