@@ -83,11 +83,13 @@ class BandwidthRace(View):
         )
 
     def describe(self) -> str:
-        lines = [
+        description_lines = [
             f"{lap.name}: {lap.description}. {_format_lap(lap)}; limited by {lap.limiter}."
             for lap in self.laps
         ]
-        return "\n".join([self.sentence(), *lines, f"{self.copy_lap.name}: {_format_lap(self.copy_lap)}."])
+        return "\n".join(
+            [self.sentence(), *description_lines, f"{self.copy_lap.name}: {_format_lap(self.copy_lap)}."]
+        )
 
     def draw(self) -> Box:
         return _draw_rate_bars(self.laps, self.copy_lap, len(self.laps))
@@ -98,14 +100,14 @@ def _draw_rate_bars(laps: Sequence[KernelRate], copy_lap: KernelRate, kernel_cou
     max_gbps = max(lap.gbps for lap in (*laps, copy_lap))
     bar_rows = [
         {
-            "label": f"{position} {lap.name}",
+            "label": f"{kernel_number} {lap.name}",
             "share": lap.gbps / max_gbps,
             "value": _format_lap(lap),
             "mark": f"limited by {lap.limiter}",
             "title": lap.description,
-            "colour": "good" if position == kernel_count else "accent",
+            "colour": "good" if kernel_number == kernel_count else "accent",
         }
-        for position, lap in enumerate(laps, 1)
+        for kernel_number, lap in enumerate(laps, 1)
     ]
     copy_bar_row = {
         "label": copy_lap.name,

@@ -98,8 +98,8 @@ def scan_steps(values: Sequence[int]) -> Picture:
             is_done = i < 1 << step
             draw_box(axes, i + 0.08, 2 * step, 0.84, 1, "good" if is_done else "panel", str(prefix_sum))
             if step and i >= distances[step - 1]:
-                start = (i - distances[step - 1] + 0.5, 2 * step - 1)
-                draw_arrow(axes, start, (i + 0.42, 2 * step), "accent")
+                arrow_start = (i - distances[step - 1] + 0.5, 2 * step - 1)
+                draw_arrow(axes, arrow_start, (i + 0.42, 2 * step), "accent")
     last_row_text = ", ".join(str(prefix_sum) for prefix_sum in sums_by_step[-1])
     return Picture.of(
         figure,
@@ -140,8 +140,8 @@ def look_back(own_sums: Sequence[int], known: int) -> Picture:
         )
     added_sums = [*(own_sums[tile_index] for tile_index in range(last_tile - 1, known, -1)), prefix]
     prefix_sum = int(sum(own_sums[:last_tile]))
-    terms = " + ".join(str(added_sum) for added_sum in added_sums)
-    added_text = f"tile {last_tile} looks back and adds {terms} = {prefix_sum}"
+    added_sums_text = " + ".join(str(added_sum) for added_sum in added_sums)
+    added_text = f"tile {last_tile} looks back and adds {added_sums_text} = {prefix_sum}"
     draw_text(axes, (known + last_tile + 1) / 2, 2.1, added_text, ha="center")
     last_sum = own_sums[last_tile]
     publish_text = f"then it publishes {prefix_sum} + {last_sum} = {prefix_sum + last_sum}, from the start"
@@ -150,7 +150,7 @@ def look_back(own_sums: Sequence[int], known: int) -> Picture:
         figure,
         f"A row of {last_tile + 1} tiles. Tiles 0 to {known} show the sum from the start of the array, the "
         f"others their own sum. Tile {last_tile} looks back from tile {last_tile - 1} to tile {known}, the "
-        f"first one with a sum from the start, and adds {terms} = {prefix_sum}.",
+        f"first one with a sum from the start, and adds {added_sums_text} = {prefix_sum}.",
     )
 
 

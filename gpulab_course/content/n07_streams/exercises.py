@@ -34,8 +34,8 @@ _ALLOWED_WAIT_COUNT = 2  # such as one after the warm-up
 
 def _draw_time_shares(rng: np.random.Generator, n: int) -> list[float]:
     """Draw durations of calls as shares of their mean; no duration and no median is near the mean."""
-    short_shares = [float(share) for share in rng.uniform(0.4, 0.8, n - 1)]
-    return [float(share) for share in rng.permutation([*short_shares, n - sum(short_shares)])]
+    short_shares = [float(time_share) for time_share in rng.uniform(0.4, 0.8, n - 1)]
+    return [float(time_share) for time_share in rng.permutation([*short_shares, n - sum(short_shares)])]
 
 
 def judge_stopwatch(answer: Answer) -> str:
@@ -44,9 +44,9 @@ def judge_stopwatch(answer: Answer) -> str:
     """
     for n, mean_rounds in ((1, 50_000), (5, 40_000), (int(answer.rng.integers(11, 30)), 8_000), (2, 40_000)):
         call_text = f"stopwatch(work, {n})"
-        shares = _draw_time_shares(answer.rng, n)
+        time_shares = _draw_time_shares(answer.rng, n)
         run_outcome = answer.ask(
-            _run_stopwatch, n, [int(mean_rounds * share) for share in shares], shown=call_text
+            _run_stopwatch, n, [int(mean_rounds * time_share) for time_share in time_shares], shown=call_text
         )
         _judge_time(call_text, run_outcome, n)
     return (
@@ -75,7 +75,7 @@ def _run_stopwatch(answer: Any, n: int, round_counts: list[int]) -> dict[str, An
     work.simmer(y, sum(round_counts), blocks=1, stream=other_stream)
     with timeline() as report, stream:
         result = call_here(answer, run_work, n, name="stopwatch", shown=f"stopwatch(work, {n})")
-    waits = [
+    host_waits = [
         wait
         for wait in report.record.synchronizations
         if wait.type != "STREAM_WAIT_EVENT" and not wait.hidden
@@ -89,8 +89,8 @@ def _run_stopwatch(answer: Any, n: int, round_counts: list[int]) -> dict[str, An
             if activity.name == "simmer" and activity.stream_id == stream.ptr
         ],
         "events": [call.name for call in report.record.calls].count("cudaEventRecord"),
-        "early_waits": sum(wait.start_ns < calls[-1] for wait in waits) if calls else 0,
-        "waits": sorted({_classify_wait(wait, stream.ptr) for wait in waits}),
+        "early_waits": sum(wait.start_ns < calls[-1] for wait in host_waits) if calls else 0,
+        "waits": sorted({_classify_wait(wait, stream.ptr) for wait in host_waits}),
     }
 
 
@@ -369,7 +369,10 @@ def make_rollout_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
 
 def call_with_environments(bench: Any, program: Callable[..., Any], starts: Any, steps: int) -> Any:
     """Call a program with environments in pinned memory, and return the last observation of each one."""
-    envs = [work.Environment(start, bench.pinned, bench.compute, bench.uses) for start in starts]
+    envs = [
+        work.Environment(initial_observation, bench.pinned, bench.compute, bench.uses)
+        for initial_observation in starts
+    ]
     result = program(envs, work.decide, steps)
     if not isinstance(result, list | tuple) or [id(env) for env in result] != [id(env) for env in envs]:
         raise NotYet(f"rollout(envs, policy, {steps}) must return `envs`.")

@@ -143,13 +143,13 @@ def run_conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeli
     x, y = (allocate(ELEMENTS, np.float32) for _ in range(2))
     x[...] = np.linspace(0.1, 0.9, ELEMENTS, dtype=np.float32)
     in_stream, work_stream, out_stream = (cp.cuda.Stream(non_blocking=True) for _ in range(3))
-    size = -(-ELEMENTS // pieces)
-    device_pieces = [cp.zeros(size, dtype=cp.float32) for _ in range(pieces)]
+    piece_elements = -(-ELEMENTS // pieces)
+    device_pieces = [cp.zeros(piece_elements, dtype=cp.float32) for _ in range(pieces)]
     work.simmer(device_pieces[0])  # warm up
     cp.cuda.Device().synchronize()
     with timeline() as report:
         for chunk_index, device_chunk in enumerate(device_pieces):
-            host_slice = slice(chunk_index * size, (chunk_index + 1) * size)
+            host_slice = slice(chunk_index * piece_elements, (chunk_index + 1) * piece_elements)
             device_chunk.set(x[host_slice], stream=in_stream)
             if waits:
                 work_stream.wait_event(in_stream.record())
@@ -212,8 +212,11 @@ def played(program: Callable[..., Any], steps: int) -> Timeline:
         pinned_copy[...] = array
         return pinned_copy
 
-    starts = np.linspace(0.1, 0.9, 64, dtype=np.float32).reshape(2, 32)
-    envs = [work.Environment(start, copy_to_pinned, clocks.busy) for start in starts]
+    initial_observations = np.linspace(0.1, 0.9, 64, dtype=np.float32).reshape(2, 32)
+    envs = [
+        work.Environment(initial_observation, copy_to_pinned, clocks.busy)
+        for initial_observation in initial_observations
+    ]
     program(envs, work.decide, 1)  # warm up
     cp.cuda.Device().synchronize()
     with timeline() as report:

@@ -58,21 +58,21 @@ def decide_by_numpy(observation: Floats, rounds: int = DECISION_ROUNDS) -> Float
 
     The iterations of ``v = a v + c`` are combined into one iteration with other values of a and c.
     """
-    factor = 1
-    offset = 0
+    total_multiplier = 1
+    total_increment = 0
     a = 1664525
     c = 1013904223
     while rounds:
         if rounds & 1:
-            factor = factor * a % 2**32
-            offset = (offset * a + c) % 2**32
+            total_multiplier = total_multiplier * a % 2**32
+            total_increment = (total_increment * a + c) % 2**32
         c = (a * c + c) % 2**32
         a = a * a % 2**32
         rounds >>= 1
-    bits = np.ascontiguousarray(observation, np.float32).view(np.uint32) * np.uint32(factor) + np.uint32(
-        offset
-    )
-    return (bits >> np.uint32(8)).astype(np.float32) / np.float32(2**24)
+    result_bits = np.ascontiguousarray(observation, np.float32).view(np.uint32) * np.uint32(
+        total_multiplier
+    ) + np.uint32(total_increment)
+    return (result_bits >> np.uint32(8)).astype(np.float32) / np.float32(2**24)
 
 
 def _ignore_use(action: str, array_name: str, reads: Sequence[Any] = (), writes: Sequence[Any] = ()) -> None:

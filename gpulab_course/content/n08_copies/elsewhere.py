@@ -65,13 +65,16 @@ def rates() -> MeasurementTable:
     """Return a table of copy rates by size, for pageable and pinned memory in both directions."""
     recording = load_recordings()["h200"]
     copy_kinds = ("HtoD pinned", "DtoH pinned", "HtoD pageable", "DtoH pageable")
-    rows = [
-        (size(size_bytes), *(f"{recording['rates'][kind][index]:.1f} GB/s" for kind in copy_kinds))
-        for index, size_bytes in enumerate(recording["sizes"])
+    size_rows = [
+        (
+            size(size_bytes),
+            *(f"{recording['rates'][copy_kind][size_index]:.1f} GB/s" for copy_kind in copy_kinds),
+        )
+        for size_index, size_bytes in enumerate(recording["sizes"])
     ]
     copy_names = ("pinned to device", "pinned to host", "pageable to device", "pageable to host")
     return MeasurementTable(
-        "Rates of copies", ("size", *copy_names), rows, recording["rates"], _make_provenance(recording)
+        "Rates of copies", ("size", *copy_names), size_rows, recording["rates"], _make_provenance(recording)
     )
 
 
@@ -80,7 +83,7 @@ def frameworks() -> MeasurementTable:
     ends.
     """
     recording = load_recordings()["h200"]["torch"]
-    calls = {
+    name_of_call = {
         'pageable.to("cuda")': "pageable to cuda",
         'pageable.to("cuda", non_blocking=True)': "pageable to cuda, non_blocking",
         'pinned.to("cuda", non_blocking=True)': "pinned to cuda, non_blocking",
@@ -88,19 +91,19 @@ def frameworks() -> MeasurementTable:
         'x.cpu().to("cuda")': "cpu().to(cuda)",
         "x.clone()": "clone",
     }
-    rows = [
+    call_rows = [
         (
-            call,
+            call_text,
             _format_us(recording[recorded_name]["call_us"]),
             _format_us(recording[recorded_name]["done_us"]),
             "yes" if recording[recorded_name]["call_us"] < recording[recorded_name]["done_us"] / 2 else "no",
         )
-        for call, recorded_name in calls.items()
+        for call_text, recorded_name in name_of_call.items()
     ]
     return MeasurementTable(
         f"64 MiB with PyTorch {recording['torch']}",
         ("call", "returns after", "done after", "asynchronous"),
-        rows,
+        call_rows,
         recording,
         _make_provenance(load_recordings()["h200"]),
     )
@@ -119,14 +122,14 @@ def managed() -> MeasurementTable:
         "kernel touches one float every 2 MiB": "kernel, one of every 2,097,152 bytes",
     }
     recordings = [load_recordings()[name] for name in ("h200", "h100")]
-    rows = [
-        (step, *(_format_us(recording["managed"][key]) for recording in recordings))
-        for step, key in key_of_step.items()
+    step_rows = [
+        (step_name, *(_format_us(recording["managed"][recorded_key]) for recording in recordings))
+        for step_name, recorded_key in key_of_step.items()
     ]
     return MeasurementTable(
         "64 MiB of managed memory",
         ("step", *map(_read_gpu_name, recordings)),
-        rows,
+        step_rows,
         recordings,
         *map(_make_provenance, recordings),
     )
@@ -145,7 +148,7 @@ def pinning() -> MeasurementTable:
     ]
     copy_us = [(128 << 20) / gbps / 1e3 for gbps in rates_gbps]
     ratios = [pinning_time / copy_time for pinning_time, copy_time in zip(pinning_us, copy_us, strict=True)]
-    rows = (
+    summary_rows = (
         ("get 128 MiB of pinned memory", *map(_format_us, pinning_us)),
         ("copy 128 MiB to the device", *map(_format_us, copy_us)),
         ("how many times as long", *(f"{ratio:.0f}" for ratio in ratios)),
@@ -153,7 +156,7 @@ def pinning() -> MeasurementTable:
     return MeasurementTable(
         "Pinning",
         ("step", *map(_read_gpu_name, recordings)),
-        rows,
+        summary_rows,
         ratios,
         *map(_make_provenance, recordings),
     )
@@ -164,15 +167,15 @@ def homeward() -> MeasurementTable:
     array.
     """
     recordings = [load_recordings()[name] for name in ("h200", "h100")]
-    calls = {"x.get()": "get", "x.get(out=a), with a used before": "get out pageable"}
-    rows = [
-        (call, *(_format_us(recording["arrays"][key]["call_us"]) for recording in recordings))
-        for call, key in calls.items()
+    key_of_call = {"x.get()": "get", "x.get(out=a), with a used before": "get out pageable"}
+    call_rows = [
+        (call_text, *(_format_us(recording["arrays"][recorded_key]["call_us"]) for recording in recordings))
+        for call_text, recorded_key in key_of_call.items()
     ]
     return MeasurementTable(
         "64 MiB to the host",
         ("call", *map(_read_gpu_name, recordings)),
-        rows,
+        call_rows,
         recordings,
         *map(_make_provenance, recordings),
     )
@@ -193,13 +196,13 @@ def after_prefetch() -> dict[str, float]:
 def two_gpus() -> MeasurementTable:
     """Return a table of copies between two H200 GPUs with and without peer access."""
     recording = load_recordings()["two h200"]
-    rows = [
+    link_rows = [
         (f"a copy of {size(size_bytes)}", f"{host_gbps:g} GB/s", f"{peer_gbps:g} GB/s")
         for size_bytes, host_gbps, peer_gbps in zip(
             recording["sizes"], recording["by the host"], recording["peer access"], strict=True
         )
     ]
-    rows.append(
+    link_rows.append(
         (
             f"a kernel that reads {size(recording['sizes'][-1])} of the other",
             "–",
@@ -207,13 +210,15 @@ def two_gpus() -> MeasurementTable:
         )
     )
     origin = Provenance("recorded", recording["device"], f"{recording['link']}, CuPy {recording['cupy']}")
-    return MeasurementTable("Two GPUs", ("what", "without peer access", "with it"), rows, recording, origin)
+    return MeasurementTable(
+        "Two GPUs", ("what", "without peer access", "with it"), link_rows, recording, origin
+    )
 
 
 def two_processes() -> MeasurementTable:
     """Return a table of the results of two processes that share a device array through an IPC handle."""
     measurements, origin = _measure_or_load("gpulab_course.content.n08_copies.processes", "ipc")
-    rows = (
+    handle_rows = (
         ("sum of 16,777,216 ones, computed in the second process", f"{measurements['sum there']:,.0f}"),
         (
             "their sum in the first process, after the second has doubled them",
@@ -223,14 +228,14 @@ def two_processes() -> MeasurementTable:
         ("address of the array in the second process", measurements["address there"]),
         ("size of the handle that was passed on", f"{measurements['handle_bytes']} bytes"),
     )
-    return MeasurementTable("One array, two processes", ("what", "value"), rows, measurements, origin)
+    return MeasurementTable("One array, two processes", ("what", "value"), handle_rows, measurements, origin)
 
 
 def from_file() -> MeasurementTable:
     """Return a table that compares cuFile and NumPy for reading 64 MiB from a file into device memory."""
     measurements, origin = _measure_or_load("gpulab_course.content.n08_copies.storage", "cufile")
     numpy_ms = min(measurements["by NumPy"])
-    rows = [
+    storage_rows = [
         ("library", measurements["library"]),
         ("kernel module nvidia-fs", "loaded" if measurements["kernel module"] else "not loaded"),
         (
@@ -244,13 +249,19 @@ def from_file() -> MeasurementTable:
     ]
     if measurements.get("by cuFile"):
         cufile_ms = min(measurements["by cuFile"])
-        rows.append(
+        storage_rows.append(
             ("cuFileRead into device memory", f"{cufile_ms:.1f} ms, {64 * 1.048576 / cufile_ms:.2f} GB/s")
         )
     else:
-        rows.append(("cuFileHandleRegister", f"refused, status {measurements.get('register', 'none')}"))
-    rows.append(("np.fromfile, then cp.asarray", f"{numpy_ms:.1f} ms, {64 * 1.048576 / numpy_ms:.2f} GB/s"))
-    return MeasurementTable("64 MiB from a file", ("step", "what happened"), rows, measurements, origin)
+        storage_rows.append(
+            ("cuFileHandleRegister", f"refused, status {measurements.get('register', 'none')}")
+        )
+    storage_rows.append(
+        ("np.fromfile, then cp.asarray", f"{numpy_ms:.1f} ms, {64 * 1.048576 / numpy_ms:.2f} GB/s")
+    )
+    return MeasurementTable(
+        "64 MiB from a file", ("step", "what happened"), storage_rows, measurements, origin
+    )
 
 
 def _measure_or_load(module: str, key: str) -> tuple[Any, Provenance]:

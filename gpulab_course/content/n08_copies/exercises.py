@@ -266,16 +266,17 @@ def upload(parts: Any) -> Any:
     """
     cp = session.cp()
     flat_array = cp.asarray(np.concatenate(parts))
-    part_ends = np.cumsum([part.size for part in parts]).tolist()
+    array_ends = np.cumsum([host_array.size for host_array in parts]).tolist()
     return tuple(
-        flat_array[part_end - part.size : part_end] for part, part_end in zip(parts, part_ends, strict=True)
+        flat_array[array_end - host_array.size : array_end]
+        for host_array, array_end in zip(parts, array_ends, strict=True)
     )
 
 
 def upload_one_by_one(parts: Any) -> Any:
     """The naive version, which copies each array separately."""
     cp = session.cp()
-    return tuple(cp.asarray(part) for part in parts)
+    return tuple(cp.asarray(host_array) for host_array in parts)
 
 
 PACK = ProgramExercise(

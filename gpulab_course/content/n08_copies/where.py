@@ -158,12 +158,12 @@ class TransferMap(View):
 
     def draw(self) -> Box:
         transfer_details = {
-            index: column(
+            transfer_index: column(
                 _draw_map(transfer),
                 words(_describe_transfer(transfer), "strong"),
                 words(_TEXT_OF_WAY[transfer.way], "note"),
             )
-            for index, transfer in enumerate(self.transfers)
+            for transfer_index, transfer in enumerate(self.transfers)
         }
         return column(
             switch("chosen", self.chosen, transfer_details),
@@ -190,10 +190,10 @@ class TransferMap(View):
             f"{_format_rate(transfer)}{' (cut)' if transfer.gbps > 1.25 * max_gbps else ''}"
             for transfer in transfers
         ]
-        names = [_make_transfer_name(transfer) for transfer in transfers]
-        sizes = [size(transfer.size_bytes) for transfer in transfers]
+        transfer_names = [_make_transfer_name(transfer) for transfer in transfers]
+        size_texts = [size(transfer.size_bytes) for transfer in transfers]
         label_widths = [1.0] * transfer_count
-        colours = [int(transfer.way == "at home") for transfer in transfers]
+        colour_indices = [int(transfer.way == "at home") for transfer in transfers]
         return plot(
             chart_bottom + 36,
             (0.0, float(max(transfer_count, 4))),
@@ -202,19 +202,23 @@ class TransferMap(View):
                 [transfer_index + 1 for transfer_index in transfer_indices],
                 bar_tops,
                 [chart_bottom] * transfer_count,
-                colours,
+                colour_indices,
                 ("accent", "other"),
                 inset=14,
                 **make_sentence_args([_describe_transfer(transfer) for transfer in transfers]),
             ),
             Labels(bar_middles, [y - 9 for y in bar_tops], rates, anchor="middle", weight="bold"),
             Labels(
-                bar_middles, [chart_bottom + 12] * transfer_count, names, anchor="middle", room=label_widths
+                bar_middles,
+                [chart_bottom + 12] * transfer_count,
+                transfer_names,
+                anchor="middle",
+                room=label_widths,
             ),
             Labels(
                 bar_middles,
                 [chart_bottom + 27] * transfer_count,
-                sizes,
+                size_texts,
                 anchor="middle",
                 colour="muted",
                 room=label_widths,
@@ -375,14 +379,16 @@ def _make_kernel_transfer(activity: Activity, host_call: HostCall | None, array:
 def _make_transfer(
     way: TransferWay, activity: Activity, host_call: HostCall | None, size_bytes: int
 ) -> DataTransfer:
-    text = host_call.source.text.strip() if host_call is not None and host_call.source is not None else ""
+    source_line = (
+        host_call.source.text.strip() if host_call is not None and host_call.source is not None else ""
+    )
     call_ns = host_call.end_ns - host_call.start_ns if host_call is not None else 0
     return DataTransfer(
         way,
         activity.copy_kind == "DtoH",
         size_bytes,
         activity.duration_ns,
-        text[:60],
+        source_line[:60],
         call_ns,
         is_copy=activity.kind != _KERNEL_ACTIVITY,
     )

@@ -92,7 +92,9 @@ class BusySms(Steered):
 
     def sentence(self) -> str:
         """Return a sentence with the values that the chart shows."""
-        utilization, active_share, occupancy = (number(value, 2) for value in self._compute_medians())
+        utilization, active_share, occupancy = (
+            number(median_percent, 2) for median_percent in self._compute_medians()
+        )
         phase_name = spinning(*SPIN_LAUNCH_SHAPES[self.launch_index])
         return (
             f"{phase_name}: {utilization} % GPU utilization, {active_share} % of the SMs active, "
@@ -107,8 +109,15 @@ class BusySms(Steered):
         bar_names = ("GPU utilization", "SMs active", "occupancy")
         bar_colours = ("muted", "accent", "tail")
         bar_rows = [
-            {"label": name, "share": value / 100, "value": f"{number(value, 2)} %", "colour": colour}
-            for name, value, colour in zip(bar_names, self._compute_medians(), bar_colours, strict=True)
+            {
+                "label": name,
+                "share": median_percent / 100,
+                "value": f"{number(median_percent, 2)} %",
+                "colour": colour,
+            }
+            for name, median_percent, colour in zip(
+                bar_names, self._compute_medians(), bar_colours, strict=True
+            )
         ]
         active_sms = round(
             self._compute_medians()[1] / 100 * sm_count
@@ -254,7 +263,7 @@ def path_of(timeline: Timeline, steps: Iterable[Any]) -> Picture:
         The steps of its critical path.
     """
     kernels = [activity for activity in timeline.activities if activity.kind == "CONCURRENT_KERNEL"]
-    path_ids = {step.correlation_id for step in steps if step.kind == "operation"}
+    path_ids = {path_step.correlation_id for path_step in steps if path_step.kind == "operation"}
     streams = list(dict.fromkeys(kernel.stream_id for kernel in kernels))
     start_ns = min(kernel.start_ns for kernel in kernels)
     axes = _make_axes(0.75 + 0.65 * len(streams), left=0.16, bottom=0.3)

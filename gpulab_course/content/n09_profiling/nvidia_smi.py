@@ -12,6 +12,6 @@ def wrote(tool: str) -> Table:
     """Return a table of the recorded output of ``nvidia-smi dmon`` or a query, with one line per phase."""
     recording_text = resources.files(__package__).joinpath("smi.json").read_text(encoding="utf-8")
     recording = json.loads(recording_text)
-    rows = tuple((phase, *cells) for phase, cells in recording[tool]["rows"])
+    phase_rows = tuple((phase, *cells) for phase, cells in recording[tool]["rows"])
     title = f"{recording[tool]['command']}, recorded on {recording['device']} ({recording['date']})"
-    return Table(title, ("phase", *recording[tool]["headings"]), rows)
+    return Table(title, ("phase", *recording[tool]["headings"]), phase_rows)

@@ -75,7 +75,7 @@ def phases() -> list[tuple[str, Callable[[], object]]]:
 
         return run
 
-    programs: list[tuple[str, Callable[[], object]]] = [
+    named_programs: list[tuple[str, Callable[[], object]]] = [
         (ADDITION, repeat(lambda: cp.add(x, 1, out=x), 20)),
         (ADDITION_WIDE, repeat(lambda: add_one((blocks,), (256,), (x, np.int64(x.size // 4))), 20)),
         (ONES, repeat(lambda: cp.matmul(ones_matrix, ones_matrix, out=product), 20)),
@@ -86,5 +86,5 @@ def phases() -> list[tuple[str, Callable[[], object]]]:
     return [
         ("idle", lambda: time.sleep(_PHASE_DURATION_S)),
         *((spinning(*launch), spin_program(*launch)) for launch in SPIN_LAUNCH_SHAPES),
-        *programs,
+        *named_programs,
     ]

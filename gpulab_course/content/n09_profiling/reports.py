@@ -66,13 +66,13 @@ def nsys_summary(report: str, *headings: str) -> Table:
         lines[rule_row - 1][column_start:column_end].strip() for column_start, column_end in column_spans
     ]
     chosen_spans = [column_spans[column_names.index(heading)] for heading in headings]
-    rows = tuple(
+    report_rows = tuple(
         tuple(
             _shorten_text(line[column_start:column_end].strip()) for column_start, column_end in chosen_spans
         )
         for line in itertools.takewhile(str.strip, lines[rule_row + 1 :])
     )
-    return Table(f"nsys stats -r {report}, {nsight_systems().label}", headings, rows)
+    return Table(f"nsys stats -r {report}, {nsight_systems().label}", headings, report_rows)
 
 
 def _shorten_text(text: str) -> str:

@@ -116,11 +116,11 @@ def judge_after_one(answer: Answer) -> str:
             _RESULT_PART_NAMES, result_parts, expected_parts, strict=True
         ):
             if result_part != expected:
-                message = (
+                difference_text = (
                     f"after a request of {size:,} bytes, {expected:,} bytes are {part_name}, not "
                     f"{short_repr(result_part)}."
                 )
-                raise NotYet(f"{message}{_explain_wrong_size(size, part_name)}")
+                raise NotYet(f"{difference_text}{_explain_wrong_size(size, part_name)}")
     return (
         "right for every size: requests are rounded up to 512 bytes, and segments follow rules of their own."
     )
@@ -154,7 +154,7 @@ def draw_scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
     """Return array lengths and scales for the tests, as pairs. With a negative scale, all numbers have the
     same sign.
     """
-    size = int(rng.integers(50_000, 99_000))
+    element_count = int(rng.integers(50_000, 99_000))
     small_sizes = (
         (1, 1.0),
         (2, 1e8),
@@ -164,7 +164,7 @@ def draw_scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
         (int(rng.integers(64, 1000)), -2.5),
         (int(rng.integers(1001, 2000)), -0.5),
     )
-    return *small_sizes, (size, 1.0), (100_000, 1.0)
+    return *small_sizes, (element_count, 1.0), (100_000, 1.0)
 
 
 def make_scale_case(random_data: Draw, size: tuple[int, float]) -> ProgramCase:

@@ -95,14 +95,14 @@ def nested(level_bytes: Mapping[str, int]) -> Picture:
     draw_box(axes, 1, 1, 98, 34, "grid")
     draw_box(axes, 3, 8, 56, 25, "accent-2")
     draw_box(axes, 5, 16, 22, 14, "accent")
-    labels = (
+    box_labels = (
         (3, 4.5, f"device: {device_mib:,.0f} MiB in use", "left", "fg"),
         (5, 12, f"reserved by the pool: {reserved_mib:,.0f} MiB", "left", "on-accent-2"),
         (16, 23, f"used by arrays:\n{used_mib:,.0f} MiB", "center", "on-accent"),
         (43, 23, f"free in the pool:\n{reserved_mib - used_mib:,.0f} MiB", "center", "on-accent-2"),
         (79, 21, f"CUDA, libraries,\nother processes:\n{device_mib - reserved_mib:,.0f} MiB", "center", "fg"),
     )
-    for x, y, box_label, alignment, colour in labels:
+    for x, y, box_label, alignment, colour in box_labels:
         draw_text(axes, x, y, box_label, colour, ha=alignment)
     return Picture.of(
         figure,
@@ -128,7 +128,7 @@ def reused(doubled_address: int, z_address: int) -> Picture:
         draw_text(axes, 15, y + 4, row_label, ha="right")
         axes.plot([17, 99], [y + 9.5, y + 9.5], color=find_hex("rule"), linewidth=1)
     second_colour = "tail" if is_race else "accent-2"
-    boxes = (
+    operation_boxes = (
         ("host", 17, 14, "doubled\n= x * 2", "grid"),
         ("host", 32, 18, "y = doubled\n+ 20", "grid"),
         ("host", 51, 14, "del\ndoubled", "grid"),
@@ -137,8 +137,8 @@ def reused(doubled_address: int, z_address: int) -> Picture:
         ("default stream", 72, 20, "x * 3\nwrites z", second_colour),
         ("side stream", 46, 50, "doubled + 20 reads doubled", second_colour),
     )
-    for row_name, x, width, operation_text, colour in boxes:
-        draw_box(axes, x, row_y_by_name[row_name], width, 8, colour, operation_text, fontsize=9)
+    for row_name, x, box_width, operation_text, colour in operation_boxes:
+        draw_box(axes, x, row_y_by_name[row_name], box_width, 8, colour, operation_text, fontsize=9)
     result_text = "the same memory at the same time" if is_race else "different memory"
     draw_text(axes, 58, 40.5, f"orange: {result_text}" if is_race else result_text, ha="center")
     draw_text(axes, 17, 40.5, "time →", "muted")
@@ -277,7 +277,9 @@ def kept_outputs(layers: int, every: int) -> Picture:
         x = 19 + (0, 26, 58)[legend_index]
         draw_box(axes, x, 35, 3, 3, colour, hatch=hatch)
         draw_text(axes, x + 4, 36.5, legend_text)
-    checkpoints_text = ", ".join(str(number) for number in kept_columns["recompute"] if number)
+    checkpoints_text = ", ".join(
+        str(output_number) for output_number in kept_columns["recompute"] if output_number
+    )
     return Picture.of(
         figure,
         f"The input and the outputs of {layers} layers. keep has all of them on the device until the end. "

@@ -103,7 +103,7 @@ def check_log(requests: tuple[PoolRequest, ...], log: Any) -> None:
         For the first violation of a rule.
     """
     if not isinstance(log, list | tuple) or not all(
-        isinstance(entry, tuple) and len(entry) == 3 for entry in log
+        isinstance(log_entry, tuple) and len(log_entry) == 3 for log_entry in log
     ):
         raise DamagedBytesError("the log of the pool is invalid")
     pools = [_PoolState() for _ in range(_POOL_COUNT)]
@@ -142,9 +142,9 @@ def _check_malloc(
             f"{find_type_name(return_value)}."
         )
     address = int(return_value)
-    size = -(-request.size // UNIT_BYTES) * UNIT_BYTES
+    rounded_size_bytes = -(-request.size // UNIT_BYTES) * UNIT_BYTES
     smallest_size = min(
-        (block.size for block in pool.find_fitting_blocks(size, request.stream)), default=None
+        (block.size for block in pool.find_fitting_blocks(rounded_size_bytes, request.stream)), default=None
     )
     for driver_function, *arguments in driver_calls:
         if driver_function != "malloc":
@@ -203,7 +203,7 @@ def _check_malloc(
             f"{smallest_size:,} "
             "bytes is free. Take the smallest pool block that fits."
         )
-    pool.take(block, address, min(size, block.end - address), request.number)
+    pool.take(block, address, min(rounded_size_bytes, block.end - address), request.number)
 
 
 def _check_free(

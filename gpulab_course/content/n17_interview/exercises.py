@@ -175,8 +175,8 @@ def judge_napkin(answer: Answer) -> str:
             lesson = next(
                 (
                     lesson
-                    for factor, lesson in _LESSONS_BY_FACTOR.get(name, ())
-                    if math.isclose(float(result_value), factor * expected[name], rel_tol=1e-6)
+                    for mistake_factor, lesson in _LESSONS_BY_FACTOR.get(name, ())
+                    if math.isclose(float(result_value), mistake_factor * expected[name], rel_tol=1e-6)
                 ),
                 "",
             )
@@ -364,34 +364,36 @@ _CAUSE_LESSONS = {
 
 def draw_argmax_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
     """Return a test case for a kernel that finds the index of the first maximum of each row."""
-    rows, columns = size
+    row_count, column_count = size
     min_int = _INT_MIN
     max_int = _INT_MAX
-    x = random_data.integers((rows, columns), -40, 40)
-    for matrix_row, row_kind in zip(x, random_data.rng.integers(0, 6, rows) if columns else (), strict=False):
+    x = random_data.integers((row_count, column_count), -40, 40)
+    for matrix_row, row_kind in zip(
+        x, random_data.rng.integers(0, 6, row_count) if column_count else (), strict=False
+    ):
         if row_kind == 1:
-            matrix_row[:] = random_data.any_integers(columns)
+            matrix_row[:] = random_data.any_integers(column_count)
         elif row_kind > 1:  # equal and adjacent ints, which are equal as floats
             matrix_row[:] = (
-                min_int + random_data.rng.integers(0, 3, columns)
+                min_int + random_data.rng.integers(0, 3, column_count)
                 if row_kind < 4
-                else max_int - random_data.rng.integers(0, 3, columns)
+                else max_int - random_data.rng.integers(0, 3, column_count)
             )
         if row_kind == 3:  # its difference to the others overflows an int
-            matrix_row[int(random_data.rng.integers(columns))] = random_data.rng.integers(1, max_int)
-    if rows and columns:
+            matrix_row[int(random_data.rng.integers(column_count))] = random_data.rng.integers(1, max_int)
+    if row_count and column_count:
         # A row of equal elements.
-        x[int(random_data.rng.integers(rows))] = np.int32(random_data.rng.choice([-7, min_int]))
-        x[int(random_data.rng.integers(rows)), -1] = max_int
+        x[int(random_data.rng.integers(row_count))] = np.int32(random_data.rng.choice([-7, min_int]))
+        x[int(random_data.rng.integers(row_count)), -1] = max_int
     return _make_argmax_case(random_data, x)
 
 
 def _make_argmax_case(random_data: Draw, x: Any) -> Case:
     """Return the test launch with this matrix."""
-    rows, columns = x.shape
-    expected = np.full(rows, -1, np.int32) if columns == 0 else x.argmax(axis=1).astype(np.int32)
-    grid = max(1, rows) + int(random_data.rng.integers(0, 3))
-    return Case(grid, {"x": x, "rows": rows, "cols": columns}, {"at": expected})
+    row_count, column_count = x.shape
+    expected = np.full(row_count, -1, np.int32) if column_count == 0 else x.argmax(axis=1).astype(np.int32)
+    grid = max(1, row_count) + int(random_data.rng.integers(0, 3))
+    return Case(grid, {"x": x, "rows": row_count, "cols": column_count}, {"at": expected})
 
 
 _INT_MIN = -(2**31)
@@ -404,10 +406,12 @@ def make_one_above_maker(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
     """
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
-        rows, columns = size
-        x = np.resize(np.array(values, np.int32), (rows, 1)) * np.ones(columns, np.int32)
-        larger_columns = np.r_[columns - 1, 0, random_data.rng.integers(0, columns, rows)][:rows]
-        x[np.arange(rows), larger_columns] += 1
+        row_count, column_count = size
+        x = np.resize(np.array(values, np.int32), (row_count, 1)) * np.ones(column_count, np.int32)
+        larger_columns = np.r_[column_count - 1, 0, random_data.rng.integers(0, column_count, row_count)][
+            :row_count
+        ]
+        x[np.arange(row_count), larger_columns] += 1
         return _make_argmax_case(random_data, x)
 
     return make_case
@@ -415,8 +419,8 @@ def make_one_above_maker(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
 
 def make_equal_maxima_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case in which several or all elements of a row are equal to its maximum."""
-    rows, _ = size
-    row_maxima = np.resize(np.array([_INT_MIN, -5, 0, _INT_MAX, -1, 7], np.int32), (rows, 1))
+    row_count, _ = size
+    row_maxima = np.resize(np.array([_INT_MIN, -5, 0, _INT_MAX, -1, 7], np.int32), (row_count, 1))
     x = np.where(random_data.rng.random(size) < 0.5, row_maxima, _INT_MIN)
     x[:, -1] = row_maxima[:, 0]
     x[::2] = row_maxima[::2]
@@ -427,9 +431,11 @@ def make_large_ints_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with one value near the largest int in each row, and values near the smallest int
     elsewhere.
     """
-    rows, columns = size
+    row_count, column_count = size
     x = _INT_MIN + random_data.rng.integers(0, 3, size)
-    x[np.arange(rows), random_data.rng.integers(0, columns, rows)] = _INT_MAX - np.arange(rows) % 3
+    x[np.arange(row_count), random_data.rng.integers(0, column_count, row_count)] = (
+        _INT_MAX - np.arange(row_count) % 3
+    )
     return _make_argmax_case(random_data, x.astype(np.int32))
 
 
@@ -523,8 +529,8 @@ class Bench:
                 f"settle calls run() more than {MAX_BENCH_RUNS} times, but {MAX_BENCH_RUNS} runs are enough."
             )
         full_setting = {**DEFAULT_SETTING, **setting}
-        key = device, tuple(sorted(full_setting.items()))
-        self.settings_run.add(key)
+        device_and_setting = device, tuple(sorted(full_setting.items()))
+        self.settings_run.add(device_and_setting)
         changed_parameter = self._claim[1]
         time_us = 30.0 + full_setting["n"] / 2**16
         time_us *= (
@@ -534,8 +540,8 @@ class Bench:
         )
         time_us *= 1.6 if device == "T4" else 1.0
         time_us *= self._find_gain_factor(device, full_setting)
-        run_number = self._times.get(key, 0) + 1
-        self._times[key] = run_number
+        run_number = self._times.get(device_and_setting, 0) + 1
+        self._times[device_and_setting] = run_number
         # One of every six runs of a setting is slow, so that neither a single run nor a mean is reliable. If
         # a slow run misleads, its number differs from claim to claim: each number misleads once or twice.
         if run_number % 6 == 1:
@@ -544,7 +550,7 @@ class Bench:
                 if full_setting[changed_parameter] == self._misleading_value
                 else self._rng.randrange(30)
             )
-            self._slow_runs[key] = run_number + (
+            self._slow_runs[device_and_setting] = run_number + (
                 slow_run_offset % 6 if run_number > 1 else 1 + slow_run_offset % 5
             )
         first_factor = self._rng.uniform(8.0, 20.0) if self.runs == 1 else self._rng.uniform(2.0, 5.0)
@@ -554,7 +560,7 @@ class Bench:
             if full_setting[changed_parameter] == self._misleading_value
             else self._rng.uniform(1.5, 2.0)
         )
-        return time_us * (slow_factor if run_number == self._slow_runs[key] else 1.0)
+        return time_us * (slow_factor if run_number == self._slow_runs[device_and_setting] else 1.0)
 
     def _find_gain_factor(self, device: str, full_setting: dict[str, int]) -> float:
         """Return the factor by which the claimed change alters the time in this setting."""
@@ -589,7 +595,10 @@ def _run_settle(answer: Any, request: Callable[..., Any], claim: dict[str, Any])
     """Run the answer in its own process, and return its result."""
 
     def run_program(device: str = "T4", **setting: int) -> Any:
-        return request(device, {name: int(value) for name, value in setting.items()})
+        return request(
+            device,
+            {parameter_name: int(parameter_value) for parameter_name, parameter_value in setting.items()},
+        )
 
     return answer(claim, run_program)
 

@@ -46,9 +46,9 @@ class Resident:
     provenance: Provenance
 
     def _make_table(self) -> Table:
-        rows = tuple((name, f"{blocks}") for name, blocks in self.by_limit.items())
+        limit_rows = tuple((limit_name, f"{blocks}") for limit_name, blocks in self.by_limit.items())
         title = f"{self.blocks} blocks per SM of {self.device.name}, {self.provenance.label}"
-        return Table(title, ("limit", "blocks that it allows"), rows)
+        return Table(title, ("limit", "blocks that it allows"), limit_rows)
 
     def __repr__(self) -> str:
         return self._make_table().text()

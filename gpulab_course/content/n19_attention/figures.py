@@ -110,12 +110,12 @@ def layer_traffic(n: int, d: int) -> Table:
     """
     steps, _ = story.steps(session.cp(), n=n, d=d, rung="06")
     kernel_rows = []
-    for name in ("matmul_transposed", "softmax", "matmul"):
-        kernel_step = steps[name]
+    for kernel_name in ("matmul_transposed", "softmax", "matmul"):
+        kernel_step = steps[kernel_name]
         kernel_step()
         counters = launch(**kernel_step).count().record
-        sectors = [counters.total("sectors", "global", kind) for kind in ("load", "store")]
-        kernel_rows.append((name, *(size(SECTOR_BYTES * sector_count) for sector_count in sectors)))
+        sectors = [counters.total("sectors", "global", access_kind) for access_kind in ("load", "store")]
+        kernel_rows.append((kernel_name, *(size(SECTOR_BYTES * sector_count) for sector_count in sectors)))
     scores_text = f"the n × n scores have {size(FLOAT_BYTES * n * n)}"
     title = f"n = {n:,}, d = {d}: {scores_text}; counted on {counters.provenance.device}"
     return Table(title, ("kernel", "loaded by the SMs", "stored"), tuple(kernel_rows))

@@ -93,16 +93,16 @@ def load_history(key: str) -> CardHistory:
 
     A damaged entry is copied to another section of the file and counts as empty.
     """
-    value = store().get(SECTION, key)
-    if value is None:
+    stored_value = store().get(SECTION, key)
+    if stored_value is None:
         return CardHistory()
     try:
-        return _read_history(value)
+        return _read_history(stored_value)
     except ValueError:
         damaged_entries = store().get(DAMAGED_SECTION, key)
         damaged_entries = damaged_entries if isinstance(damaged_entries, list) else []
-        if value not in damaged_entries:
-            store().put(DAMAGED_SECTION, key, [*damaged_entries, value])
+        if stored_value not in damaged_entries:
+            store().put(DAMAGED_SECTION, key, [*damaged_entries, stored_value])
         return CardHistory()
 
 
@@ -115,15 +115,17 @@ def store_history(key: str, record: CardHistory) -> None:
 def load_histories() -> dict[str, CardHistory]:
     """Return the histories of all interview cards that the learner has answered, by the key of the card."""
     return {
-        key: card_history
-        for key in sorted(store().section(SECTION))
-        if (card_history := load_history(key)).met
+        card_key: card_history
+        for card_key in sorted(store().section(SECTION))
+        if (card_history := load_history(card_key)).met
     }
 
 
 def list_due_keys(keys: list[str], today: date) -> list[str]:
     """Return the keys of the cards that are due today or earlier, beginning with the longest overdue card."""
     due_days_and_keys = [
-        (due_day, key) for key in keys if (due_day := load_history(key).due) is not None and due_day <= today
+        (due_day, card_key)
+        for card_key in keys
+        if (due_day := load_history(card_key).due) is not None and due_day <= today
     ]
-    return [key for _, key in sorted(due_days_and_keys)]
+    return [card_key for _, card_key in sorted(due_days_and_keys)]

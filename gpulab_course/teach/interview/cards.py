@@ -141,10 +141,10 @@ class CardQuestion:
         distance_text = self.scale.distance(value, truth.value)
         comparison_text = "" if value == truth.value else f"; you said {self.scale.show(value)}"
         comparison_text += ", which is right, too" if value in truth.also else ""
-        message = (
+        outcome_text = (
             f"{truth_text}{comparison_text}{f', {distance_text}' if distance_text else ''}. {truth.because}"
         ).strip()
-        return Outcome(answer_merit, is_right, message, truth.label, truth.table, truth.code)
+        return Outcome(answer_merit, is_right, outcome_text, truth.label, truth.table, truth.code)
 
 
 def rate_answer(answer: Value, truth: Value, max_factor: float) -> tuple[float, bool]:
@@ -165,10 +165,10 @@ def rate_answer(answer: Value, truth: Value, max_factor: float) -> tuple[float, 
         return 1.0, True
     if answer * truth <= 0:
         return 0.0, False
-    factor = max(answer / truth, truth / answer)
-    if factor <= max_factor * (1 + 1e-9):
+    error_factor = max(answer / truth, truth / answer)
+    if error_factor <= max_factor * (1 + 1e-9):
         return 1.0, True
-    return max(0.0, 1 - math.log(factor / max_factor) / math.log(WORTHLESS_FACTOR / max_factor)), False
+    return max(0.0, 1 - math.log(error_factor / max_factor) / math.log(WORTHLESS_FACTOR / max_factor)), False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -122,9 +122,13 @@ def _make_question_records(interview: Interview) -> list[dict[str, Any]]:
         del question_records[len(interview.outcomes) :]
     for question_record in question_records:
         question_record.update(said="", label="", right=False)
-    for question_record, outcome in zip(question_records, interview.outcomes, strict=False):
-        question_record.update(said=outcome.said, label=outcome.label, right=outcome.right)
-        question_record["html"] += _render_table_or_code(outcome.table) + _render_table_or_code(outcome.code)
+    for question_record, answer_outcome in zip(question_records, interview.outcomes, strict=False):
+        question_record.update(
+            said=answer_outcome.said, label=answer_outcome.label, right=answer_outcome.right
+        )
+        question_record["html"] += _render_table_or_code(answer_outcome.table) + _render_table_or_code(
+            answer_outcome.code
+        )
     return question_records
 
 

@@ -56,7 +56,7 @@ class CardResult:
 
         Points count in proportion to the merit, because ticks are not checked.
         """
-        mean_merit = sum(part.merit for part in self.parts) / self.asked
+        mean_merit = sum(part_result.merit for part_result in self.parts) / self.asked
         ticked_share = len(self.ticked) / len(self.points) if self.points else 1.0
         return mean_merit * (3 + ticked_share) / 4
 
@@ -75,7 +75,9 @@ class CardResult:
     @property
     def well(self) -> bool:
         """Return whether all answers are right and sure, and at least half of the points are ticked."""
-        is_right_and_sure = self.done and all(part.right and part.sure for part in self.parts)
+        is_right_and_sure = self.done and all(
+            part_result.right and part_result.sure for part_result in self.parts
+        )
         return is_right_and_sure and 2 * len(self.ticked) >= len(self.points)
 
 
@@ -88,7 +90,9 @@ def compute_calibration(parts: Sequence[PartResult]) -> float:
     """
     if not parts:
         return 1.0
-    return 1 - sum((CONFIDENCE[part.sure] - part.right) ** 2 for part in parts) / len(parts)
+    return 1 - sum((CONFIDENCE[part_result.sure] - part_result.right) ** 2 for part_result in parts) / len(
+        parts
+    )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -111,7 +115,7 @@ class Scorecard(Savable):
 
     @property
     def calibration(self) -> float:
-        return compute_calibration([part for card in self.cards for part in card.parts])
+        return compute_calibration([part_result for card in self.cards for part_result in card.parts])
 
     @property
     def score(self) -> float:
@@ -133,11 +137,11 @@ class Scorecard(Savable):
                 card.key,
                 card.kind,
                 LEVELS[card.level],
-                f"{sum(part.right for part in card.parts)} of {card.asked}",
+                f"{sum(part_result.right for part_result in card.parts)} of {card.asked}",
                 f"{len(card.ticked)} of {len(card.points)}",
                 percent(card.coverage) if card.parts else "",
                 percent(card.calibration) if card.parts else "",
-                f"{sum(part.seconds for part in card.parts):.0f} s" if card.parts else "",
+                f"{sum(part_result.seconds for part_result in card.parts):.0f} s" if card.parts else "",
             )
             for card in self.cards
         )

@@ -106,28 +106,28 @@ class Interview:
         GpulabError
             If the true value cannot be measured here, or a kernel does not compile. Nothing is locked.
         """
-        part = self.part
-        if part is None:
+        card_question = self.part
+        if card_question is None:
             raise ValueError(
                 "You have already answered this card. Tick its points with tick(1, 2, ...), then call next()."
             )
-        answer = part.valid(value)
-        seconds = time.monotonic() - self._shown_s
+        answer = card_question.valid(value)
+        answer_time_s = time.monotonic() - self._shown_s
         launch_shapes = {"grid": grid, "block": block}
         launch_shapes = {name: shape for name, shape in launch_shapes.items() if shape is not None}
-        outcome = part.outcome(answer, **launch_shapes)
+        outcome = card_question.outcome(answer, **launch_shapes)
         self.outcomes.append(outcome)
-        stored_answer = answer if part.judge is None else f"{len(answer.splitlines())} lines"
+        stored_answer = answer if card_question.judge is None else f"{len(answer.splitlines())} lines"
         self._parts.setdefault(self.index, []).append(
             PartResult(
-                part.question,
+                card_question.question,
                 stored_answer,
                 bool(sure),
                 outcome.right,
                 outcome.merit,
                 outcome.said,
                 outcome.label,
-                round(seconds, 1),
+                round(answer_time_s, 1),
             )
         )
         self._shown_s = time.monotonic()
@@ -213,20 +213,20 @@ class Interview:
         if self.chair != "candidate" or self.part is not None:
             return
         card_result = self._score_card(self.index)
-        key = self.card.key
-        history = self._histories.setdefault(self.index, again.load_history(key))
+        card_key = self.card.key
+        history = self._histories.setdefault(self.index, again.load_history(card_key))
         last_answers = {
             "day": self._today().isoformat(),
             "parts": [[p.question, p.said, p.sure, p.right, p.told, p.origin] for p in card_result.parts],
         }
         again.store_history(
-            key, history.after(card_result.score, card_result.well, self._today(), last_answers)
+            card_key, history.after(card_result.score, card_result.well, self._today(), last_answers)
         )
 
     def truths(self) -> list[str]:
         """Return the true values of the current card's questions for the interviewer."""
         if self.index not in self._truths:
-            self._truths[self.index] = [_measure_truth(part) for part in self.drawn.parts]
+            self._truths[self.index] = [_measure_truth(card_question) for card_question in self.drawn.parts]
         return self._truths[self.index]
 
     def answers(self) -> list[tuple[str, str, str]]:
@@ -234,8 +234,8 @@ class Interview:
         is none).
         """
         return [
-            (part.question, truth, part.model)
-            for part, truth in zip(self.drawn.parts, self.truths(), strict=True)
+            (card_question.question, truth, card_question.model)
+            for card_question, truth in zip(self.drawn.parts, self.truths(), strict=True)
         ]
 
     @property
@@ -263,10 +263,10 @@ class Interview:
 
     def shown(self) -> list[Table | str]:
         """Return the tables and code to show with the current question and with the latest result."""
-        part = self.part
-        outcome = self.outcomes[-1] if self.outcomes else None
-        question_items = [(part.table, part.code)] if part is not None else []
-        outcome_items = [(outcome.table, outcome.code)] if outcome is not None else []
+        card_question = self.part
+        last_outcome = self.outcomes[-1] if self.outcomes else None
+        question_items = [(card_question.table, card_question.code)] if card_question is not None else []
+        outcome_items = [(last_outcome.table, last_outcome.code)] if last_outcome is not None else []
         return [
             content
             for table_and_code in (*outcome_items, *question_items)
@@ -305,7 +305,7 @@ class Interview:
         return "\n".join(text_lines)
 
     def __repr__(self) -> str:
-        finished_cards = sum(self._score_card(index).done for index in range(len(self.cards)))
+        finished_cards = sum(self._score_card(card_index).done for card_index in range(len(self.cards)))
         card_count = count(len(self.cards), "card")
         progress_text = f"{finished_cards} of {card_count} answered.{self.notice}"
         return f"Interview, {self.chair}'s chair, seed {self.seed}: {progress_text}"

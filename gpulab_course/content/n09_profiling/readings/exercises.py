@@ -416,8 +416,8 @@ def _draw_sessions(rng: np.random.Generator) -> list[tuple[str, SensorSamples, s
         (description, _make_samples_of_phases(rng, phases), lesson)
         for description, phases, lesson in phase_sessions
     ]
-    for index in rng.permutation(len(sessions))[: len(sessions) // 2]:  # smaller cards
-        for sample in sessions[int(index)][1]:
+    for session_index in rng.permutation(len(sessions))[: len(sessions) // 2]:  # smaller cards
+        for sample in sessions[int(session_index)][1]:
             sample["power"] = round(0.15 * sample["power"], 1)
     separate_lesson = (
         "each cause must limit the clocks for more than a tenth of the busy time: they do not add up."
@@ -492,7 +492,7 @@ def _draw_sessions(rng: np.random.Generator) -> list[tuple[str, SensorSamples, s
 
 def _make_samples_by_second(*phases: tuple[int, int]) -> SensorSamples:
     """Return one sample per second of a busy GPU, for phases given as (seconds, reason bits)."""
-    reason_by_second = [reason for seconds, reason in phases for _ in range(seconds)]
+    reason_by_second = [throttle_reason for duration_s, throttle_reason in phases for _ in range(duration_s)]
     return [
         {
             "time_s": float(second_index),
@@ -500,9 +500,9 @@ def _make_samples_by_second(*phases: tuple[int, int]) -> SensorSamples:
             "sm_clock": 1000,
             "power": 200.0,
             "temperature": 60,
-            "clock_reasons": reason,
+            "clock_reasons": throttle_reason,
         }
-        for second_index, reason in enumerate([*reason_by_second, reason_by_second[-1]])
+        for second_index, throttle_reason in enumerate([*reason_by_second, reason_by_second[-1]])
     ]
 
 
@@ -511,12 +511,12 @@ def _make_samples_of_phases(
 ) -> SensorSamples:
     """Return samples for phases given as (seconds, utilization, clock, power, temperature, reason bits)."""
     samples: SensorSamples = []
-    for seconds, utilization, clock_mhz, power_w, temperature_c, reasons in phases:
-        for index in range(max(2, round(seconds / interval_s))):
-            time_shift_s = float(rng.uniform(0, 0.4)) * interval_s if index else 0.0
+    for duration_s, utilization, clock_mhz, power_w, temperature_c, reasons in phases:
+        for sample_index in range(max(2, round(duration_s / interval_s))):
+            time_shift_s = float(rng.uniform(0, 0.4)) * interval_s if sample_index else 0.0
             samples.append(
                 {
-                    "time_s": round(start_s + index * interval_s + time_shift_s, 4),
+                    "time_s": round(start_s + sample_index * interval_s + time_shift_s, 4),
                     "utilization": utilization,
                     "sm_clock": round(float(clock_mhz * rng.uniform(0.99, 1.0))),
                     "power": round(float(power_w), 1),
@@ -524,7 +524,7 @@ def _make_samples_of_phases(
                     "clock_reasons": reasons,
                 }
             )
-        start_s += seconds
+        start_s += duration_s
     return samples
 
 

@@ -114,13 +114,13 @@ def run_annotated(
         stages.run(stages.STAGE_NAMES[round_count % len(stages.STAGE_NAMES)], arrays[0], 1)
     cp.cuda.Device().synchronize()
     functions = call_here(answer, list(layers.functions), name="annotated", shown=_ANNOTATED_CALL_TEXT)
-    outcome: dict[str, Any] = {
+    run_outcome: dict[str, Any] = {
         "made": -1 if not isinstance(functions, list | tuple) else len(functions),
         "notes": [],
     }
-    if outcome["made"] != len(rounds) or not all(map(callable, functions)):
-        return outcome
-    spans: list[tuple[int, int, int, int]] = []
+    if run_outcome["made"] != len(rounds) or not all(map(callable, functions)):
+        return run_outcome
+    call_spans: list[tuple[int, int, int, int]] = []
     host_ns = session.backend().host_ns
 
     def run_layers(x: Any) -> None:
@@ -129,21 +129,22 @@ def run_annotated(
             try:
                 args, keywords = _call_arguments(layer_index, x)
                 if layer(*args, **keywords) is not x:
-                    outcome["notes"].append("result")
+                    run_outcome["notes"].append("result")
                 if layer_index == broken_layer:
-                    outcome["notes"].append("swallowed")
+                    run_outcome["notes"].append("swallowed")
             except (LookupError, _Interrupt) as exception:
                 is_expected = layer_index == broken_layer and type(exception) is error_type
                 if not is_expected or str(exception.args[0]) != "this layer has no weights":
                     raise
-            spans.append((layer_index, threading.get_ident(), start_ns, host_ns()))
+            call_spans.append((layer_index, threading.get_ident(), start_ns, host_ns()))
 
     with profile() as report:
         if threads == 1:
             run_layers(arrays[0])
         else:
             workers = [
-                threading.Thread(target=_run_and_note_errors, args=(run_layers, x, outcome)) for x in arrays
+                threading.Thread(target=_run_and_note_errors, args=(run_layers, x, run_outcome))
+                for x in arrays
             ]
             for worker in workers:
                 worker.start()
@@ -164,16 +165,16 @@ def run_annotated(
         key=lambda nvtx_range: nvtx_range.start_ns,
     )
     expected_ns = [0] * len(rounds)
-    for layer_index, thread, start_ns, end_ns in spans:
+    for layer_index, thread, start_ns, end_ns in call_spans:
         layer_operations = [
             activity
             for launch_thread, launch_ns, activity in launches
             if start_ns <= launch_ns < end_ns and (threads == 1 or launch_thread == thread)
         ]
         expected_ns[layer_index] += sum(activity.duration_ns for activity in layer_operations)
-    if set(layers.thread_ids) - {thread for _, thread, _, _ in spans}:
-        outcome["notes"].append("elsewhere")
-    outcome |= {
+    if set(layers.thread_ids) - {thread for _, thread, _, _ in call_spans}:
+        run_outcome["notes"].append("elsewhere")
+    run_outcome |= {
         "right": expected_ns,
         "ranges": {
             nvtx_range.key: (nvtx_range.count, nvtx_range.device_time_total_ns or 0, nvtx_range.operations)
@@ -189,7 +190,7 @@ def run_annotated(
             }
         ),
     }
-    return outcome
+    return run_outcome
 
 
 def _run_and_note_errors(run_layers: Callable[[Any], None], x: Any, outcome: dict[str, Any]) -> None:
@@ -227,10 +228,10 @@ def judge_nvtx(answer: Answer) -> str:
         ),
         (round_counts[3:6], -1, 2, False, "three layers in two threads at once"),
     ):
-        outcome = answer.ask(
+        run_outcome = answer.ask(
             run_annotated, layer_rounds, raising_layer, threads, is_interrupted, shown=_ANNOTATED_CALL_TEXT
         )
-        _judge_nvtx(outcome, layer_rounds, raising_layer, threads, description)
+        _judge_nvtx(run_outcome, layer_rounds, raising_layer, threads, description)
     return "each layer has its own range, in its own thread, and the range always ends."
 
 
@@ -257,7 +258,8 @@ def _judge_nvtx(
             f"with {description}, the exception does not reach the caller. End the range, and raise it again."
         )
     if outcome["given"] != sorted(
-        [_make_argument_text(*_call_arguments(number, None)) for number in range(len(round_counts))] * threads
+        [_make_argument_text(*_call_arguments(layer_index, None)) for layer_index in range(len(round_counts))]
+        * threads
     ):
         raise NotYet(
             f"with {description}, the layers do not receive their arguments. Call each layer once, and pass "
@@ -456,8 +458,8 @@ def judge_first(answer: Answer) -> str:
     speedup.
     """
     for description, program_steps, host_us, speedup_factors in draw_programs(answer.rng):
-        outcome = answer.ask(run_first, program_steps, host_us, speedup_factors, shown="first(p, faster)")
-        _judge_choice(outcome, speedup_factors, f"of a program with {description}")
+        run_outcome = answer.ask(run_first, program_steps, host_us, speedup_factors, shown="first(p, faster)")
+        _judge_choice(run_outcome, speedup_factors, f"of a program with {description}")
     return (
         "your function compares how long the program waits for each kernel, and how much of this time "
         "can be saved."
@@ -517,8 +519,8 @@ def _explain_wrong_choice(
     ):
         return ": how far a kernel is below its peak does not show how long the program waits for it"
     if name == max(total_ns, key=total_ns.__getitem__):
-        reason = "only the possible gain counts, and the program does not wait for hidden work"
-        return f": it has the largest share of the GPU's time, but {reason}"
+        choice_reason = "only the possible gain counts, and the program does not wait for hidden work"
+        return f": it has the largest share of the GPU's time, but {choice_reason}"
     if name == max(walls_ns, key=lambda key: kernels[key][1] / kernels[key][0]):
         return ": it has the longest time per call, but it is called less often"
     return ": compute for each kernel how much time the program saves if you improve it"
@@ -578,7 +580,7 @@ def warm_up(x: Any, rounds: int) -> Any:
 
 def weigh(parts: list[Any], weights: Any) -> list[Any]:
     """Multiply each device array by a host array of weights (program B)."""
-    return [part * session.cp().asarray(weights) for part in parts]
+    return [device_array * session.cp().asarray(weights) for device_array in parts]
 
 
 def follow(x: Any, rounds: int) -> list[float]:
@@ -638,35 +640,35 @@ def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:
     ):
         return {"shape": False}
     cause, program = cause_and_program
-    outcome: dict[str, Any] = {
+    run_outcome: dict[str, Any] = {
         "shape": True,
         "cause": cause if isinstance(cause, str) else type(cause).__name__,
     }
     slow_program = PROGRAMS[key][1]
     for is_large in (False, True):
-        for version, function in (("right", slow_program), ("result", program)):
+        for result_key, program_version in (("right", slow_program), ("result", program)):
             with check_streams() as hazards, session.cp().cuda.Stream(non_blocking=True):
                 call_values = arguments(key, is_large, seed)  # still being written when the program begins
-                result = call_here(function, *call_values, name=key, shown=f"program {key}")
-                outcome[f"{version}/{is_large}"] = _copy_to_host(result)
-                outcome[f"{version} left/{is_large}"] = _copy_to_host(list(call_values))
-                host_arrays = [value for value in call_values if isinstance(value, np.ndarray)]
-        outcome[f"hazards/{is_large}"] = [
+                result = call_here(program_version, *call_values, name=key, shown=f"program {key}")
+                run_outcome[f"{result_key}/{is_large}"] = _copy_to_host(result)
+                run_outcome[f"{result_key} left/{is_large}"] = _copy_to_host(list(call_values))
+                host_arrays = [call_value for call_value in call_values if isinstance(call_value, np.ndarray)]
+        run_outcome[f"hazards/{is_large}"] = [
             f"nothing orders {finding.first.name} and {finding.second.name}, which use the same memory"
             for finding in hazards.findings
         ]
-    for version, function in (("before", slow_program), ("after", program)):
+    for result_key, program_version in (("before", slow_program), ("after", program)):
         call_values = arguments(key, True, seed + 1)
         # Other numbers in the same host arrays: results that the program has kept are wrong.
-        call_values = (*(_overwrite_host_array(host_arrays, value) for value in call_values),)
+        call_values = (*(_overwrite_host_array(host_arrays, call_value) for call_value in call_values),)
         session.cp().cuda.Device().synchronize()
         with timeline() as recording, session.cp().cuda.Stream(non_blocking=True) as stream:
-            result = function(*call_values)
+            result = program_version(*call_values)
             stream.synchronize()
-        outcome[f"{version} again"] = _copy_to_host(result)
-        outcome[version] = recording.record.duration_ns
-        outcome[f"{version}/counts"] = _count_operations(recording.record)
-    return outcome
+        run_outcome[f"{result_key} again"] = _copy_to_host(result)
+        run_outcome[result_key] = recording.record.duration_ns
+        run_outcome[f"{result_key}/counts"] = _count_operations(recording.record)
+    return run_outcome
 
 
 def _overwrite_host_array(host_arrays: list[Any], new_value: Any) -> Any:
@@ -681,7 +683,7 @@ def _overwrite_host_array(host_arrays: list[Any], new_value: Any) -> Any:
 def _copy_to_host(result: Any) -> Any:
     """Copy the arrays of a result to the host; copies of device arrays are wrapped in `DeviceContents`."""
     if isinstance(result, list | tuple):
-        return [_copy_to_host(item) for item in result]
+        return [_copy_to_host(result_item) for result_item in result]
     if isinstance(result, np.ndarray):
         return result.copy()
     return DeviceContents(result.get()) if isinstance(result, session.cp().ndarray) else result
@@ -703,23 +705,25 @@ def _count_operations(record: Timeline) -> dict[str, int]:
 def judge_timelines(answer: Answer) -> str:
     """Judge a dict with the cause of the waits in each program, and a faster version of each program."""
     for program_key, (cause, _) in PROGRAMS.items():
-        outcome = answer.ask(
+        run_outcome = answer.ask(
             run_pair, program_key, int(answer.rng.integers(1 << 30)), shown=f"program {program_key}"
         )
-        if not outcome["shape"]:
+        if not run_outcome["shape"]:
             raise NotYet(
                 'return a dictionary of four pairs, {"A": (cause, program), "B": …}. A cause is one of '
                 f"{', '.join(short_repr(name) for name in MAX_DURATION_OF_CAUSE)}, and a program is a "
                 "function."
             )
-        _judge_pair(program_key, cause, outcome)
+        _judge_pair(program_key, cause, run_outcome)
     return "four causes, four remedies, and four new timelines that show it."
 
 
 def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
     if outcome["cause"] not in MAX_DURATION_OF_CAUSE:
-        names = ", ".join(f'"{name}"' for name in MAX_DURATION_OF_CAUSE)
-        raise NotYet(f"the cause of program {key}, {short_repr(outcome['cause'])}, is not one of {names}.")
+        causes_text = ", ".join(f'"{cause_name}"' for cause_name in MAX_DURATION_OF_CAUSE)
+        raise NotYet(
+            f"the cause of program {key}, {short_repr(outcome['cause'])}, is not one of {causes_text}."
+        )
     if outcome["cause"] != cause:
         raise NotYet(f'"{outcome["cause"]}" is not the cause of program {key}: {_HAZARD_TEXTS[cause]}.')
     for is_large in (False, True):
@@ -782,7 +786,7 @@ def _judge_results(key: str, result: Any, expected: Any) -> None:
 def _read_contents(result: Any) -> Any:
     """Return the contents of arrays that are on the host or on a device."""
     if isinstance(result, list | tuple):
-        return [_read_contents(item) for item in result]
+        return [_read_contents(result_item) for result_item in result]
     return result.values if isinstance(result, DeviceContents) else result
 
 

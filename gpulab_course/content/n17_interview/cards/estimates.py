@@ -592,8 +592,8 @@ def make_segments_card(rng: Random) -> DrawnCard:
             with allocator() as recorded_allocator:
                 arrays = [cp.empty(request_bytes, "uint8") for request_bytes in request_sizes_bytes]
             arrays.clear()
-            report = recorded_allocator.replayed("PyTorch")
-        last_state: Any = report.at(-1)
+            replay_report = recorded_allocator.replayed("PyTorch")
+        last_state: Any = replay_report.at(-1)
         return FoundValue(
             int(last_state.total_bytes) // MIB,
             Provenance("modelled", "virtual A100", "PyTorch's caching allocator"),

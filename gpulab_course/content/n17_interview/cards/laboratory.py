@@ -63,9 +63,9 @@ class PublishedData:
 def read_published_info(device: str) -> PublishedData:
     """Return the published data of a device."""
     device_info = session.find_table_info(device)
-    values = {field.name: getattr(device_info, field.name) for field in fields(PublishedData)}
-    assert all(value is not None for value in values.values()), device
-    return PublishedData(**values)
+    published_values = {field.name: getattr(device_info, field.name) for field in fields(PublishedData)}
+    assert all(published_value is not None for published_value in published_values.values()), device
+    return PublishedData(**published_values)
 
 
 def read_tensor_tflops(device: str, format_name: str) -> float:

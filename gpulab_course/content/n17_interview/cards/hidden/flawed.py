@@ -491,9 +491,15 @@ def draw_local_histogram(rng: random.Random) -> FlawedKernel:
         + last_lines.format("c[k][threadIdx.x]"),
     )
     shape = n // 128, 128, 0
-    values = np.random.default_rng(n).integers(0, 16, n * 64).astype(np.int32)
+    bin_indices = np.random.default_rng(n).integers(0, 16, n * 64).astype(np.int32)
     return FlawedKernel(
-        "local_histogram", "spills", device, code, (values, _make_zero_array(n), np.int32(n)), shape, shape
+        "local_histogram",
+        "spills",
+        device,
+        code,
+        (bin_indices, _make_zero_array(n), np.int32(n)),
+        shape,
+        shape,
     )
 
 

@@ -497,13 +497,13 @@ def draw_variable_division(rng: random.Random) -> FlawedKernel:
         f"    int v = x[i];\n    for (int k = 0; k < {round_count}; k++) v = ((v + k) & (size - 1)) + ((v ^ k) >> bits);\n    y[i] = v;",
     )
     shape = n // 256, 256, 0
-    values = np.random.default_rng(n).integers(0, 1 << 20, n).astype(np.int32)
+    dividends = np.random.default_rng(n).integers(0, 1 << 20, n).astype(np.int32)
     return FlawedKernel(
         "division_by_a_variable",
         "compute",
         device,
         code,
-        (values, _make_zero_array(n, np.int32), np.int32(1024), np.int32(10)),
+        (dividends, _make_zero_array(n, np.int32), np.int32(1024), np.int32(10)),
         shape,
         shape,
     )
