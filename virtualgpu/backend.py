@@ -104,9 +104,12 @@ class VirtualBackend:
         an estimate is used.
         """
         module = self._compile_kernel(kernel)
-        resources = module.resources[module.symbol(kernel.name)]
+        kernel_resources = module.resources[module.symbol(kernel.name)]
         return check_registers_fit(
-            self.device_info(), resources, block_threads, resources.static_shared_bytes + shared_bytes
+            self.device_info(),
+            kernel_resources,
+            block_threads,
+            kernel_resources.static_shared_bytes + shared_bytes,
         )
 
     def timeline_recorder(self) -> Recording:

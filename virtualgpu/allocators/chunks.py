@@ -60,14 +60,14 @@ class Chunk(Generic[Mem]):
         """
         if self.size == size:
             return None
-        remainder = Chunk(self.mem, self.offset + size, self.size - size, self.arena)
-        remainder.prev = self
-        remainder.next = self.next
+        remainder_chunk = Chunk(self.mem, self.offset + size, self.size - size, self.arena)
+        remainder_chunk.prev = self
+        remainder_chunk.next = self.next
         if self.next is not None:
-            self.next.prev = remainder
-        self.next = remainder
+            self.next.prev = remainder_chunk
+        self.next = remainder_chunk
         self.size = size
-        return remainder
+        return remainder_chunk
 
     def absorb_next(self) -> None:
         """Merge the next chunk of the segment into this one."""

@@ -139,9 +139,9 @@ class ChunkPool(Generic[Mem]):
 
     def _reserve(self, size: int) -> bool:
         with self._mutex:
-            fits = not self.limit_bytes or self._total + size <= self.limit_bytes
-            self._total += size if fits else 0
-        return fits
+            is_within_limit = not self.limit_bytes or self._total + size <= self.limit_bytes
+            self._total += size if is_within_limit else 0
+        return is_within_limit
 
     def free_all_blocks(self, stream: int | None = None) -> None:
         """Return the memory of unused segments to the device. If `stream` is given, only the segments of that

@@ -298,22 +298,26 @@ def _convert_access(site: _Site, warps: int) -> AccessAsRun:
 
 def _make_atomic_note(site: _Site) -> str:
     """Return a note on machine code that replaces an atomic; empty if every lane executes the atomic."""
-    atomics = [instruction for instruction in site.machine_instructions if instruction.kind == "atomic"]
-    if any(instruction.guarded for instruction in atomics):  # one lane acts for its warp
+    atomic_instructions = [
+        instruction for instruction in site.machine_instructions if instruction.kind == "atomic"
+    ]
+    if any(instruction.guarded for instruction in atomic_instructions):  # one lane acts for its warp
         for helper_mnemonic, note_template in (
             ("REDUX", _COMBINING_NOTE),
             ("SHFL", _PREFIX_SUM_NOTE),
             ("POPC", _LANE_COUNT_NOTE),
         ):
-            if helper_mnemonic == "SHFL" and len(atomics) == 1:
+            if helper_mnemonic == "SHFL" and len(atomic_instructions) == 1:
                 continue  # it passes the old value to the other lanes
             if helper_mnemonic in site.line_opcodes:
                 return note_template.format(site.line_opcodes[helper_mnemonic])
-    if any(".POPC" in instruction.opcode for instruction in atomics):
+    if any(".POPC" in instruction.opcode for instruction in atomic_instructions):
         return _POPC_INC_NOTE
     is_atom = site.instruction.root == "atom"
     return (
-        _RED_NOTE if is_atom and all(instruction.root in ("RED", "REDG") for instruction in atomics) else ""
+        _RED_NOTE
+        if is_atom and all(instruction.root in ("RED", "REDG") for instruction in atomic_instructions)
+        else ""
     )
 
 
@@ -439,10 +443,12 @@ def _convert_branch(site: _Site) -> BranchAsRun:
     )
     if not site.machine_instructions:
         return replace(branch_row, note=_NO_DIVERGENCE_NOTE if branch_counters.divergent else "")
-    branches = [instruction for instruction in site.machine_instructions if instruction.root != "EXIT"]
+    branch_instructions = [
+        instruction for instruction in site.machine_instructions if instruction.root != "EXIT"
+    ]
     branch_row = replace(branch_row, opcode=site.machine_instructions[0].opcode)
-    if not branches:
+    if not branch_instructions:
         return replace(branch_row, note=_EXIT_NOTE if branch_counters.divergent else "")
-    if branch_counters.divergent and len(branches) > 1:
-        return replace(branch_row, divergent=None, note=_COPIES_NOTE.format(len(branches)))
+    if branch_counters.divergent and len(branch_instructions) > 1:
+        return replace(branch_row, divergent=None, note=_COPIES_NOTE.format(len(branch_instructions)))
     return replace(branch_row, divergent=branch_counters.divergent)

@@ -65,10 +65,10 @@ def read_kernel_resources(cubin: bytes) -> dict[str, KernelResources]:
     symbols = list(_read_symbols(sections))
     register_counts: dict[int, int] = {}
     frame_bytes: dict[int, int] = {}
-    for attribute, payload in _parse_attributes(_get_section_data(sections, ".nv.info")):
-        if attribute in (_ATTRIBUTE_REGISTER_COUNT, _ATTRIBUTE_FRAME_SIZE):
+    for attribute_code, payload in _parse_attributes(_get_section_data(sections, ".nv.info")):
+        if attribute_code in (_ATTRIBUTE_REGISTER_COUNT, _ATTRIBUTE_FRAME_SIZE):
             symbol_index, attribute_value = struct.unpack_from("<II", payload)
-            if attribute == _ATTRIBUTE_REGISTER_COUNT:
+            if attribute_code == _ATTRIBUTE_REGISTER_COUNT:
                 register_counts[symbol_index] = attribute_value
             else:
                 frame_bytes[symbol_index] = attribute_value
@@ -94,18 +94,22 @@ def _read_sections(cubin: bytes) -> Iterator[_Section]:
         raise GpulabError("These bytes are not a cubin: they have no 64-bit little-endian ELF header.")
     table_offset = struct.unpack_from("<Q", cubin, 0x28)[0]
     entry_bytes, section_count, names_index = struct.unpack_from("<HHH", cubin, 0x3A)
-    headers = [
+    section_headers = [
         struct.unpack_from("<IIQQQQ", cubin, table_offset + i * entry_bytes) for i in range(section_count)
     ]
-    section_names = _read_section(cubin, headers[names_index])
-    for header in headers:
-        yield _Section(_read_string(section_names, header[0]), _read_section(cubin, header), header[5])
+    section_names = _read_section(cubin, section_headers[names_index])
+    for section_header in section_headers:
+        yield _Section(
+            _read_string(section_names, section_header[0]),
+            _read_section(cubin, section_header),
+            section_header[5],
+        )
 
 
 def _read_section(cubin: bytes, header: tuple[int, ...]) -> bytes:
-    offset = header[4]
-    size = header[5]
-    return cubin[offset : offset + size]
+    section_offset = header[4]
+    section_bytes = header[5]
+    return cubin[section_offset : section_offset + section_bytes]
 
 
 def _read_symbols(sections: dict[str, _Section]) -> Iterator[tuple[str, bool]]:
@@ -122,18 +126,18 @@ def _read_symbols(sections: dict[str, _Section]) -> Iterator[tuple[str, bool]]:
 def _parse_attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
     position = 0
     while position + 4 <= len(data):
-        attribute_format, attribute, value = struct.unpack_from("<BBH", data, position)
+        attribute_format, attribute_code, size_or_value = struct.unpack_from("<BBH", data, position)
         position += 4
         if attribute_format == _PAYLOAD_FORMAT:
-            yield attribute, data[position : position + value]
-            position += value
+            yield attribute_code, data[position : position + size_or_value]
+            position += size_or_value
         else:
-            yield attribute, struct.pack("<H", value)
+            yield attribute_code, struct.pack("<H", size_or_value)
 
 
 def _read_launch_bound(data: bytes) -> int | None:
-    for attribute, payload in _parse_attributes(data):
-        if attribute == _ATTRIBUTE_MAX_THREADS:
+    for attribute_code, payload in _parse_attributes(data):
+        if attribute_code == _ATTRIBUTE_MAX_THREADS:
             x, y, z = struct.unpack_from("<III", payload)
             return int(x * y * z)
     return None

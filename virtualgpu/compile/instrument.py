@@ -71,25 +71,25 @@ def instrument_blocks(ptx: str, kernel: str) -> InstrumentedPtx:
     PtxError
         If the module has no such entry.
     """
-    names = _NameGenerator(ptx)
+    name_generator = _NameGenerator(ptx)
     kernel_entry = find_entry(ptx, kernel)
-    edits = [
-        _make_parameter_edit(kernel_entry, names),
-        (kernel_entry.first_code_offset, _make_block_prologue(names)),
+    ptx_edits = [
+        _make_parameter_edit(kernel_entry, name_generator),
+        (kernel_entry.first_code_offset, _make_block_prologue(name_generator)),
     ]
     for statement_index, statement in enumerate(s for s in kernel_entry.statements if s.is_code):
         match = _EXIT_PATTERN.fullmatch(statement.plain)
         if not match:
             continue
-        epilogue = _make_block_epilogue(names, statement_index)
+        epilogue = _make_block_epilogue(name_generator, statement_index)
         if match[2] is None:
-            edits.append((statement.start, epilogue))
+            ptx_edits.append((statement.start, epilogue))
         else:
-            skip_label = names(f"stay_{statement_index}")
+            skip_label = name_generator(f"stay_{statement_index}")
             negation = "" if match[1] else "!"
-            edits.append((statement.start, f"@{negation}{match[2]} bra {skip_label};\n{epilogue}"))
-            edits.append((statement.end, f"\n{skip_label}:\n"))
-    return InstrumentedPtx(apply_edits(ptx, edits))
+            ptx_edits.append((statement.start, f"@{negation}{match[2]} bra {skip_label};\n{epilogue}"))
+            ptx_edits.append((statement.end, f"\n{skip_label}:\n"))
+    return InstrumentedPtx(apply_edits(ptx, ptx_edits))
 
 
 def instrument_warp(ptx: str, kernel: str) -> InstrumentedPtx:
@@ -99,7 +99,7 @@ def instrument_warp(ptx: str, kernel: str) -> InstrumentedPtx:
     Functions that the kernel calls are not instrumented. Parameters and errors are those of
     `instrument_blocks`.
     """
-    names = _NameGenerator(ptx)
+    name_generator = _NameGenerator(ptx)
     kernel_entry = find_entry(ptx, kernel)
     function = parse(ptx).functions[kernel]
     block_starts = sorted(block.first for block in cfg.build_flow(function).blocks)
@@ -108,18 +108,18 @@ def instrument_warp(ptx: str, kernel: str) -> InstrumentedPtx:
         raise PtxError(
             f"Kernel {kernel} cannot be instrumented: the number of its statements and instructions differs."
         )
-    edits = [
-        _make_parameter_edit(kernel_entry, names),
-        (kernel_entry.first_code_offset, _make_warp_prologue(names)),
+    ptx_edits = [
+        _make_parameter_edit(kernel_entry, name_generator),
+        (kernel_entry.first_code_offset, _make_warp_prologue(name_generator)),
     ]
     for block_index, block_start in enumerate(block_starts):
-        edits.append((code_statements[block_start].start, _make_warp_probe(names, block_index)))
+        ptx_edits.append((code_statements[block_start].start, _make_warp_probe(name_generator, block_index)))
     source_positions = [
         _find_source_position(function, start, end)
         for start, end in _iterate_block_spans(block_starts, len(code_statements))
     ]
     return InstrumentedPtx(
-        apply_edits(ptx, edits),
+        apply_edits(ptx, ptx_edits),
         first_pc=tuple(block_starts),
         line=tuple(line for line, _ in source_positions),
         column=tuple(column for _, column in source_positions),
@@ -271,13 +271,13 @@ def _make_parameter_edit(entry: EntryText, names: _NameGenerator) -> tuple[int, 
 
 def _select_lowest_lane(names: _NameGenerator) -> str:
     """Return PTX that sets a predicate in the lowest active lane only, and a register to the active mask."""
-    mask = names("mask")
+    mask_register = names("mask")
     lower_lanes = names("lower")
     lowest_predicate = names("lowest")
     return f"""\
-	activemask.b32 %{mask};
+	activemask.b32 %{mask_register};
 	mov.u32 %{lower_lanes}, %lanemask_lt;
-	and.b32 %{lower_lanes}, %{lower_lanes}, %{mask};
+	and.b32 %{lower_lanes}, %{lower_lanes}, %{mask_register};
 	setp.eq.u32 %{lowest_predicate}, %{lower_lanes}, 0;
 """
 
@@ -353,16 +353,16 @@ def _make_block_prologue(names: _NameGenerator) -> str:
 def _make_block_epilogue(names: _NameGenerator, statement_index: int) -> str:
     lowest_predicate = names(f"lowest_{statement_index}")
     time_register = names(f"time_{statement_index}")
-    mask = names(f"mask_{statement_index}")
+    mask_register = names(f"mask_{statement_index}")
     lower_lanes = names(f"lower_{statement_index}")
     return f"""{{
 	.reg .pred %{lowest_predicate};
-	.reg .b32 %{mask}, %{lower_lanes};
+	.reg .b32 %{mask_register}, %{lower_lanes};
 	.reg .b64 %{time_register};
 	mov.u64 %{time_register}, %globaltimer;
-	activemask.b32 %{mask};
+	activemask.b32 %{mask_register};
 	mov.u32 %{lower_lanes}, %lanemask_lt;
-	and.b32 %{lower_lanes}, %{lower_lanes}, %{mask};
+	and.b32 %{lower_lanes}, %{lower_lanes}, %{mask_register};
 	setp.eq.u32 %{lowest_predicate}, %{lower_lanes}, 0;
 	and.pred %{lowest_predicate}, %{lowest_predicate}, %{names("wanted")};
 	@%{lowest_predicate} red.global.max.u64 [%{names("row")}+{8 * _BLOCK_HEADER_WORDS + 8}], %{time_register};

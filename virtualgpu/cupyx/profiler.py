@@ -46,8 +46,8 @@ class BenchmarkResult:
         times_by_name = [("CPU", self.cpu_times)]
         if show_gpu:
             times_by_name += [
-                (f"GPU-{device_id}", times)
-                for device_id, times in zip(self._devices, self.gpu_times, strict=True)
+                (f"GPU-{device_id}", times_s)
+                for device_id, times_s in zip(self._devices, self.gpu_times, strict=True)
             ]
         return (
             f"{self.name:<20s}:{' '.join(_format_times(*name_and_times) for name_and_times in times_by_name)}"
@@ -61,12 +61,12 @@ class BenchmarkResult:
 
 def _format_times(name: str, times_s: npt.NDArray[np.float64]) -> str:
     times_us = times_s * 1e6
-    line = f"    {name}: {times_us.mean():9.03f} us"
+    summary_line = f"    {name}: {times_us.mean():9.03f} us"
     if times_us.size > 1:
-        line += (
+        summary_line += (
             f"   +/- {times_us.std():6.03f} (min: {times_us.min():9.03f} / max: {times_us.max():9.03f}) us"
         )
-    return line
+    return summary_line
 
 
 def benchmark(

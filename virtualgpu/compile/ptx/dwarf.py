@@ -119,16 +119,16 @@ def read_declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int,
     for debug_entry in debug_entries.values():
         if debug_entry.tag not in (_TAG_VARIABLE, _TAG_PARAMETER) or _AT_NAME not in debug_entry.values:
             continue
-        scope = debug_entry.parent
+        parent_entry = debug_entry.parent
         parameter_index = -1
         if debug_entry.tag == _TAG_PARAMETER:
-            parameter_index = last_parameter[id(scope)] = last_parameter.get(id(scope), -1) + 1
-        function = scope
-        while function is not None and function.tag != _TAG_SUBPROGRAM:
-            function = function.parent
+            parameter_index = last_parameter[id(parent_entry)] = last_parameter.get(id(parent_entry), -1) + 1
+        enclosing_function = parent_entry
+        while enclosing_function is not None and enclosing_function.tag != _TAG_SUBPROGRAM:
+            enclosing_function = enclosing_function.parent
         type_key = debug_entry.values.get(_AT_TYPE)
         ctype = ctypes_by_key.get(type_key) if isinstance(type_key, int) else None
-        if ctype is None or (function is not None and _AT_LOW not in function.values):
+        if ctype is None or (enclosing_function is not None and _AT_LOW not in enclosing_function.values):
             continue
         registers: frozenset[str] = frozenset()
         location = debug_entry.values.get(_AT_LOCATION)
@@ -141,9 +141,13 @@ def read_declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int,
             if location[:1] == bytes([_OP_ADDR]):
                 symbol_name = location.symbol
                 symbol_offset = _read_uleb(location, 10)[0] if location[9:10] == bytes([_OP_PLUS]) else 0
-        bounding_scope = scope if scope is not None and _AT_LOW in scope.values else function
+        bounding_scope = (
+            parent_entry
+            if parent_entry is not None and _AT_LOW in parent_entry.values
+            else enclosing_function
+        )
         low_pc, high_pc = (
-            str(bounding_scope.values[attribute]) if bounding_scope and function else ""
+            str(bounding_scope.values[attribute]) if bounding_scope and enclosing_function else ""
             for attribute in (_AT_LOW, _AT_HIGH)
         )
         variables.append(
@@ -152,7 +156,7 @@ def read_declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int,
                 ctype.name,
                 ctype.kind,
                 int(str(debug_entry.values.get(_AT_DECLARED, 0))),
-                str(function.values[_AT_LOW]) if function else "",
+                str(enclosing_function.values[_AT_LOW]) if enclosing_function else "",
                 (low_pc, high_pc),
                 registers,
                 parameter_index,

@@ -134,9 +134,9 @@ class _Parameter:
 def _parse_parameters(words: list[str]) -> tuple[_Parameter, ...]:
     parameters = []
     for operand_text in words:
-        names = operand_text.rstrip("+^*~#!")
-        cupy_name, _, numpy_name = names.partition("=")
-        parameters.append(_Parameter(cupy_name, numpy_name or cupy_name, operand_text[len(names) :]))
+        names_text = operand_text.rstrip("+^*~#!")
+        cupy_name, _, numpy_name = names_text.partition("=")
+        parameters.append(_Parameter(cupy_name, numpy_name or cupy_name, operand_text[len(names_text) :]))
     return tuple(parameters)
 
 

@@ -40,16 +40,16 @@ def get_build_version() -> int:
 
 def moduleGetFunction(module: int, funcname: str) -> int:  # noqa: N802
     """Return the handle of a kernel in a module. The handle is valid until the module is destroyed."""
-    owner: Module = get_loaded_object(module, Module, "module")
-    function = owner.get_function(funcname)
-    owner.__dict__.setdefault("functions", []).append(function)
+    loaded_module: Module = get_loaded_object(module, Module, "module")
+    function = loaded_module.get_function(funcname)
+    loaded_module.__dict__.setdefault("functions", []).append(function)
     return function.ptr
 
 
 def moduleGetGlobal(module: int, varname: str) -> int:  # noqa: N802
     """Return the address of a ``__device__`` or ``__constant__`` variable of a module."""
-    owner: Module = get_loaded_object(module, Module, "module")
-    return owner.get_global_var(varname)
+    loaded_module: Module = get_loaded_object(module, Module, "module")
+    return loaded_module.get_global_var(varname)
 
 
 def funcGetAttribute(attribute: int, f: int) -> int:  # noqa: N802

@@ -244,8 +244,8 @@ def store_l2(player: ReplayState, first_entry: int, entry: int, sectors: int, si
 
 def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
     """Read sectors for an SM from the part of L2 next to the SM."""
-    near_part = load64(player.sides + 8 * sm)
-    entry = find_l2_entry(player, find_l2_set(player, near_part, line), line)
+    near_part_number = load64(player.sides + 8 * sm)
+    entry = find_l2_entry(player, find_l2_set(player, near_part_number, line), line)
     entry_state = load64(entry + 8)
     add_sectors(player, site, _L2_COLUMN, sectors)
     add_sectors(player, site, _L2_HIT_COLUMN, sectors & entry_state)
@@ -255,7 +255,7 @@ def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) ->
     # Memory transfers 64 bytes at a time.
     sector_pairs = missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)
     home_part_number = find_home_part(player, line)
-    if home_part_number != near_part:
+    if home_part_number != near_part_number:
         home_entry = find_l2_entry(player, find_l2_set(player, home_part_number, line), line)
         entry_state = load64(home_entry + 8)
         add_sectors(player, site, _FAR_COLUMN, sector_pairs)
@@ -273,14 +273,14 @@ def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) ->
 
 def write_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int, size: int) -> None:
     """Store sectors to the part of L2 next to an SM and to their home part, which then writes to memory."""
-    near_part = load64(player.sides + 8 * sm)
+    near_part_number = load64(player.sides + 8 * sm)
     add_sectors(player, site, _L2_COLUMN, sectors)
     add_sectors(player, site, _L2_HIT_COLUMN, sectors)
     home_part_number = find_home_part(player, line)
-    if home_part_number != near_part:
+    if home_part_number != near_part_number:
         add_sectors(player, site, _FAR_COLUMN, sectors)
         add_sectors(player, site, _FAR_HIT_COLUMN, sectors)
-        entry = find_l2_entry(player, find_l2_set(player, near_part, line), line)
+        entry = find_l2_entry(player, find_l2_set(player, near_part_number, line), line)
         store64(entry + 8, store_in_state(load64(entry + 8), sectors, size))
     first_entry = find_l2_set(player, home_part_number, line)
     store_l2(player, first_entry, find_l2_entry(player, first_entry, line), sectors, size)

@@ -326,22 +326,24 @@ class _FunctionTranslator:
         if name in _LOAD_WIDTHS:
             return self._emit_load(self._emit_op(f"inttoptr i64 {arguments[0]} to ptr"), _LOAD_WIDTHS[name])
         if name in _STORE_WIDTHS:
-            width = _STORE_WIDTHS[name]
+            width_bits = _STORE_WIDTHS[name]
             value_to_store = (
-                arguments[1] if width == 64 else self._emit_op(f"trunc i64 {arguments[1]} to i{width}")
+                arguments[1]
+                if width_bits == 64
+                else self._emit_op(f"trunc i64 {arguments[1]} to i{width_bits}")
             )
             pointer = self._emit_op(f"inttoptr i64 {arguments[0]} to ptr")
-            self.lines.append(f"store i{width} {value_to_store}, ptr {pointer}, align {width // 8}")
+            self.lines.append(f"store i{width_bits} {value_to_store}, ptr {pointer}, align {width_bits // 8}")
             return "0"
         if name == "find_lowest_bit":
             return self._emit_op(f"call i64 @llvm.cttz.i64(i64 {arguments[0]}, i1 false)")
         if name == "call_function":
-            function, context, lanes, values = (
+            function_pointer, context_pointer, lanes_pointer, values_pointer = (
                 self._emit_op(f"inttoptr i64 {arguments[n]} to ptr") for n in (0, 1, 3, 5)
             )
             access_index, mask = (self._emit_op(f"trunc i64 {arguments[n]} to i32") for n in (2, 4))
             self.lines.append(
-                f"call void {function}(ptr {context}, i32 {access_index}, ptr {lanes}, i32 {mask}, ptr {values})"
+                f"call void {function_pointer}(ptr {context_pointer}, i32 {access_index}, ptr {lanes_pointer}, i32 {mask}, ptr {values_pointer})"
             )
             return "0"
         if name not in self.functions:

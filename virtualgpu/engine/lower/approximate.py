@@ -48,8 +48,8 @@ class _SeriesEmitter(Emitter):
 
     def emit_power_of_two(self, x: str) -> str:
         """Emit 2 to the power of a number between -1000 and 1000."""
-        integer_bits, nearest = self.emit_nearest_integer(x)
-        fraction = self.emit_float_operation("sub", x, nearest)
+        integer_bits, nearest_integer = self.emit_nearest_integer(x)
+        fraction = self.emit_float_operation("sub", x, nearest_integer)
         power_of_fraction = self.emit_polynomial(
             fraction, [math.log(2) ** n / math.factorial(n) for n in range(14)]
         )
@@ -93,25 +93,25 @@ def _emit_log2(emitter: _SeriesEmitter, x: str) -> str:
     mantissa_ratio = emitter.emit_float_operation(
         "div", emitter.emit_float_operation("sub", m, 1.0), emitter.emit_float_operation("add", m, 1.0)
     )
-    value = emitter.emit_polynomial(
+    log2_value = emitter.emit_polynomial(
         emitter.emit_float_operation("mul", mantissa_ratio, mantissa_ratio),
         [2 / math.log(2) / (2 * n + 1) for n in range(10)],
     )
-    value = emitter.emit_float_operation(
+    log2_value = emitter.emit_float_operation(
         "add",
-        emitter.emit_float_operation("mul", value, mantissa_ratio),
+        emitter.emit_float_operation("mul", log2_value, mantissa_ratio),
         emitter.emit_float_operation("sub", k, _ROUNDING_OFFSET),
     )
     zero = emitter.emit_number(0.0)
     infinity = emitter.emit_number(math.inf)
-    value = emitter.select("double", emitter.compare("oeq", "double", x, infinity), x, value)
-    value = emitter.select(
-        "double", emitter.compare("olt", "double", x, zero), emitter.emit_number(math.nan), value
+    log2_value = emitter.select("double", emitter.compare("oeq", "double", x, infinity), x, log2_value)
+    log2_value = emitter.select(
+        "double", emitter.compare("olt", "double", x, zero), emitter.emit_number(math.nan), log2_value
     )
-    value = emitter.select(
-        "double", emitter.compare("oeq", "double", x, zero), emitter.emit_number(-math.inf), value
+    log2_value = emitter.select(
+        "double", emitter.compare("oeq", "double", x, zero), emitter.emit_number(-math.inf), log2_value
     )
-    return emitter.emit_unless_nan(x, value)
+    return emitter.emit_unless_nan(x, log2_value)
 
 
 def _emit_sine_or_cosine(emitter: _SeriesEmitter, x: str, first_quarter: int) -> str:
@@ -119,34 +119,38 @@ def _emit_sine_or_cosine(emitter: _SeriesEmitter, x: str, first_quarter: int) ->
 
     The argument is reduced by multiples of a quarter turn; the remainder is put into a series.
     """
-    quarter_bits, quarters = emitter.emit_nearest_integer(emitter.emit_float_operation("mul", x, 2 / math.pi))
+    quarter_bits, quarter_count = emitter.emit_nearest_integer(
+        emitter.emit_float_operation("mul", x, 2 / math.pi)
+    )
     remainder = x
     for quarter_turn in _QUARTER_TURN_PARTS:
         remainder = emitter.emit_float_operation(
-            "sub", remainder, emitter.emit_float_operation("mul", quarters, quarter_turn)
+            "sub", remainder, emitter.emit_float_operation("mul", quarter_count, quarter_turn)
         )
-    square = emitter.emit_float_operation("mul", remainder, remainder)
+    remainder_squared = emitter.emit_float_operation("mul", remainder, remainder)
     signs = [(-1.0) ** n for n in range(9)]
     sine = emitter.emit_float_operation(
         "mul",
-        emitter.emit_polynomial(square, [signs[n] / math.factorial(2 * n + 1) for n in range(8)]),
+        emitter.emit_polynomial(remainder_squared, [signs[n] / math.factorial(2 * n + 1) for n in range(8)]),
         remainder,
     )
-    cosine = emitter.emit_polynomial(square, [signs[n] / math.factorial(2 * n) for n in range(9)])
+    cosine = emitter.emit_polynomial(remainder_squared, [signs[n] / math.factorial(2 * n) for n in range(9)])
     quarter_number = emitter.binary("add", "i64", quarter_bits, constant("i64", first_quarter))
     is_odd_quarter = emitter.convert("trunc", "i64", quarter_number, "i1")
-    value = emitter.convert(
+    series_value = emitter.convert(
         "bitcast", "double", emitter.select("double", is_odd_quarter, cosine, sine), "i64"
     )
     half_turn = emitter.binary("and", "i64", quarter_number, constant("i64", 2))
     sign_bit = emitter.binary("shl", "i64", half_turn, constant("i64", 62))
-    value = emitter.convert("bitcast", "i64", emitter.binary("xor", "i64", value, sign_bit), "double")
+    series_value = emitter.convert(
+        "bitcast", "i64", emitter.binary("xor", "i64", series_value, sign_bit), "double"
+    )
     magnitude = emitter.intrinsic("fabs", "double", x)
     is_large = emitter.compare("ogt", "double", magnitude, emitter.emit_number(_MAX_REDUCIBLE))
-    value = emitter.select("double", is_large, emitter.emit_number(float(first_quarter)), value)
+    series_value = emitter.select("double", is_large, emitter.emit_number(float(first_quarter)), series_value)
     is_infinite = emitter.compare("oeq", "double", magnitude, emitter.emit_number(math.inf))
     return emitter.emit_unless_nan(
-        x, emitter.select("double", is_infinite, emitter.emit_number(math.nan), value)
+        x, emitter.select("double", is_infinite, emitter.emit_number(math.nan), series_value)
     )
 
 
@@ -160,10 +164,10 @@ def _emit_tanh(emitter: _SeriesEmitter, x: str) -> str:
         emitter.emit_float_operation("sub", emitter.emit_number(1.0), exponential),
         emitter.emit_float_operation("add", emitter.emit_number(1.0), exponential),
     )
-    square = emitter.emit_float_operation("mul", magnitude, magnitude)
+    magnitude_squared = emitter.emit_float_operation("mul", magnitude, magnitude)
     coefficients = [1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835, -1382 / 155925]
     small_result = emitter.emit_float_operation(
-        "mul", emitter.emit_polynomial(square, coefficients), magnitude
+        "mul", emitter.emit_polynomial(magnitude_squared, coefficients), magnitude
     )
     value = emitter.select(
         "double",

@@ -129,7 +129,7 @@ def _emit_indirect_call(
 ) -> None:
     """Emit a call through a pointer: a call of each possible function for the lanes that point to it."""
     emitter = code.emitter
-    pointer = code.get(
+    function_pointer = code.get(
         instruction.operands[1]
         if isinstance(instruction.operands[0], ir.Vector)
         else instruction.operands[0],
@@ -146,7 +146,7 @@ def _emit_indirect_call(
     for possible_callee in possible_callees:
         name = possible_callee.function.name
         matching_lanes = emitter.compare(
-            "eq", "i64", pointer, constant("i64", function_address(code.module, name))
+            "eq", "i64", function_pointer, constant("i64", function_address(code.module, name))
         )
         lanes = emitter.op(f"and i32 {emitter.mask_bits(matching_lanes)}, {remaining_lanes}")
         remaining_lanes = emitter.op(f"and i32 {remaining_lanes}, {emitter.op(f'xor i32 {lanes}, -1')}")
@@ -163,7 +163,7 @@ def _emit_indirect_call(
         emitter.raw(f"br label %{next_label}")
         code.begin_block(next_label)
         code.mask = emitter.op(f"phi i32 [{mask}, %{label_before}], [{mask_after}, %{label_after}]")
-    code.emit_fault_if(remaining_lanes, layout.BAD_CALL, instruction.pc, pointer)
+    code.emit_fault_if(remaining_lanes, layout.BAD_CALL, instruction.pc, function_pointer)
 
 
 def function_address(module: ir.Module, name: str) -> int:
@@ -249,13 +249,16 @@ def _emit_exited_removal(code: WarpCode) -> None:
 
 def _load_argument(code: WarpCode, instruction: ir.Instruction, name: str) -> str:
     """Return the values of a 64-bit call argument in all lanes."""
-    offset, record = code.parameter_record(name)
+    record_offset, record_stride = code.parameter_record(name)
     emitter = code.emitter
     frame_address = emitter.op("ptrtoint ptr %frame to i64")
-    record_address = emitter.splat("i64", emitter.op(f"add i64 {frame_address}, {offset}"))
-    lanes = emitter.binary("mul", "i64", LANE_INDICES, constant("i64", record))
+    record_address = emitter.splat("i64", emitter.op(f"add i64 {frame_address}, {record_offset}"))
+    lane_offsets = emitter.binary("mul", "i64", LANE_INDICES, constant("i64", record_stride))
     return memory_ops.gather(
-        code, emitter.binary("add", "i64", record_address, lanes), code.executed_mask(instruction), "b64"
+        code,
+        emitter.binary("add", "i64", record_address, lane_offsets),
+        code.executed_mask(instruction),
+        "b64",
     )
 
 
@@ -265,12 +268,14 @@ def _emit_printf_call(
     """Emit a call that passes the format and the argument pointers of every lane to Python."""
     emitter = code.emitter
     format_pointer = code.allocate_scratch("<32 x i64>")
-    values = code.allocate_scratch("<32 x i64>")
+    in_out_values_slot = code.allocate_scratch("<32 x i64>")
     emitter.raw(f"store <32 x i64> {_load_argument(code, instruction, arguments[0])}, ptr {format_pointer}")
-    emitter.raw(f"store <32 x i64> {_load_argument(code, instruction, arguments[1])}, ptr {values}")
+    emitter.raw(
+        f"store <32 x i64> {_load_argument(code, instruction, arguments[1])}, ptr {in_out_values_slot}"
+    )
     function = emitter.op(f"inttoptr i64 {emitter.context_load('printf')} to ptr")
     status = emitter.op(
-        f"call i32 {function}(ptr %ctx, ptr {format_pointer}, ptr {values}, i32 {code.executed_mask(instruction)})"
+        f"call i32 {function}(ptr %ctx, ptr {format_pointer}, ptr {in_out_values_slot}, i32 {code.executed_mask(instruction)})"
     )
     _emit_service_fault(code, instruction, status)
     for name in results:
@@ -280,7 +285,7 @@ def _emit_printf_call(
         )
         lane_offsets = emitter.binary("mul", "i64", LANE_INDICES, constant("i64", record_stride))
         host_addresses = emitter.binary("add", "i64", result_address, lane_offsets)
-        return_values = emitter.op(f"load <32 x i64>, ptr {values}")
+        return_values = emitter.op(f"load <32 x i64>, ptr {in_out_values_slot}")
         memory_ops.scatter(
             code,
             emitter.cast(return_values, "i64", "i32"),

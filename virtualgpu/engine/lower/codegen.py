@@ -143,15 +143,15 @@ def generate_kernel(
     local_bytes = entry_plan.local_bytes + depth * max(
         (callee_plan.local_bytes for callee_plan in plans.values()), default=0
     )
-    sections = [
+    llvm_sections = [
         common_ir.COMMON,
         *tables.support_functions.values(),
         *function_texts,
         driver_ir.make_driver(entry_plan.symbol),
     ]
     if trace:
-        sections.append(driver_ir.TRACE_FUNCTIONS)
-    lines = "\n".join(sections).split("\n")
+        llvm_sections.append(driver_ir.TRACE_FUNCTIONS)
+    lines = "\n".join(llvm_sections).split("\n")
     declarations |= {line for line in lines if line.startswith("declare ")}
     llvm_text = "\n".join(
         [*sorted(declarations), *(line for line in lines if not line.startswith("declare "))]

@@ -144,8 +144,10 @@ class FunctionCompiler(WarpCode):
         self.begin_block(all_stay_label)
         self.emit_jump(next_block)
         self.begin_block(split_label)
-        targets = emitter.select("i32", guard, constant("i32", taken_block), constant("i32", next_block))
-        self.store_pcs(self.active_lanes, targets)
+        target_blocks = emitter.select(
+            "i32", guard, constant("i32", taken_block), constant("i32", next_block)
+        )
+        self.store_pcs(self.active_lanes, target_blocks)
         emitter.raw("br label %dispatch")
 
     def emit_loop_end(self, instruction: ir.Instruction, loop: loops.Loop) -> None:
@@ -214,15 +216,18 @@ class FunctionCompiler(WarpCode):
                 self.emit_jump(target_block)
         elif instruction is not None and mnemonic == "brx":
             branch_index = self.get(instruction.operands[0], "u32")
-            targets = constant("i32", self.flow.number_of[instruction.targets[0]])
+            target_blocks = constant("i32", self.flow.number_of[instruction.targets[0]])
             for target_index, instruction_index in enumerate(instruction.targets[1:], 1):
                 matching_lanes = self.emitter.compare(
                     "eq", "i32", branch_index, constant("i32", target_index)
                 )
-                targets = self.emitter.select(
-                    "i32", matching_lanes, constant("i32", self.flow.number_of[instruction_index]), targets
+                target_blocks = self.emitter.select(
+                    "i32",
+                    matching_lanes,
+                    constant("i32", self.flow.number_of[instruction_index]),
+                    target_blocks,
                 )
-            self.emit_leave(targets)
+            self.emit_leave(target_blocks)
         elif mnemonic in ("ret", "exit"):
             if mnemonic == "exit" and instruction is not None:
                 exited_lanes = self.emitter.op(
@@ -297,10 +302,10 @@ class FunctionCompiler(WarpCode):
         if self.options.observe:
             self.observe(layout.AT_BLOCK_BARRIER, constant("i64", instruction.pc), lanes)
         wait_code = emitter.op(f"shl i32 {barrier_index}, {layout.BARRIER_SHIFT}")
-        offset = (
+        wait_code_offset = (
             layout.AT_BARRIER + (layout.REDUCTION_BIT if is_reduction else 0) + max(self.find_next_block(), 0)
         )
-        wait_code = emitter.op(f"add i32 {wait_code}, {offset}")
+        wait_code = emitter.op(f"add i32 {wait_code}, {wait_code_offset}")
         self.emit_leave(emitter.splat("i32", wait_code), layout.STATUS_WAITING)
 
     # -- blocks --------------------------------------------------------------------------------------
@@ -324,10 +329,10 @@ class FunctionCompiler(WarpCode):
             self.begin_block(ask_label)
             incoming_phi = f", [{self.mask}, %{first_label}]"
         is_strict = int(instruction.root not in ("bar", "barrier"))
-        location = f"i32 {self.index}, i32 {instruction.pc}, i32 {layout.PARKED_PC + self.block.number}, i32 {is_strict}"
+        location_arguments = f"i32 {self.index}, i32 {instruction.pc}, i32 {layout.PARKED_PC + self.block.number}, i32 {is_strict}"
         member_masks = self.get(mask_operand, "b32")
         meeting_lanes = emitter.op(
-            f"call i32 @meet(ptr %ctx, ptr %frame, <32 x i32> {member_masks}, i32 {self.mask}, {location})"
+            f"call i32 @meet(ptr %ctx, ptr %frame, <32 x i32> {member_masks}, i32 {self.mask}, {location_arguments})"
         )
         emitter.raw(
             f"br i1 {emitter.op(f'icmp eq i32 {meeting_lanes}, 0')}, label %unmet, label %{met_label}"
@@ -350,11 +355,11 @@ class FunctionCompiler(WarpCode):
         self.tables.blocks.append((self.index, self.block))
         if self.options.with_counters:
             counters_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('block_counters')} to ptr")
-            pointer = emitter.op(f"getelementptr i64, ptr {counters_pointer}, i64 {2 * block_index}")
-            emitter.add_to(pointer, times)
+            count_pointer = emitter.op(f"getelementptr i64, ptr {counters_pointer}, i64 {2 * block_index}")
+            emitter.add_to(count_pointer, times)
             lanes = emitter.op(f"zext i32 {emitter.op(f'call i32 @llvm.ctpop.i32(i32 {self.mask})')} to i64")
             lanes = lanes if times == "1" else emitter.op(f"mul i64 {times}, {lanes}")
-            emitter.add_to(emitter.op(f"getelementptr i64, ptr {pointer}, i64 1"), lanes)
+            emitter.add_to(emitter.op(f"getelementptr i64, ptr {count_pointer}, i64 1"), lanes)
 
     def emit_instruction(self, instruction: ir.Instruction) -> None:
         forms.check_form(instruction)
@@ -441,16 +446,16 @@ class FunctionCompiler(WarpCode):
             *(self.write_phis(line) if line.startswith("@phi") else line for line in body_lines),
             "}",
         ]
-        header = (
+        signature_text = (
             f"define internal i32 @{self.plan.symbol}(ptr noalias %ctx, ptr noalias %frame, "
             "i32 %lanes, i64 %local_at) {"
         )
-        return "\n".join([header, *lines])
+        return "\n".join([signature_text, *lines])
 
     def write_phis(self, line: str) -> str:
         block_number = int(line.split()[1])
-        masks = ", ".join(f"[{m}, %{label}]" for m, _, label in self.incoming[block_number])
+        mask_phi = ", ".join(f"[{m}, %{label}]" for m, _, label in self.incoming[block_number])
         wait_phi = ", ".join(f"[{w}, %{label}]" for _, w, label in self.incoming[block_number])
-        masks = f"[%go.mask, %switch]{', ' if masks else ''}{masks}"
+        mask_phi = f"[%go.mask, %switch]{', ' if mask_phi else ''}{mask_phi}"
         wait_phi = f"[%go.wait, %switch]{', ' if wait_phi else ''}{wait_phi}"
-        return f"  %m{block_number} = phi i32 {masks}\n  %w{block_number} = phi i32 {wait_phi}"
+        return f"  %m{block_number} = phi i32 {mask_phi}\n  %w{block_number} = phi i32 {wait_phi}"

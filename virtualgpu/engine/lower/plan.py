@@ -77,11 +77,11 @@ def make_plan(
         for name in cfg.find_definitions_and_uses(instruction)[0]
     }
     frame_end = layout.FRAME_HEADER
-    records: dict[str, tuple[int, int]] = {}
+    parameter_records: dict[str, tuple[int, int]] = {}
     parameters = () if function.is_entry else (*function.params, *function.returns)
     for param in (*parameters, *function.call_params.values()):
         rounded_bytes = -(-param.size_bytes // 8) * 8
-        records[param.name] = (frame_end, rounded_bytes)
+        parameter_records[param.name] = (frame_end, rounded_bytes)
         frame_end += 32 * rounded_bytes
     slots, frame_end = fragment_places.allocate_fragments(function, live_across_blocks, frame_end)
     for name, register_type in function.registers.items():
@@ -101,7 +101,7 @@ def make_plan(
         flow,
         live_registers,
         slots,
-        records,
+        parameter_records,
         -(-frame_end // 64) * 64,
         local_offsets,
         local_bytes,

@@ -186,9 +186,9 @@ def run_exchange(call_pairs: Sequence[tuple[NcclCall, NcclCall]]) -> None:
     array_pairs = [(send.arrays[0], recv.arrays[1]) for send, recv in call_pairs]
 
     def move_data() -> None:
-        copies = [np.array(sent_array) for sent_array, _ in array_pairs]
-        for values, (_, received_array) in zip(copies, array_pairs, strict=True):
-            received_array[...] = values
+        sent_copies = [np.array(sent_array) for sent_array, _ in array_pairs]
+        for sent_copy, (_, received_array) in zip(sent_copies, array_pairs, strict=True):
+            received_array[...] = sent_copy
 
     devices = {call.rank: call.member.device for call_pair in call_pairs for call in call_pair}
     transferred_bytes: Counter[tuple[int, int]] = Counter()
@@ -246,7 +246,7 @@ def _run_on_devices(
     else:
         moved_bytes = sum(call.arrays[0].nbytes for call in calls)
         duration_ns = cost.copy_ns(calls[0].member.device.info, "DtoD", moved_bytes)
-    device_parts = []
+    kernel_parts = []
     other_streams = []
     for _, group_calls in groupby(calls, key=lambda call: call.rank):
         rank_calls = list(group_calls)
@@ -255,6 +255,6 @@ def _run_on_devices(
             for array_index in (0, 1)
         )
         streams = list(dict.fromkeys(call.stream for call in rank_calls))
-        device_parts.append(KernelPart(rank_calls[0].member.device, streams[0], read_arrays, written_arrays))
+        kernel_parts.append(KernelPart(rank_calls[0].member.device, streams[0], read_arrays, written_arrays))
         other_streams += [KernelPart(rank_calls[0].member.device, stream) for stream in streams[1:]]
-    run_together(name, device_parts, move_data, duration_ns, transfers, other_streams)
+    run_together(name, kernel_parts, move_data, duration_ns, transfers, other_streams)

@@ -63,7 +63,7 @@ class TextureObject(_TextureTableEntry):
     """
 
     def __init__(self, ResDesc: ResourceDescriptor, TexDesc: TextureDescriptor) -> None:  # noqa: N803
-        device, texel, entry_fields = _describe_memory(ResDesc)
+        device, texel_format, entry_fields = _describe_memory(ResDesc)
         texture_descriptor = TexDesc
         if texture_descriptor.srgb:
             raise NotSupportedError(
@@ -74,14 +74,14 @@ class TextureObject(_TextureTableEntry):
             ("filterMode", (texture_descriptor.filter_mode,), 2),
             ("readMode", (texture_descriptor.read_mode,), 2),
         )
-        for name, values, value_count in allowed_values:
-            if any(not 0 <= mode_value < value_count for mode_value in values):
+        for parameter_name, mode_values, value_count in allowed_values:
+            if any(not 0 <= mode_value < value_count for mode_value in mode_values):
                 raise make_invalid_value_error(
-                    f"`{name}` is {values}, but valid values are 0 to {value_count - 1}."
+                    f"`{parameter_name}` is {mode_values}, but valid values are 0 to {value_count - 1}."
                 )
         is_normalized_read = texture_descriptor.read_mode == FIELD_NUMBERS["cudaReadModeNormalizedFloat"]
-        is_integer = texel.kind != FLOAT
-        if is_normalized_read and is_integer and texel.channel_bytes == 4:
+        is_integer = texel_format.kind != FLOAT
+        if is_normalized_read and is_integer and texel_format.channel_bytes == 4:
             raise make_invalid_value_error(
                 "cudaReadModeNormalizedFloat supports only integers of 8 and 16 bits."
             )
@@ -141,16 +141,16 @@ def _describe_memory(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel
     if resource.restype == ARRAY_RESOURCE:
         array = resource.cuArr
         assert array is not None
-        texel = array.texel
+        texel_format = array.texel
         device = array.device
         address = array.ptr
         array_size = array.width, max(1, array.height), max(1, array.depth)
-        pitch_bytes = array.width * texel.size_bytes
+        pitch_bytes = array.width * texel_format.size_bytes
         needed_bytes = pitch_bytes * array_size[1] * array_size[2]
     elif resource.restype in (LINEAR_RESOURCE, PITCH_2D_RESOURCE):
         assert resource.arr is not None
         assert resource.chDesc is not None
-        texel = parse_texel(resource.chDesc)
+        texel_format = parse_texel(resource.chDesc)
         device = resource.arr._mem.owner
         address = resource.arr.data.ptr
         if address % TEXTURE_ALIGNMENT:
@@ -159,7 +159,7 @@ def _describe_memory(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel
                 f"bytes, but it starts at {address:#x}."
             )
         if resource.restype == LINEAR_RESOURCE:
-            array_size = (resource.size_bytes // texel.size_bytes, 1, 1)
+            array_size = (resource.size_bytes // texel_format.size_bytes, 1, 1)
             pitch_bytes = 0
             if not 0 < array_size[0] <= MOST_LINEAR_TEXELS:
                 raise make_invalid_value_error(
@@ -170,7 +170,7 @@ def _describe_memory(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel
         else:
             array_size = (resource.width, resource.height, 1)
             pitch_bytes = resource.pitch_bytes
-            row_bytes = resource.width * texel.size_bytes
+            row_bytes = resource.width * texel_format.size_bytes
             if (
                 not row_bytes
                 or not resource.height
@@ -179,7 +179,7 @@ def _describe_memory(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel
             ):
                 raise make_invalid_value_error(
                     f"the texture has {resource.height} rows of {resource.width} texels "
-                    f"of {texel.size_bytes} bytes, and its pitch is {pitch_bytes} bytes. "
+                    f"of {texel_format.size_bytes} bytes, and its pitch is {pitch_bytes} bytes. "
                     f"`pitchInBytes` must be a multiple of {PITCH_ALIGNMENT} and at least "
                     "as long as a row."
                 )
@@ -189,15 +189,15 @@ def _describe_memory(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel
         raise make_invalid_value_error(f"textures do not support the resource type {resource.restype}.")
     return (
         device,
-        texel,
+        texel_format,
         {
             "address": address,
             "pitch_bytes": pitch_bytes,
             "slice_bytes": pitch_bytes * array_size[1],
             "size": array_size,
-            "channels": texel.channels,
-            "channel_bytes": texel.channel_bytes,
-            "kind": texel.kind,
+            "channels": texel_format.channels,
+            "channel_bytes": texel_format.channel_bytes,
+            "kind": texel_format.kind,
             "size_bytes": needed_bytes,
             "in_linear_memory": int(resource.restype == LINEAR_RESOURCE),
         },

@@ -172,23 +172,25 @@ def _emit_mul(code: WarpCode, instruction: ir.Instruction) -> None:
     if floats.is_float(instruction.type):
         floats.emit_binary(code, instruction, "fmul")
         return
-    value, ptx_type = _emit_integer_product(code, instruction)
-    code.set(instruction.operands[0], value, ptx_type)
+    product, ptx_type = _emit_integer_product(code, instruction)
+    code.set(instruction.operands[0], product, ptx_type)
 
 
 def _emit_mad(code: WarpCode, instruction: ir.Instruction) -> None:
     if floats.is_float(instruction.type):
         _emit_fma(code, instruction)
         return
-    value, ptx_type = _emit_integer_product(code, instruction)
+    product, ptx_type = _emit_integer_product(code, instruction)
     addend = code.get(instruction.operands[3], ptx_type)
     if "cc" in instruction.parts or instruction.root == "madc":
-        _emit_with_carry(code, instruction, value, addend, False)
+        _emit_with_carry(code, instruction, product, addend, False)
     elif "sat" in instruction.parts:
-        code.set(instruction.operands[0], code.emitter.intrinsic("sadd.sat", "i32", value, addend), ptx_type)
+        code.set(
+            instruction.operands[0], code.emitter.intrinsic("sadd.sat", "i32", product, addend), ptx_type
+        )
     else:
         code.set(
-            instruction.operands[0], code.emitter.binary("add", llvm_of(ptx_type), value, addend), ptx_type
+            instruction.operands[0], code.emitter.binary("add", llvm_of(ptx_type), product, addend), ptx_type
         )
 
 
@@ -198,10 +200,10 @@ def _emit_fma(code: WarpCode, instruction: ir.Instruction) -> None:
         a = code.emitter.op(f"fneg <32 x {llvm}> {a}")
     if NEGATED_ADDEND in instruction.parts:
         d = code.emitter.op(f"fneg <32 x {llvm}> {d}")
-    value = floats.emit_fused(code, instruction.type, a, b, d, floats.find_rounding_mode(instruction))
+    fused_value = floats.emit_fused(code, instruction.type, a, b, d, floats.find_rounding_mode(instruction))
     if "relu" in instruction.parts:
-        value = floats.emit_relu(code, llvm, value)
-    floats.write_result(code, instruction, llvm, value)
+        fused_value = floats.emit_relu(code, llvm, fused_value)
+    floats.write_result(code, instruction, llvm, fused_value)
 
 
 def _emit_div(code: WarpCode, instruction: ir.Instruction) -> None:

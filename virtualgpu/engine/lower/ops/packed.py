@@ -67,11 +67,11 @@ def _emit_relu(code: WarpCode, instruction: ir.Instruction) -> None:
 def _emit_packed_pairs(code: WarpCode, instruction: ir.Instruction) -> None:
     elements = _PackedElements(code, 2)
     signedness = "s" if "s16x2" in instruction.parts else "u"
-    values = [elements.split(code.get(operand, "b32")) for operand in instruction.operands[1:]]
+    operand_elements = [elements.split(code.get(operand, "b32")) for operand in instruction.operands[1:]]
     if instruction.root == "add":
-        result = elements.binary("add", values[0], values[1])
+        result = elements.binary("add", operand_elements[0], operand_elements[1])
     else:
-        result = elements.intrinsic(signedness + instruction.root, values[0], values[1])
+        result = elements.intrinsic(signedness + instruction.root, operand_elements[0], operand_elements[1])
     if "relu" in instruction.parts:
         result = elements.intrinsic("smax", result, "zeroinitializer")
     code.set(instruction.operands[0], elements.join(result), "b32")
