@@ -105,22 +105,22 @@ def _fold_path(record: GraphRecord, chain: Sequence[int], separate_nodes: frozen
     path_groups = []
     path_index = 0
     while path_index < len(chain):
-        pattern_length, repetitions = max(
+        pattern_length, repetition_count = max(
             (
                 _count_repeats(node_keys, path_index, pattern_length)
                 for pattern_length in range(1, MAX_PATTERN_LENGTH + 1)
             ),
             key=lambda group: (group[0] * group[1], -group[0]) if group[1] > 1 else (0, 0),
         )
-        if pattern_length * repetitions < MIN_FOLDED_NODES:
+        if pattern_length * repetition_count < MIN_FOLDED_NODES:
             pattern_length = 1
-            repetitions = 1
-        end_index = path_index + pattern_length * repetitions
+            repetition_count = 1
+        end_index = path_index + pattern_length * repetition_count
         path_groups.append(
             NodeGroup(
                 tuple(chain[path_index:end_index]),
                 tuple(nodes[path_index : path_index + pattern_length]),
-                repetitions,
+                repetition_count,
             )
         )
         path_index = end_index
@@ -157,12 +157,12 @@ def _merge_fans(
     groups_by_key: dict[object, list[int]] = {}
     for index, group in enumerate(group_list):
         is_separate = separate_nodes.intersection(group.members) or group.is_fan
-        key = (
+        fan_key = (
             index
             if is_separate
             else (group.key, tuple(neighbours_of_group[index][0]), tuple(neighbours_of_group[index][1]))
         )
-        groups_by_key.setdefault(key, []).append(index)
+        groups_by_key.setdefault(fan_key, []).append(index)
     return [
         group
         for group_indices in groups_by_key.values()

@@ -299,15 +299,15 @@ class GraphView(View):
 
     def _make_legend(self, timelines: Plot | None) -> list[tuple[str, str]]:
         if timelines:
-            entries = make_legend_entries(timelines)
+            legend_entries = make_legend_entries(timelines)
         else:
             used_colours = {self._choose_colour(group) for group in self.groups}
             engine_entries = [*ENGINES.values()][len(KERNEL_COLOURS) : DEVICE_ENGINES]
-            entries = [
+            legend_entries = [
                 *make_kernel_legend([*self._kernel_colours]),
                 *(entry for entry in engine_entries if entry[0] in used_colours),
             ]
-        return [*entries, *([("error", "uses an old array")] if self.graph.dangling else [])]
+        return [*legend_entries, *([("error", "uses an old array")] if self.graph.dangling else [])]
 
     def _make_caption(self) -> str:
         folding_text = f"{count(len(self.graph.nodes), 'node')} drawn as {len(self.groups)}."

@@ -226,7 +226,7 @@ class LoadChart(Steered):
         end_ns = max(record.duration_ns, 1e9)
         window_start_ns = max(0.0, end_ns - self.span_s * 1e9) if is_live else 0.0
         time_axis = Axis(window_start_ns, end_ns)
-        strips = [
+        shown_strips = [
             strip
             for strip in CHART_STRIPS
             if any(record.latest(name) is not None for name, *_ in strip.lines)
@@ -235,7 +235,7 @@ class LoadChart(Steered):
         strip_top = _compute_phases_px(record)
         y_tick_texts = list[tuple[float, str]]()
         strip_positions = list[tuple[float, _ChartStrip]]()
-        for strip in strips:
+        for strip in shown_strips:
             axis_top = 100.0 if strip.is_percentage else _find_axis_top(record, strip)
             tick_values = [0.0, 50.0, 100.0] if strip.is_percentage else [0.0, nice_ticks(axis_top, 3)[-1]]
             axes = Axes(
@@ -422,11 +422,11 @@ def _draw_phase_names(
     visible_indices = np.flatnonzero(
         (phase_starts_ns >= window_start_ns) & (phase_starts_ns <= window_end_ns)
     )
-    names = []
+    name_forms = []
     for index in visible_indices.tolist():
         name = record.phases[index][0]
         # The full name in several lines, or its distinctive part, or its number in the list below the chart.
-        names.append("\n".join((name, name.rpartition(": ")[2], str(index + 1))))
+        name_forms.append("\n".join((name, name.rpartition(": ")[2], str(index + 1))))
     return [
         LineSegments(
             phase_starts_ns[visible_indices],
@@ -438,7 +438,7 @@ def _draw_phase_names(
         Labels(
             phase_starts_ns[visible_indices],
             0 * phase_starts_ns[visible_indices] + 7,
-            names,
+            name_forms,
             room=widths_ns[visible_indices],
             lines=MAX_NAME_LINES,
             dx=3,

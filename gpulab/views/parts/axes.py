@@ -72,10 +72,10 @@ def make_log_axis(low: float, high: float, name: str, multiples: Sequence[int] =
     last_index = min(
         candidate_index for candidate_index, candidate in enumerate(tick_candidates) if candidate >= high
     )
-    ticks = {
+    tick_texts = {
         value: number(value) for value in tick_candidates[first_index : max(last_index, first_index + 1) + 1]
     }
-    return Axis(min(ticks), max(ticks), ticks, name, 10, grid=True)
+    return Axis(min(tick_texts), max(tick_texts), tick_texts, name, 10, grid=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,29 +46,31 @@ def compute_layers(count: int, edges: Sequence[Edge]) -> Layers:
     predecessors: dict[int, list[int]] = {node: [] for node in range(count)}
     for start_node, end_node in edges:
         predecessors[end_node].append(start_node)
-    layer: dict[int, int] = {}
+    layer_of_node: dict[int, int] = {}
     try:
         for node in TopologicalSorter(predecessors).static_order():
-            layer[node] = max((layer[start_node] + 1 for start_node in predecessors[node]), default=0)
+            layer_of_node[node] = max(
+                (layer_of_node[start_node] + 1 for start_node in predecessors[node]), default=0
+            )
     except CycleError:
         raise ValueError("The edges form a cycle, but a graph of work must not have one.") from None
     # An edge over several layers becomes a chain of dummy nodes.
-    chains: list[list[int]] = []
+    node_chains: list[list[int]] = []
     for start_node, end_node in edges:
-        passed_layers = range(layer[start_node] + 1, layer[end_node])
-        dummy_nodes = range(len(layer), len(layer) + len(passed_layers))
-        layer.update(zip(dummy_nodes, passed_layers, strict=True))
-        chains.append([start_node, *dummy_nodes, end_node])
-    layer_edges = [layer_edge for chain in chains for layer_edge in pairwise(chain)]
-    layer_order: list[list[int]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
-    for node, node_layer in layer.items():
+        passed_layers = range(layer_of_node[start_node] + 1, layer_of_node[end_node])
+        dummy_nodes = range(len(layer_of_node), len(layer_of_node) + len(passed_layers))
+        layer_of_node.update(zip(dummy_nodes, passed_layers, strict=True))
+        node_chains.append([start_node, *dummy_nodes, end_node])
+    layer_edges = [layer_edge for chain in node_chains for layer_edge in pairwise(chain)]
+    layer_order: list[list[int]] = [[] for _ in range(max(layer_of_node.values(), default=-1) + 1)]
+    for node, node_layer in layer_of_node.items():
         layer_order[node_layer].append(node)
     layer_order = _reduce_crossings(layer_order, layer_edges)
     row = _compute_rows(layer_order, layer_edges)
     return Layers(
-        tuple(layer[node] for node in range(count)),
+        tuple(layer_of_node[node] for node in range(count)),
         tuple(row[node] for node in range(count)),
-        tuple(tuple(row[node] for node in chain) for chain in chains),
+        tuple(tuple(row[node] for node in chain) for chain in node_chains),
     )
 
 

@@ -45,7 +45,7 @@ def paint_ring(pen: Pen, item: Ring, scale: PlotScale) -> None:
         ]
         pen.text(x, y, (fitting_forms or name_forms[-1:])[0], size=font_px, anchor="middle")
     marks_at_pair: Counter[tuple[int, int]] = Counter()
-    for source_device, target_device, text, colour in zip(
+    for source_device, target_device, message_text, colour in zip(
         item.source, item.target, item.text, item.colour, strict=True
     ):
         (x0, y0), (x1, y1) = node_centres[source_device], node_centres[target_device]
@@ -80,7 +80,7 @@ def paint_ring(pen: Pen, item: Ring, scale: PlotScale) -> None:
         if mark_px >= MIN_MARK_PX:
             pen.text(
                 *mark_centre,
-                text,
+                message_text,
                 size=font_px,
                 colour=palette.choose_ink(item.colours[colour]),
                 anchor="middle",

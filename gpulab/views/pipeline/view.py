@@ -296,15 +296,15 @@ class PipelineView(View):
         """Return bars from the end of each fill to its first use, or to the next fill if it is never used."""
         pipeline = self.pipeline
         first_use = {(use.buffer, use.fill): use.start for use in pipeline.uses}
-        rows = []
+        landed_rows = []
         for fill in pipeline.fills:
             end = first_use.get((fill.buffer, fill.number), pipeline.length)
             if fill.landed is not None and fill.landed + 1 < end:
                 top_px = HEADER_PX + BUFFER_PX * fill.buffer
-                rows.append((fill.landed + 1, end, top_px + 8, top_px + 18))
-        if not rows:
+                landed_rows.append((fill.landed + 1, end, top_px + 8, top_px + 18))
+        if not landed_rows:
             return []
-        x0, x1, y0, y1 = map(list, zip(*rows, strict=True))
+        x0, x1, y0, y1 = map(list, zip(*landed_rows, strict=True))
         return [Rects(x0, x1, y0, y1, LANDED_COLOUR)]
 
     def _make_bars(self, groups: Sequence[tuple[int, ...]], top_of_groups: int) -> list[_PipelineBar]:
@@ -318,13 +318,13 @@ class PipelineView(View):
             end = next_start if fill.landed is None else fill.landed + 1
             top_px = HEADER_PX + BUFFER_PX * fill.buffer + 4
             colour = FLIGHT_COLOUR if fill.asynchronous else STORE_COLOUR
-            name = f"fill {fill.number}\n{fill.number}"
-            bar = _PipelineBar(fill.start, end, top_px, colour, self._text.describe_fill(fill), name)
+            bar_text = f"fill {fill.number}\n{fill.number}"
+            bar = _PipelineBar(fill.start, end, top_px, colour, self._text.describe_fill(fill), bar_text)
             bars.append(self._mark_mistake(bar, "overwritten", fill.buffer, fill.number))
         for use in pipeline.uses:
             top_px = HEADER_PX + BUFFER_PX * use.buffer + 24
-            name = f"use {use.fill}\n{use.fill}"
-            bar = _PipelineBar(use.start, use.end, top_px, USE_COLOUR, self._text.describe_use(use), name)
+            bar_text = f"use {use.fill}\n{use.fill}"
+            bar = _PipelineBar(use.start, use.end, top_px, USE_COLOUR, self._text.describe_use(use), bar_text)
             bars.append(self._mark_mistake(bar, "early", use.buffer, use.fill))
         for group_index, warps in enumerate(groups):
             for mark in pipeline.marks:

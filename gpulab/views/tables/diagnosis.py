@@ -281,12 +281,14 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
             for diagnosis in (baseline, self)
         )
         change_sentence += f" ({duration(self.time_ns)}). "
-        for change_kind, names in (
+        for change_kind, cause_names in (
             ("Fixed", [name for name in causes_before if name not in causes_after]),
             ("Left", [name for name in causes_after if name in causes_before]),
             ("New", [name for name in causes_after if name not in causes_before]),
         ):
-            change_sentence += f"{change_kind}: {listing(list(dict.fromkeys(names)))}. " if names else ""
+            change_sentence += (
+                f"{change_kind}: {listing(list(dict.fromkeys(cause_names)))}. " if cause_names else ""
+            )
         saved_ns = {stage: baseline.stages[stage] - stage_ns for stage, stage_ns in self.stages.items()}
         largest_stage = max(saved_ns, key=lambda stage: saved_ns[stage])
         if saved_ns[largest_stage] > 0.3 * (baseline.time_ns - self.time_ns) > 0.0:

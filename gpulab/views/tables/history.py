@@ -53,12 +53,12 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
         """Return a table with one row per write. If there are many writes, it contains only the first and the
         last ones.
         """
-        rows = self._make_rows()
-        if len(rows) > _MAX_ROWS:
-            skipped_count = len(rows) - _MAX_ROWS
+        write_rows = self._make_rows()
+        if len(write_rows) > _MAX_ROWS:
+            skipped_count = len(write_rows) - _MAX_ROWS
             gap_row = ("", Cell(None, f"{number(skipped_count)} more"), *[""] * (len(_WRITE_COLUMNS) - 2))
-            rows = [*rows[: _MAX_ROWS // 2], gap_row, *rows[-_MAX_ROWS // 2 :]]
-        return (Table("", _WRITE_COLUMNS, tuple(rows), hide_empty=True),)
+            write_rows = [*write_rows[: _MAX_ROWS // 2], gap_row, *write_rows[-_MAX_ROWS // 2 :]]
+        return (Table("", _WRITE_COLUMNS, tuple(write_rows), hide_empty=True),)
 
     def _list_all_tables(self) -> tuple[Table, ...]:
         return (Table("", _WRITE_COLUMNS, tuple(self._make_rows())),)

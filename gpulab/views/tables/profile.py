@@ -50,7 +50,7 @@ class ProfileTable(RecordTable[Profile], Profile):
 
     def tables(self) -> tuple[Table, ...]:
         """Return tables of kernels, copies, host waits and NVTX ranges. Empty tables are left out."""
-        tables = (
+        all_tables = (
             self._make_kernel_table(),
             self._make_counter_table(),
             self._make_copy_table(),
@@ -58,7 +58,7 @@ class ProfileTable(RecordTable[Profile], Profile):
             self._make_range_table(),
             self._make_line_table(),
         )
-        return tuple(table for table in tables if table.rows)
+        return tuple(table for table in all_tables if table.rows)
 
     def sentences(self) -> Sequence[str]:
         """Return explanations of the memory use and of the table columns."""

@@ -59,8 +59,12 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
             rows.append((f"cause ({launch_text})", *_make_source_row(self.culprit.source)))
             culprit_place = self.culprit.place
             if culprit_place is not None:
-                name = f"{self.culprit.kernel}, block {culprit_place.block}, thread {culprit_place.thread}"
-                rows.append((name, "kernel", culprit_place.line or None, culprit_place.source.strip()))
+                culprit_text = (
+                    f"{self.culprit.kernel}, block {culprit_place.block}, thread {culprit_place.thread}"
+                )
+                rows.append(
+                    (culprit_text, "kernel", culprit_place.line or None, culprit_place.source.strip())
+                )
         return (Table("", (Column("", "role"), "file", "line", SOURCE), tuple(rows)),) if rows else ()
 
     def sentences(self) -> list[str]:

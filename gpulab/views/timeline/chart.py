@@ -338,14 +338,14 @@ def _draw_marks(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
     for panel_index, lanes in enumerate(panels):
         start = lanes.start - lanes.record.start_ns
         is_mark = np.array([detail == MARK_DETAIL for detail in lanes.details], bool)
-        for bars_and_marks, is_selected, symbol in (
+        for bars_and_marks, is_selected, mark_symbol in (
             (range_marks, is_mark[lanes.detail], "◆ "),
             (hidden_waits, lanes.engine == HIDDEN_ENGINE, "!"),
         ):
             for bar_index in np.flatnonzero(is_selected).tolist():
                 y = rows.find_middle(panel_index, lanes.row_keys[lanes.row[bar_index]])
-                name = lanes.names[lanes.name[bar_index]] if bars_and_marks is range_marks else ""
-                bars_and_marks.append((int(start[bar_index]), y, symbol + name))
+                mark_name = lanes.names[lanes.name[bar_index]] if bars_and_marks is range_marks else ""
+                bars_and_marks.append((int(start[bar_index]), y, mark_symbol + mark_name))
     if range_marks:
         yield plots.make_labels(
             [(*symbol_position, 0) for symbol_position in range_marks],
@@ -380,11 +380,13 @@ def make_kernel_legend(names: Sequence[str]) -> list[tuple[str, str]]:
     """Return the legend entries for the colours of kernels in a timeline chart."""
     shown_names = names if len(names) <= len(KERNEL_COLOURS) else names[: len(KERNEL_COLOURS) - 1]
     short_names = [_shorten_name(name) for name in shown_names]
-    labels = [
+    kernel_labels = [
         name if len(name) <= _MAX_LEGEND_NAME_LENGTH else f"{name[: _MAX_LEGEND_NAME_LENGTH - 1]}…"
         for name in short_names
     ]
-    entries = [(colour, f"kernel {label}") for colour, label in zip(KERNEL_COLOURS, labels, strict=False)]
+    entries = [
+        (colour, f"kernel {label}") for colour, label in zip(KERNEL_COLOURS, kernel_labels, strict=False)
+    ]
     if more_count := len(names) - len(shown_names):
         entries.append((KERNEL_COLOURS[-1], f"{more_count} further kernels"))
     return entries

@@ -194,9 +194,9 @@ class Lanes:
         for span in self.record.ranges:
             thread = min(threads[span.thread], MAX_THREAD_ROWS - 1)
             depth = min(span.depth, self._max_depth - 1)
-            detail = MARK_DETAIL if span.is_mark else f", NVTX range of depth {span.depth}"
+            detail_text = MARK_DETAIL if span.is_mark else f", NVTX range of depth {span.depth}"
             yield TimelineBar(
-                span.start_ns, span.end_ns, ("range", thread, depth), "range", span.name, detail
+                span.start_ns, span.end_ns, ("range", thread, depth), "range", span.name, detail_text
             )
 
     def _make_call_bars(self) -> Iterator[TimelineBar]:
@@ -302,8 +302,8 @@ class Lanes:
         if row_kind == "stream":
             if (row_kind, device, stream) == SHARED_ROW_KEY:
                 return f"{len(self.folded)} more streams"
-            name = self._stream_names.get((device, stream)) or f"stream {stream}"
-            return f"GPU {device} {name}" if len(self.devices) > 1 else name
+            stream_name = self._stream_names.get((device, stream)) or f"stream {stream}"
+            return f"GPU {device} {stream_name}" if len(self.devices) > 1 else stream_name
         thread_text = f" {device + 1}" if device else ""
         if row_kind == "range" and stream:
             return ""

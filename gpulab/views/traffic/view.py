@@ -105,18 +105,18 @@ class TrafficView(View):
     def _list_legend_entries(self) -> list[tuple[str, str]]:
         """Return the legend entries for kernels, other ways to build kernels, and fusion boundaries."""
         kernel_count = 1 + max((expression.kernel for expression in self._traffic.expressions), default=-1)
-        entries = [
+        legend_entries = [
             (colour, f"kernel {index + 1}") for index, colour in enumerate(KERNEL_COLOURS[:kernel_count])
         ]
         if kernel_count > len(KERNEL_COLOURS):
-            entries[-1] = (KERNEL_COLOURS[-1], f"kernels {len(KERNEL_COLOURS)} to {kernel_count}")
+            legend_entries[-1] = (KERNEL_COLOURS[-1], f"kernels {len(KERNEL_COLOURS)} to {kernel_count}")
         if any(
             kernel < 0
             for kernel_set in self._traffic.ways
             for kernel, *_ in self._list_kernel_parts(kernel_set)
         ):
-            entries.append(("other", "other kernels"))
-        return [*entries, ("error", "cannot be fused")] if self._traffic.edges else entries
+            legend_entries.append(("other", "other kernels"))
+        return [*legend_entries, ("error", "cannot be fused")] if self._traffic.edges else legend_entries
 
     def _list_kernel_parts(self, kernel_set: KernelSet) -> list[tuple[int, str, int, int]]:
         """Return the kernel index, sentence, bytes and time in ns of each kernel of one way to build kernels.
@@ -211,7 +211,7 @@ class TrafficView(View):
             for key, expression in enumerate(expressions)
             if expression.kind not in ("view", "host")
         }
-        edges = list(
+        expression_edges = list(
             dict.fromkeys(
                 (str(source_index), key)
                 for key in nodes
@@ -221,7 +221,7 @@ class TrafficView(View):
         )
         return draw_dag(
             nodes,
-            edges,
+            expression_edges,
             label=f"{self.sentence()} {count(len(red_edges), 'fusion boundary', 'fusion boundaries')}.",
             max_height_px=GRAPH_PX,
             marked=red_edges,
@@ -255,8 +255,8 @@ def _count_moved_bytes(expression: Expression) -> int:
 
 
 def _make_part_text(expression: Expression) -> str:
-    kernel = f"kernel {expression.kernel + 1}"
-    kernel_text = "" if expression.name == kernel else f", {kernel}"
+    kernel_name = f"kernel {expression.kernel + 1}"
+    kernel_text = "" if expression.name == kernel_name else f", {kernel_name}"
     size_text = size(_count_moved_bytes(expression))
     return f"{expression.name}{kernel_text}, {size_text} in {duration(expression.time_ns)}"
 

@@ -148,10 +148,15 @@ def _draw_loops(steps: WarpSteps, top: float) -> list[Item]:
         re.sub(r"iteration 1 of (\S+)", r"\1 iterations", loops.alone[iteration]).rpartition("\n")[0]
         for iteration in first_iterations.tolist()
     ]
-    tops, middles, bottoms = (
+    top_ys, middle_ys, bottom_ys = (
         [top + offset_y] * loop_runs.size for offset_y in (0, LOOP_HEIGHT_PX / 2 - 1, LOOP_HEIGHT_PX - 2)
     )
     loop_labels = Labels(
-        (first_step + end_step) / 2, middles, loop_texts, anchor="middle", size=10, room=end_step - first_step
+        (first_step + end_step) / 2,
+        middle_ys,
+        loop_texts,
+        anchor="middle",
+        size=10,
+        room=end_step - first_step,
     )
-    return [Rects(first_step, end_step, tops, bottoms, "accent-2"), loop_labels]
+    return [Rects(first_step, end_step, top_ys, bottom_ys, "accent-2"), loop_labels]

@@ -119,12 +119,12 @@ def describe_access(
     space_word = _WORD_OF_SPACE.get(space, space)
     sentence = f"It {verb} {count(size_bytes, 'byte')} per lane {preposition} {space_word} memory"
     cost_text = count(cost, "pass", "passes") if space == "shared" else count(cost, "sector")
-    verdict = ""
+    cost_verdict = ""
     if picture and cost:
         unit_text = "over the banks" if space == "shared" else "of 32 bytes"
         sentence += f": {cost_text} {unit_text}, at best {number(ideal_cost)}"
         excess_text = f"({number(cost / max(1, ideal_cost))}×)" if cost > ideal_cost else "✓"
-        verdict = f"{cost_text}, at best {number(ideal_cost)} {excess_text}"
+        cost_verdict = f"{cost_text}, at best {number(ideal_cost)} {excess_text}"
     access_note = ""
     if space == "local":
         access_note = LOCAL_MEMORY_NOTE
@@ -136,13 +136,13 @@ def describe_access(
     )
     is_read = space == "shared" and access_kind != "store"
     drawn_picture = picture if has_addresses else ""
-    brief_text = verdict.removesuffix(" ✓") or f"{count(size_bytes, 'byte')} per lane"
+    brief_text = cost_verdict.removesuffix(" ✓") or f"{count(size_bytes, 'byte')} per lane"
     brief = f"{space} {access_kind}: {brief_text}"
     return AccessText(
         f"{sentence}.",
         f"{brief[0].upper()}{brief[1:]}",
         heading,
-        verdict,
+        cost_verdict,
         access_note,
         drawn_picture,
         cost > ideal_cost,
@@ -198,13 +198,13 @@ def list_lanes(mask: int) -> str:
 @_cached
 def make_stop_text(text: str, kind: str, mask: int, index: int, total: int) -> str:
     """Return a sentence with the number of a stop, its stop condition, and the reason for the stop."""
-    reason = {
+    reason_text = {
         "line": "",
         "write": f" by {list_lanes(mask)}",
         "any": f": true in {list_lanes(mask)}",
         "all": ": true in all lanes that have values",
     }[kind]
-    return f"Stop {number(index)} of {number(total)}, {text}{reason}."
+    return f"Stop {number(index)} of {number(total)}, {text}{reason_text}."
 
 
 def join_first_sentences(words: list[str]) -> str:
@@ -266,12 +266,12 @@ def read_bits(bits: int, kind: str) -> str:
 
 def describe_keys(has_loops: bool, has_values: bool, has_many_warps: bool, has_stops: bool = False) -> str:
     """Return a sentence that explains the keyboard shortcuts of the warp view for the given trace."""
-    text = "Keys: ← → step, ↑ ↓ source line, Page Up and Page Down memory access, Home, End, space plays"
-    text += ", i and I iteration, o out of the loop" if has_loops else ""
-    text += ", s and S next and previous stop" if has_stops else ""
-    text += ", comma and full stop lane" if has_values else ""
-    text += ", [ and ] warp" if has_many_warps else ""
-    return f"{text}."
+    keys_text = "Keys: ← → step, ↑ ↓ source line, Page Up and Page Down memory access, Home, End, space plays"
+    keys_text += ", i and I iteration, o out of the loop" if has_loops else ""
+    keys_text += ", s and S next and previous stop" if has_stops else ""
+    keys_text += ", comma and full stop lane" if has_values else ""
+    keys_text += ", [ and ] warp" if has_many_warps else ""
+    return f"{keys_text}."
 
 
 def compare_masks(predicted: WarpTrace, measured: WarpTrace) -> str:

@@ -560,7 +560,7 @@ def judge_select(answer: Answer) -> str:
     """Judge the learner's ``make_on(cp, device_id, n)``, which creates the array 0 to n - 1 on a device."""
     must_be_a_function("make_on", answer.is_function, answer.kind)
     array_sizes = [5, 1, 300, 70_000, int(answer.rng.integers(129, 60_000)), 0, _LARGE_COUNT]
-    message = ""
+    out_of_memory_text = ""
     for current_id, device_id, n in zip(
         (0, 0, 1, 2, 1, 2, 1), (1, 0, 0, 1, 2, 2, 0), array_sizes, strict=True
     ):
@@ -575,13 +575,13 @@ def judge_select(answer: Answer) -> str:
                 "current again."
             )
         if excessive_facts["description"]:
-            message = (
+            out_of_memory_text = (
                 f"device {device_id} does not have enough memory for make_on(cp, {device_id}, "
                 f"{_EXCESSIVE_COUNT:,}), but the call returns {excessive_facts['description']}: do not "
                 "catch the exception."
             )
-    if message:
-        raise NotYet(message)
+    if out_of_memory_text:
+        raise NotYet(out_of_memory_text)
     return "the array is on the right device, and the caller's device is current again, even after an error."
 
 

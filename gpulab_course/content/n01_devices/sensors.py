@@ -150,7 +150,7 @@ def measure() -> dict[str, Any]:
                 time.sleep(0.02)
     stop_event.set()
     reader.join()
-    names = [
+    sensor_names = [
         name for name in _SENSOR_NAMES if all(isinstance(row[name][0], int | float) for _, row in samples)
     ]
     return {
@@ -159,8 +159,8 @@ def measure() -> dict[str, Any]:
         "date": time.strftime("%Y-%m-%d"),
         "phases": phases,
         "time_s": [round(time_s, 2) for time_s, _ in samples],
-        "units": {name: samples[0][1][name][1] for name in names},
-        "columns": {name: [round(float(row[name][0]), 1) for _, row in samples] for name in names},
+        "units": {name: samples[0][1][name][1] for name in sensor_names},
+        "columns": {name: [round(float(row[name][0]), 1) for _, row in samples] for name in sensor_names},
     }
 
 

@@ -161,7 +161,7 @@ def _is_wrong_after_16_bits(mistake: Mistake) -> bool:
 def judge_achieved(answer: Answer) -> str:
     """Judge a function that computes the achieved occupancy from the start and end times of the blocks."""
     rng = answer.rng
-    for blocks, warps, sms, warp_slots, first_ns, unit_ns in (
+    for blocks, warps, sm_count, warp_slots, first_ns, unit_ns in (
         (1, 32, 1, 64, 1000, 1),
         (1, 8, 108, 64, 0, 1),
         (40, 4, 40, 32, 3000, 1),
@@ -175,7 +175,12 @@ def judge_achieved(answer: Answer) -> str:
     ):
         starts_ns = first_ns + unit_ns * rng.integers(0, 4000, blocks)
         _judge_trace(
-            answer, starts_ns, starts_ns + unit_ns * rng.integers(100, 3000, blocks), warps, sms, warp_slots
+            answer,
+            starts_ns,
+            starts_ns + unit_ns * rng.integers(100, 3000, blocks),
+            warps,
+            sm_count,
+            warp_slots,
         )
     _judge_trace(answer, np.array([5000]), np.array([9000]), 64, 1, 64)
     equal_starts_ns = np.full(24, 10_000)
