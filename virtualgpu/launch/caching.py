@@ -51,7 +51,7 @@ def add_cache_counters(finished: FinishedLaunch, watch: CacheRecorder) -> Kernel
     from virtualgpu.engine.caches.replay import COLUMNS, replay
     from virtualgpu.engine.observe.results import sum_by_source
 
-    notes = watch.notes
+    access_notes = watch.notes
     prepared_launch = finished.prepared
     counters = finished.result.counters
     assert counters is not None
@@ -62,21 +62,28 @@ def add_cache_counters(finished: FinishedLaunch, watch: CacheRecorder) -> Kernel
     )
     cache_size_info = compute_cache_sizes(info, shared_bytes, prepared_launch.blocks_per_sm)
     tables = finished.result.kernel.tables
-    sorted_accesses = _sort_accesses_by_time(finished, notes.rows)
+    sorted_accesses = _sort_accesses_by_time(finished, access_notes.rows)
     earlier_accesses = (
         _make_resident_accesses(watch, prepared_launch, sorted_accesses) if watch.resident_bytes else None
     )
     replay_result = replay(
-        sorted_accesses, notes.sites[:, 0], cache_size_info, info.sm_count, notes.one_in, earlier_accesses
+        sorted_accesses,
+        access_notes.sites[:, 0],
+        cache_size_info,
+        info.sm_count,
+        access_notes.one_in,
+        earlier_accesses,
     )
-    site_columns = np.concatenate([replay_result.sums, notes.sites[:, 2:]], axis=1)[: len(tables.accesses)]
+    site_columns = np.concatenate([replay_result.sums, access_notes.sites[:, 2:]], axis=1)[
+        : len(tables.accesses)
+    ]
     access_sums = [column_sums for _, column_sums in sum_by_source(tables.accesses, site_columns)]
     counter_names = (*COLUMNS, "requests", "passes")
     counter_totals = dict.fromkeys(counter_names, 0.0)
     accesses = []
     for access, column_sums in zip(counters.accesses, access_sums, strict=True):
         counter_sums = _scale_to_all_sectors(
-            access, dict(zip(counter_names, map(float, column_sums), strict=True)), notes
+            access, dict(zip(counter_names, map(float, column_sums), strict=True)), access_notes
         )
         for name in counter_totals:
             counter_totals[name] += counter_sums[name]
@@ -87,12 +94,12 @@ def add_cache_counters(finished: FinishedLaunch, watch: CacheRecorder) -> Kernel
         l1_hit_sectors=round(counter_totals["l1_hit"]),
         l2_sectors=round(counter_totals["l2"]),
         l2_hit_sectors=round(counter_totals["l2_hit"]),
-        dram_read_bytes=(round(counter_totals["dram"]) + replay_result.completed * notes.one_in)
+        dram_read_bytes=(round(counter_totals["dram"]) + replay_result.completed * access_notes.one_in)
         * SECTOR_BYTES,
-        dram_write_bytes=replay_result.written * notes.one_in * SECTOR_BYTES,
+        dram_write_bytes=replay_result.written * access_notes.one_in * SECTOR_BYTES,
         constant_requests=round(counter_totals["requests"]),
         constant_passes=round(counter_totals["passes"]),
-        one_in=notes.one_in,
+        one_in=access_notes.one_in,
     )
     return replace(counters, accesses=tuple(accesses), caches=cache_counters)
 

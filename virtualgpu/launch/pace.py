@@ -435,7 +435,10 @@ def _find_loops(blocks: Sequence[tuple[int, Block]], function: int) -> list[rang
 
 def _find_phases(functions: Sequence[ir.Function], blocks: Sequence[tuple[int, Block]]) -> tuple[int, ...]:
     """Return the phase of each basic block: blocks that follow each other without a barrier have the same."""
-    row_of = {(function, block.number): block_row for block_row, (function, block) in enumerate(blocks)}
+    row_of = {
+        (function_number, block.number): block_row
+        for block_row, (function_number, block) in enumerate(blocks)
+    }
     parents = list(range(len(blocks)))
 
     def find_root(row: int) -> int:
@@ -444,11 +447,15 @@ def _find_phases(functions: Sequence[ir.Function], blocks: Sequence[tuple[int, B
             row = parents[row]
         return row
 
-    for block_row, (function, block) in enumerate(blocks):
-        if block.end > block.first and cfg.is_block_barrier(functions[function].instructions[block.end - 1]):
+    for block_row, (function_number, block) in enumerate(blocks):
+        if block.end > block.first and cfg.is_block_barrier(
+            functions[function_number].instructions[block.end - 1]
+        ):
             continue
         for successor in block.successors:
-            first_root, second_root = sorted((find_root(block_row), find_root(row_of[function, successor])))
+            first_root, second_root = sorted(
+                (find_root(block_row), find_root(row_of[function_number, successor]))
+            )
             parents[second_root] = first_root
     return tuple(map(find_root, range(len(blocks))))
 

@@ -141,21 +141,26 @@ class PreparedLaunch:
         The result is None if the stream captures a graph.
         """
         finished_launches: list[FinishedLaunch] = []
-        details = self._operation_details
+        operation_details = self._operation_details
 
         def finish(launch: FinishedLaunch) -> float:
             finished_launches[:] = [launch]
-            return launch.stream_time_ns(details["counted"], details["passage"])
+            return launch.stream_time_ns(operation_details["counted"], operation_details["passage"])
 
         def run() -> float:
             return finish(self.run(options))
 
         def watched(run_watched: RunWatched) -> tuple[float, tuple[Regions, ...]]:
-            launch, regions = run_watched(self, options)
-            return finish(launch), regions
+            finished_launch, accessed_regions = run_watched(self, options)
+            return finish(finished_launch), accessed_regions
 
         stream.enqueue(
-            "CONCURRENT_KERNEL", self.packed.title, run, device=self.device, watched=watched, **details
+            "CONCURRENT_KERNEL",
+            self.packed.title,
+            run,
+            device=self.device,
+            watched=watched,
+            **operation_details,
         )
         return finished_launches[0] if finished_launches else None
 
@@ -175,16 +180,18 @@ class PreparedLaunch:
 
     @property
     def _make_operation(self) -> Operation:
-        details = self._operation_details
+        operation_details = self._operation_details
 
         def run() -> float:
-            return self.run().stream_time_ns(details["counted"], details["passage"])
+            return self.run().stream_time_ns(operation_details["counted"], operation_details["passage"])
 
         def watched(run_watched: RunWatched) -> tuple[float, tuple[Regions, ...]]:
-            launch, regions = run_watched(self, None)
-            return launch.stream_time_ns(details["counted"], details["passage"]), regions
+            finished_launch, accessed_regions = run_watched(self, None)
+            return finished_launch.stream_time_ns(
+                operation_details["counted"], operation_details["passage"]
+            ), accessed_regions
 
-        return Operation("CONCURRENT_KERNEL", self.packed.title, run, watched=watched, **details)
+        return Operation("CONCURRENT_KERNEL", self.packed.title, run, watched=watched, **operation_details)
 
     # Nodes of graphs
 
@@ -220,7 +227,7 @@ class PreparedLaunch:
         buffer = bytearray(self.packed.params)
         for parameter in node.parameters:
             buffer[parameter.offset : parameter.offset + len(parameter.data)] = parameter.data
-        moves = {
+        moved_addresses = {
             old_address: new_address
             for old_parameter, new_parameter in zip(self.parameters, node.parameters, strict=True)
             for old_address, new_address in zip(
@@ -236,7 +243,7 @@ class PreparedLaunch:
             shared_bytes=node.shared_bytes,
             params=bytes(buffer),
         )
-        arrays = {moves.get(address, address): size for address, size in self.arrays.items()}
+        arrays = {moved_addresses.get(address, address): size for address, size in self.arrays.items()}
         return replace(
             self, launch=launch, packed=packed_launch, arrays=arrays, names={}, occupancy=node_occupancy
         )._make_operation

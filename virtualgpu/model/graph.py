@@ -382,7 +382,9 @@ class Capture:
         frontier = self.frontiers[self.origin]
         reachable_nodes = {*frontier, *self._find_predecessors(frontier)}
         last_nodes = (self.left, *self.frontiers.values())
-        return any(node_number not in reachable_nodes for after in last_nodes for node_number in after)
+        return any(
+            node_number not in reachable_nodes for node_numbers in last_nodes for node_number in node_numbers
+        )
 
     def _find_predecessors(self, numbers: tuple[int, ...]) -> set[int]:
         """Return all direct and indirect predecessors of the nodes `numbers`."""

@@ -89,8 +89,8 @@ class WorkQueue:
             self.check_legacy(stream_id, is_driver_call)
             capture = self.find_capture(stream_id, is_driver_call)
             if capture is not None:
-                watch = self._clock.watch
-                source_line = capture.lines.here()[0] if watch is None else watch.here()
+                stream_watch = self._clock.watch
+                source_line = capture.lines.here()[0] if stream_watch is None else stream_watch.here()
                 begun_ns = self._clock.now_ns
                 self._clock.advance(CAPTURE_NODE_NS)
                 capture.add((self._device_id, stream_id), operation, self.schedule, source_line)
@@ -99,14 +99,14 @@ class WorkQueue:
                 return None
         operation_number = self._next_number()
         schedule = self.schedule
-        watch = self._clock.watch
+        stream_watch = self._clock.watch
         deferral = self._clock.deferral
         if deferral is not None:
             duration_ns = _DEFERRED_DURATION_NS
-        elif watch is None:
+        elif stream_watch is None:
             duration_ns = operation.run()
         else:
-            duration_ns = watch.run(self.place(stream_id), operation_number, operation)
+            duration_ns = stream_watch.run(self.place(stream_id), operation_number, operation)
         with self._clock.lock:
             begun_ns = self._clock.now_ns
             self._clock.advance(cost.call_ns(operation.kind))
@@ -210,18 +210,18 @@ class WorkQueue:
         ready_ns = max(self.schedule.ready_ns(stream_id), last_end_ns) + round(cost.GRAPH_START_NS)
         activities: list[Activity] = []
         work_records: list[Work] = []
-        watch = self._clock.watch
+        stream_watch = self._clock.watch
         try:
             for node_id, node in enumerate(nodes):
                 operation_number = self._next_number()
                 operation = node.operation
                 if self._clock.deferral is not None:
                     duration_ns = _DEFERRED_DURATION_NS
-                elif watch is None:
+                elif stream_watch is None:
                     duration_ns = operation.run()
                 else:
                     stream_ref = StreamRef(node.device_id, node.stream_id)
-                    duration_ns, work_record = watch.run_node(
+                    duration_ns, work_record = stream_watch.run_node(
                         stream_ref, operation_number, operation, node.source
                     )
                     work_records.append(work_record)
@@ -271,13 +271,13 @@ class WorkQueue:
             end_ns = max((activity.end_ns for activity in activities), default=ready_ns)
             self.schedule.append_graph(stream_id, end_ns, last_numbers or awaited_operations)
             self._last_launches[graph_id] = end_ns, last_numbers or awaited_operations
-            if watch is not None:
+            if stream_watch is not None:
                 edges = (
                     (source_index, target_index)
                     for target_index, node in enumerate(nodes[: len(work_records)])
                     for source_index in node.after
                 )
-                watch.note_graph_launch(self.place(stream_id), work_records, edges, graph_id)
+                stream_watch.note_graph_launch(self.place(stream_id), work_records, edges, graph_id)
             if self._clock.recorder is not None:
                 recorded_activities = [
                     activity

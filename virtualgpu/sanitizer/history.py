@@ -227,7 +227,7 @@ class _ElementObserver:
     ) -> None:
         assert lanes is not None
         access_site = self._sites[ELEMENT_WRITE - site]
-        history = self._history
+        write_history = self._history
         line_text = (
             self._code[access_site.line - 1].strip() if 0 < access_site.line <= len(self._code) else ""
         )
@@ -235,10 +235,12 @@ class _ElementObserver:
         is_first_lane = True
         for lane in range(layout.LANES):
             address = int(lanes[lane]) & _OFFSET_MASK
-            overlaps_element = address < history.end and address + access_site.size_bytes > history.start
+            overlaps_element = (
+                address < write_history.end and address + access_site.size_bytes > write_history.start
+            )
             if mask >> lane & 1 and overlaps_element:
                 if not is_first_lane:
-                    history.discard_pending_value()
+                    write_history.discard_pending_value()
                 is_first_lane = False
                 place = Place(
                     access_site.line,
@@ -246,11 +248,11 @@ class _ElementObserver:
                     from_linear_index(block, self._launch.grid),
                     from_linear_index(warp * layout.LANES + lane, self._launch.block),
                 )
-                history.append_write(
+                write_history.append_write(
                     Write(
                         kind="atomic" if is_atomic else "store",
                         name=self._launch.kernel.name,
-                        launch=history.launches,
+                        launch=write_history.launches,
                         place=place,
                         source=self._source,
                     )

@@ -230,8 +230,8 @@ def add_finding(
 
 def load_stored_value(block: Block, checker: Checker, lane: int, word_number: int) -> int:
     """Return the value that a lane stores to one of the words of its access."""
-    bits = 8 << checker.word_shift
-    return load64(block.values + 8 * lane) >> bits * word_number & ((1 << bits) - 1)
+    word_bits = 8 << checker.word_shift
+    return load64(block.values + 8 * lane) >> word_bits * word_number & ((1 << word_bits) - 1)
 
 
 def load_memory_value(checker: Checker, address: int) -> int:
@@ -392,10 +392,10 @@ def update_copies(
     if copy_count > 0 and step <= COPY_ISSUED:
         is_pending = 1
         copy_record = load64(block.latest_copies + 8 * word)
-        flags = PENDING_COPY | 1 << 6
+        finding_flags = PENDING_COPY | 1 << 6
         if is_unordered(block, checker, copy_record, record & _THREAD_MASK):
-            flags = flags | IN_BLOCK << 4
-        add_finding(context, block, checker, flags, 0, word, copy_record, record, 1)
+            finding_flags = finding_flags | IN_BLOCK << 4
+        add_finding(context, block, checker, finding_flags, 0, word, copy_record, record, 1)
     if step == COPY_ISSUED:
         store32(count_address, copy_count + 1)
         store64(block.latest_copies + 8 * word, record)

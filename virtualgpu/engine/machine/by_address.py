@@ -93,10 +93,10 @@ def _element_type(vector_type: str) -> str:
 def _vector_bytes(vector_type: str) -> int:
     """Return the size in bytes of an LLVM vector type."""
     lane_count, scalar = vector_type[1:-1].split(" x ")
-    bits = _TYPE_BITS.get(scalar) or int(scalar[1:])
-    if bits % 8:
+    scalar_bits = _TYPE_BITS.get(scalar) or int(scalar[1:])
+    if scalar_bits % 8:
         raise UnreadableError(vector_type)
-    return int(lane_count) * bits // 8
+    return int(lane_count) * scalar_bits // 8
 
 
 @dataclass(slots=True)
@@ -649,6 +649,6 @@ def rewrite_by_address(text: list[str], rows: RowFunctions) -> list[str]:
     UnreadableError
         At a line that is not known here.
     """
-    function = _WarpFunction(text, rows)
-    function.parse_lines()
-    return function.make_lines()
+    warp_function = _WarpFunction(text, rows)
+    warp_function.parse_lines()
+    return warp_function.make_lines()

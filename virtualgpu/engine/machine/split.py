@@ -42,8 +42,8 @@ def estimate_translation_s(text: str, register_bytes: int) -> float:
         if in_warp_function and (" = " in line or " store" in line or " call" in line):
             match = _ROW_PATTERN.search(line)
             if match is not None:
-                bits = _TYPE_BITS.get(match[2]) or int(match[3] or 1)
-                instruction_count += max(1, int(match[1]) * bits / 8 / register_bytes)
+                element_bits = _TYPE_BITS.get(match[2]) or int(match[3] or 1)
+                instruction_count += max(1, int(match[1]) * element_bits / 8 / register_bytes)
     return instruction_count * _S_PER_INSTRUCTION
 
 
@@ -55,7 +55,7 @@ def split_kernel(text: str) -> KernelHalves | None:
     support_lines: list[str] = []
     declarations: dict[str, str] = {}
     common_declarations: list[str] = []
-    rows = RowFunctions()
+    row_functions = RowFunctions()
     warp_function_lines: list[str] = []
     target_lines = support_lines
     for line in text.split("\n"):
@@ -75,7 +75,7 @@ def split_kernel(text: str) -> KernelHalves | None:
         if line == "}":
             if target_lines is warp_function_lines:
                 try:
-                    kernel_lines += rewrite_by_address(warp_function_lines, rows)
+                    kernel_lines += rewrite_by_address(warp_function_lines, row_functions)
                 except UnreadableError:
                     return None
                 warp_function_lines = []
@@ -85,11 +85,11 @@ def split_kernel(text: str) -> KernelHalves | None:
     head_lines = [
         *common_declarations,
         *(declarations[name] for name in function_names),
-        *rows.declarations,
-        *rows.make_constant_definitions(),
+        *row_functions.declarations,
+        *row_functions.make_constant_definitions(),
     ]
     return KernelHalves(
         "\n".join([*head_lines, *kernel_lines]),
-        "\n".join([*common_declarations, *support_lines, *rows.definition_texts]),
-        (*function_names, *rows.function_names.values()),
+        "\n".join([*common_declarations, *support_lines, *row_functions.definition_texts]),
+        (*function_names, *row_functions.function_names.values()),
     )

@@ -43,8 +43,8 @@ def read_requests(launch: RunningLaunch, warp_index: int | None = None) -> Itera
     assert raw_trace is not None
     access_sites = launch.kernel.tables.accesses
     sites_of: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for site_number, (function, i) in enumerate(access_sites):
-        sites_of[function, i.pc].append(site_number)
+    for site_number, (function_index, i) in enumerate(access_sites):
+        sites_of[function_index, i.pc].append(site_number)
     address_rows = raw_trace.rows[
         (raw_trace.rows["kind"] == layout.ROW_ADDRESS) & (raw_trace.rows["mask"] != 0)
     ]
@@ -57,7 +57,7 @@ def read_requests(launch: RunningLaunch, warp_index: int | None = None) -> Itera
     previous_step = -1
     access_in_step = 0
     lane_numbers = np.arange(layout.LANES, dtype=np.uint32)
-    for row_record, step_index, function, pc in zip(
+    for row_record, step_index, function_index, pc in zip(
         address_rows,
         address_rows["step"].tolist(),
         step_records["function"].tolist(),
@@ -66,7 +66,7 @@ def read_requests(launch: RunningLaunch, warp_index: int | None = None) -> Itera
     ):
         access_in_step = access_in_step + 1 if step_index == previous_step else 0
         previous_step = step_index
-        step_sites = sites_of.get((function, pc))
+        step_sites = sites_of.get((function_index, pc))
         if not step_sites:
             continue
         site_index = step_sites[_find_site_in_step(access_in_step, len(step_sites))]
@@ -119,9 +119,9 @@ def make_access_trace(launch: RunningLaunch, counters: KernelCounters, request: 
     access_sites = kernel.tables.accesses
     site_of_access = results.number_sources(access_sites)
     rules: dict[int, Rule] = {}
-    for access_number, (function, i) in enumerate(access_sites):
+    for access_number, (function_index, i) in enumerate(access_sites):
         rules.setdefault(
-            site_of_access[access_number], memory_ops.rule_of(kernel.plans[function].function, i)
+            site_of_access[access_number], memory_ops.rule_of(kernel.plans[function_index].function, i)
         )
     site_column = []
     space_column = []

@@ -120,21 +120,21 @@ class _WarpReplay:
     def run(self) -> None:
         """Replay all steps of the warp."""
         step_records = self.raw.steps
-        rows = self.raw.rows[self.raw.rows["kind"] >= layout.ROW_REGISTER]
-        rows = rows[np.argsort(rows["step"], kind="stable")]
-        row_bounds = np.searchsorted(rows["step"], np.arange(len(step_records) + 1)).tolist()
+        register_rows = self.raw.rows[self.raw.rows["kind"] >= layout.ROW_REGISTER]
+        register_rows = register_rows[np.argsort(register_rows["step"], kind="stable")]
+        row_bounds = np.searchsorted(register_rows["step"], np.arange(len(step_records) + 1)).tolist()
         for position, index in enumerate(np.flatnonzero(step_records["warp"] == self.warp_index).tolist()):
             if not step_records["executed"][index]:
                 continue
-            function = int(step_records["function"][index])
+            function_index = int(step_records["function"][index])
             step = _ReplayStep(
                 position,
-                function,
+                function_index,
                 int(step_records["depth"][index]),
-                self.functions[function].instructions[step_records["pc"][index]],
+                self.functions[function_index].instructions[step_records["pc"][index]],
                 self.requests_of[index],
             )
-            self._run_step(step, rows[row_bounds[index] : row_bounds[index + 1]])
+            self._run_step(step, register_rows[row_bounds[index] : row_bounds[index + 1]])
 
     def describe_instructions(self) -> Iterator[MatrixInstruction]:
         """Yield the instructions that the warp executed. Elements that ``ldmatrix`` loads get the type that a

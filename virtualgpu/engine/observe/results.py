@@ -70,8 +70,8 @@ def compute_kernel_amounts(kernel: GeneratedKernel) -> KernelAmounts:
     blocks = kernel.tables.blocks
     amounts = KernelAmounts(np.array([block.end - block.first for _, block in blocks], np.int64))
     functions = [plan.function for plan in kernel.plans]
-    for block_index, (function, block) in enumerate(blocks):
-        for instruction in functions[function].instructions[block.first : block.end]:
+    for block_index, (function_index, block) in enumerate(blocks):
+        for instruction in functions[function_index].instructions[block.first : block.end]:
             amounts.lines.add(instruction.line, block_index)
             amounts.opcodes.add(instruction.root, block_index)
             for name, amount in async_ops.find_group_changes(instruction).items():
@@ -192,13 +192,13 @@ def number_sources(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
     occurrence_counts: Counter[tuple[int, int]] = Counter()
     source_number_of: dict[tuple[object, ...], int] = {}
     site_numbers = []
-    for function, instruction in sites:
-        occurrence_counts[function, instruction.pc] += 1
+    for function_index, instruction in sites:
+        occurrence_counts[function_index, instruction.pc] += 1
         site_numbers.append(
             source_number_of.setdefault(
                 (
-                    instruction.origin or (function, instruction.pc),
-                    occurrence_counts[function, instruction.pc],
+                    instruction.origin or (function_index, instruction.pc),
+                    occurrence_counts[function_index, instruction.pc],
                 ),
                 len(source_number_of),
             )

@@ -102,19 +102,19 @@ class TraceBuffers:
         )
         for step_index in np.flatnonzero(is_barrier_step)[::-1].tolist():
             row_index = self._filled_rows(context_record, "trace_rows", self.all_rows)
-            mask = int(step_records["executed"][step_index]) & pending_mask
+            arrived_mask = int(step_records["executed"][step_index]) & pending_mask
             if not pending_mask or row_index >= len(self.all_rows):
                 return
-            if mask:
+            if arrived_mask:
                 row_record = self.all_rows[row_index : row_index + 1]
                 row_record["step"], row_record["kind"], row_record["mask"] = (
                     step_index,
                     layout.ROW_REGISTER,
-                    mask,
+                    arrived_mask,
                 )
                 row_record["lanes"] = result
                 context_record["trace_rows"] += self.all_rows.itemsize
-                pending_mask &= ~mask
+                pending_mask &= ~arrived_mask
 
     @staticmethod
     def _filled_rows(context_record: Any, cursor: str, buffer: npt.NDArray[Any]) -> int:

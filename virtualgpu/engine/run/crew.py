@@ -305,14 +305,14 @@ def _find_position(
     launch: RunningLaunch, runners: Sequence[BlockRunner], watchdog: Watchdog
 ) -> LaunchProgress:
     """Return the kernel's position in the runner that has the most work left."""
-    worker = min(runners, key=lambda runner: runner.ended).latest
-    context_record = worker.context[0]
-    source_line = worker.line
-    lines = launch.source.split("\n")
+    latest_worker = min(runners, key=lambda runner: runner.ended).latest
+    context_record = latest_worker.context[0]
+    source_line = latest_worker.line
+    source_lines = launch.source.split("\n")
     return LaunchProgress(
         launch.packed.title,
         source_line,
-        lines[source_line - 1].strip() if 0 < source_line <= len(lines) else "",
+        source_lines[source_line - 1].strip() if 0 < source_line <= len(source_lines) else "",
         (int(context_record["ctaid_x"]), int(context_record["ctaid_y"]), int(context_record["ctaid_z"])),
         watchdog.ended,
         launch.block_clock.size,

@@ -68,8 +68,12 @@ class Fault:
         """The address of the fault. In shared and local memory, the address is an offset, which may be
         negative.
         """
-        bits = {layout.ILLEGAL_SHARED: 32, layout.ILLEGAL_LOCAL: 64}.get(self.code, 0)
-        return self.address - (1 << bits) if bits and self.address >> (bits - 1) else self.address
+        address_bits = {layout.ILLEGAL_SHARED: 32, layout.ILLEGAL_LOCAL: 64}.get(self.code, 0)
+        return (
+            self.address - (1 << address_bits)
+            if address_bits and self.address >> (address_bits - 1)
+            else self.address
+        )
 
 
 def find_fault_site(fault: Fault, kernel: str, code: str) -> FaultSite:

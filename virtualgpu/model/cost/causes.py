@@ -692,8 +692,10 @@ class _CauseSearch:
         loads = list(launch_work.of("load")) if memory_share >= 0.5 else []
         wait_line = 0
         if not loads:
-            lines = launch_work.counters.line_warp_instructions
-            wait_line = max(lines, key=lambda line_number: lines[line_number], default=0)
+            instructions_by_line = launch_work.counters.line_warp_instructions
+            wait_line = max(
+                instructions_by_line, key=lambda line_number: instructions_by_line[line_number], default=0
+            )
         return [
             self._make_cause(
                 cause_kind,

@@ -461,12 +461,12 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
     latency_spread = L2_LATENCY_SPREAD + dram_share * (DRAM_LATENCY_SPREAD - L2_LATENCY_SPREAD)
     miss_rates = {}
     lines_by_pc = {}
-    passes = {}
+    passes_by_pc = {}
     for access in work.of("load"):
         if not access.sectors:  # of shared memory, by a generic address
             continue
         lines_by_pc[access.pc] = _lines_per_request(access)
-        passes[access.pc] = access.line_passes / access.requests
+        passes_by_pc[access.pc] = access.line_passes / access.requests
         # Other warps of the block request the same lines soon after, and wait for them as long.
         miss_rates[access.pc] = 1.0 - (1.0 - access.missed_requests / access.requests) ** work.warps_per_block
     piece_clk = np.zeros(len(work.pace.loads))
@@ -483,7 +483,7 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
                 miss_rate = 1.0 - (1.0 - sum(load_miss_rates) / len(load_miss_rates)) ** loads_together
             line_count = max(lines_by_pc[pc] for pc in work.pace.loads[piece_index] if pc in lines_by_pc)
             slowest_clk = miss_clk * (1.0 + latency_spread * math.log2(line_count * loads_together))
-            pass_count = max(passes[pc] for pc in work.pace.loads[piece_index] if pc in passes)
+            pass_count = max(passes_by_pc[pc] for pc in work.pace.loads[piece_index] if pc in passes_by_pc)
             load_clk += L1_PASS_CLK * pass_count + miss_rate * (slowest_clk - L1_LATENCY_CLK)
         piece_clk[piece_index] = float(work.executions[piece_index]) * float(
             np.interp(load_clk, LATENCIES, latency_clk)

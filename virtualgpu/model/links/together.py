@@ -68,12 +68,12 @@ def run_together(
         begin_ns = max(
             begin_ns, *(part.device.schedule.ready_ns(part.stream) for part in (*parts, *other_streams))
         )
-        requirements = [(part.device.schedule.engine("compute"), sm_shares[part]) for part in parts]
-        requirements += passage.engines
+        engine_shares = [(part.device.schedule.engine("compute"), sm_shares[part]) for part in parts]
+        engine_shares += passage.engines
         previous_ns = -1
         while begin_ns != previous_ns:  # until all engines are free at the same time
             previous_ns = begin_ns
-            for engine, required_share in requirements:
+            for engine, required_share in engine_shares:
                 begin_ns = engine.find_earliest_start(
                     begin_ns, max(1, round(duration_ns)), required_share, clock.now_ns
                 )
@@ -132,8 +132,8 @@ def _wait_for_stream(first_part: KernelPart, second_part: KernelPart) -> None:
     """Let later operations in the stream of `second_part` wait for the present ones of `first_part`."""
     queue_end = first_part.device.schedule.find_queue_end(first_part.stream)
     second_part.device.schedule.hold_until(second_part.stream, queue_end.time_ns, queue_end.after)
-    watch = first_part.device.clock.watch
-    if watch is not None:
+    stream_watch = first_part.device.clock.watch
+    if stream_watch is not None:
         stream_event = _StreamEvent()
-        watch.note_event_record(stream_event, first_part.device.work.place(first_part.stream))
-        watch.note_event_wait(stream_event, second_part.device.work.place(second_part.stream), True)
+        stream_watch.note_event_record(stream_event, first_part.device.work.place(first_part.stream))
+        stream_watch.note_event_wait(stream_event, second_part.device.work.place(second_part.stream), True)

@@ -50,19 +50,19 @@ class MachineObserver:
     def stop(self) -> str:
         """End the observation, and return a description of the memory accesses that could not be observed."""
         clock = self._machine.clock
-        watch = self._watch
+        stream_watch = self._watch
         observer = self._observer
-        if watch is None or observer is None:
+        if stream_watch is None or observer is None:
             return ""
-        watch.finish()
+        stream_watch.finish()
         with clock.lock:
-            if watch.end(observer) and clock.watch is watch:
+            if stream_watch.end(observer) and clock.watch is stream_watch:
                 clock.watch = None
                 for device in self._machine.devices:
                     device.memory.watched = None
         self._watch = None
         self._observer = None
-        return _UNSEEN_READS_NOTE if watch.fills_host else ""
+        return _UNSEEN_READS_NOTE if stream_watch.fills_host else ""
 
     def _is_pinned(self, address: int) -> bool:
         ranges = self._machine.pinned_ranges

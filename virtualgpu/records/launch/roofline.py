@@ -146,10 +146,10 @@ class Roofline:
     def roof(self, point: RooflinePoint) -> tuple[Limit, float]:
         """Return the memory level or the arithmetic units that limit a launch, and the limit in GFLOP/s."""
         arithmetic_ns = self._arithmetic_ns(point)
-        limits: list[tuple[float, Limit]] = [
+        limits_gflops: list[tuple[float, Limit]] = [
             (self.peak(point), max(arithmetic_ns, key=lambda unit: arithmetic_ns[unit]))
         ]
         for level, intensity in point.intensities.items():
-            limits.append((intensity * self.ceilings.gbps[level], level))
-        ceiling_gflops, limiting_level = min(limits, key=lambda limit: limit[0])
+            limits_gflops.append((intensity * self.ceilings.gbps[level], level))
+        ceiling_gflops, limiting_level = min(limits_gflops, key=lambda limit: limit[0])
         return limiting_level, ceiling_gflops

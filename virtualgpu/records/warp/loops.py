@@ -114,7 +114,7 @@ def find_loops(trace: WarpTrace) -> WarpLoops:
     begin_steps = np.concatenate(begin_arrays).astype(np.int32)
     end_steps = np.concatenate(end_arrays).astype(np.int32)
     run_of_turn = np.concatenate(run_arrays).astype(np.int32)
-    moves = {
+    stop_of_move = {
         "next_iteration": next_iteration,
         "previous_iteration": previous_iteration,
         "past_loop": after_loop,
@@ -130,7 +130,7 @@ def find_loops(trace: WarpTrace) -> WarpLoops:
         words=tuple(turn_words),
         alone=tuple(turn_labels),
         turn=turn_of_step,
-        moves=moves,
+        moves=stop_of_move,
     )
 
 
@@ -155,10 +155,10 @@ def _find_loop_runs(trace: WarpTrace) -> list[tuple[int, int, Ints, int]]:
 
     Each run has the first step of each iteration, and the unroll factor of the loop or 0.
     """
-    runs: list[tuple[int, int, Ints, int]] = []
+    loop_runs: list[tuple[int, int, Ints, int]] = []
     detail = trace.detail
     if detail is None or not detail.loops.size or not len(trace):
-        return runs
+        return loop_runs
     call_of_step = number_calls(detail.depth)
     unroll_factors = detail.unroll_factors or (0,) * len(detail.loops)
     call_order = np.argsort(call_of_step, kind="stable")
@@ -183,8 +183,8 @@ def _find_loop_runs(trace: WarpTrace) -> list[tuple[int, int, Ints, int]]:
                     head_steps = head_steps[:-1]
                 if head_steps.size >= 2:
                     first_step, last_step = int(call_steps[first_index]), int(call_steps[last_index - 1])
-                    runs.append((first_step, last_step, head_steps.astype(np.int32), unroll_factor))
-    return sorted(runs, key=lambda run: (run[0], -run[1]))
+                    loop_runs.append((first_step, last_step, head_steps.astype(np.int32), unroll_factor))
+    return sorted(loop_runs, key=lambda run: (run[0], -run[1]))
 
 
 def _ends_with_check(
