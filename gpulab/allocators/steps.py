@@ -256,7 +256,7 @@ class _Lifetimes:
         for segment in trace.first.segments:
             self._add_first_segment(segment)
         self.event_blocks = [
-            self._handle_event(step, *row) for step, row in enumerate(trace.events.rows(), 1)
+            self._handle_event(step, *event_row) for step, event_row in enumerate(trace.events.rows(), 1)
         ]
 
     def _add_first_segment(self, segment: Segment) -> None:

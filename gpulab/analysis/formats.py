@@ -119,8 +119,10 @@ class Format:
         # round() of a Fraction rounds a tie to the even number. A fraction that is rounded up to 2 carries
         # into the exponent, as the bits themselves do.
         significand = round(exact_number / Fraction(2) ** (exponent - self.fraction_bits))
-        magnitude = (exponent - self.least_exponent << self.fraction_bits) + significand
-        return self._signed(sign_bit, magnitude if magnitude <= self._largest_code else self._overflow)
+        magnitude_code = (exponent - self.least_exponent << self.fraction_bits) + significand
+        return self._signed(
+            sign_bit, magnitude_code if magnitude_code <= self._largest_code else self._overflow
+        )
 
     def value(self, code: int) -> Fraction | float:
         """Return the number that a bit pattern represents, as a Fraction. Infinities, NaN and negative zero
@@ -129,10 +131,10 @@ class Format:
         sign = -1 if code >> self.bits - 1 else 1
         exponent = code >> self.fraction_bits & (1 << self.exponent_bits) - 1
         fraction = code & (1 << self.fraction_bits) - 1
-        magnitude = code & (1 << self.bits - 1) - 1
-        if magnitude > self._largest_code:
+        magnitude_code = code & (1 << self.bits - 1) - 1
+        if magnitude_code > self._largest_code:
             return sign * math.inf if self.has_infinity and not fraction else math.nan
-        if not magnitude and sign < 0:
+        if not magnitude_code and sign < 0:
             return -0.0
         hidden_bit = (1 << self.fraction_bits) if exponent else 0
         power_of_two = max(exponent, 1) - self.bias - self.fraction_bits
@@ -149,9 +151,9 @@ class Format:
         nearest = self.round(number)
         if math.isnan(nearest):
             return nearest, nearest
-        magnitude = self.code(abs(nearest))
-        next_larger = self._float_of(magnitude + 1)
-        next_smaller = self._float_of(magnitude - 1) if magnitude else -self.smallest
+        magnitude_code = self.code(abs(nearest))
+        next_larger = self._float_of(magnitude_code + 1)
+        next_smaller = self._float_of(magnitude_code - 1) if magnitude_code else -self.smallest
         return (-next_larger, -next_smaller) if nearest < 0 else (next_smaller, next_larger)
 
     def parts(self, code: int) -> tuple[str, str, str]:

@@ -132,10 +132,10 @@ def check_packages() -> CheckResult:
     if not installed_versions:
         return "ok", "a checkout that is not installed", ""
     if len(set(installed_versions.values())) > 1:
-        requirements = " ".join(
+        pip_requirements = " ".join(
             f"{name}=={max(installed_versions.values(), key=_parse_version)}" for name in installed_versions
         )
-        return "wrong", f"{text}: the versions differ", f"pip install {requirements}"
+        return "wrong", f"{text}: the versions differ", f"pip install {pip_requirements}"
     return "ok", text, ""
 
 
@@ -195,7 +195,7 @@ def check_sharing() -> CheckResult:
 
 def check_cupy() -> CheckResult:
     """Check whether exactly one CuPy is installed, can be imported, and matches the driver."""
-    wheels = sorted(
+    cupy_wheels = sorted(
         name
         for distribution in metadata.distributions()
         if (name := str(distribution.metadata["Name"] or "").lower()) == "cupy" or name.startswith("cupy-")
@@ -204,9 +204,9 @@ def check_cupy() -> CheckResult:
         if query_driver_status().usable:
             return "missing", "not installed, though there is a GPU", INSTALL_COMMAND
         return "missing", f"not installed ({_GPU_ONLY_REMEDY})", ""
-    if len(wheels) > 1:
-        remedy = f"pip uninstall {' '.join(wheels)}; {INSTALL_COMMAND}"
-        return "wrong", f"several packages: {', '.join(wheels)}", remedy
+    if len(cupy_wheels) > 1:
+        remedy = f"pip uninstall {' '.join(cupy_wheels)}; {INSTALL_COMMAND}"
+        return "wrong", f"several packages: {', '.join(cupy_wheels)}", remedy
     import cupy
 
     toolkit = parse_cuda_version(int(cupy.cuda.runtime.runtimeGetVersion()))

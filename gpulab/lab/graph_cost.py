@@ -112,11 +112,13 @@ def number_nodes(replay: Timeline, graph: GraphRecord) -> Timeline:
     layers = graph.layers
     for node in sorted(graph.nodes, key=lambda node: (layers[node.number], node.number)):
         pending_nodes[_make_node_key(node)].append(node.number)
-    activities = []
+    numbered_activities = []
     for activity in replay.activities:
         node_numbers = pending_nodes.get(_make_activity_key(activity)) if activity.graph_id else None
-        activities.append(replace(activity, graph_node_id=node_numbers.pop(0)) if node_numbers else activity)
-    return replace(replay, activities=tuple(activities))
+        numbered_activities.append(
+            replace(activity, graph_node_id=node_numbers.pop(0)) if node_numbers else activity
+        )
+    return replace(replay, activities=tuple(numbered_activities))
 
 
 def _make_node_key(node: GraphNode) -> object:

@@ -441,12 +441,15 @@ def _find_stream(stream: Any) -> Any:
 
 def _name_outputs(result: Any, ndarray: type) -> list[GraphArray]:
     arrays = list(find_arrays(result, ndarray))
-    names = (
+    result_names = (
         ["result"]
         if len(arrays) == 1
         else [f"result {result_number}" for result_number in range(1, len(arrays) + 1)]
     )
-    return [make_array_record(name, array, is_output=True) for name, array in zip(names, arrays, strict=True)]
+    return [
+        make_array_record(result_name, array, is_output=True)
+        for result_name, array in zip(result_names, arrays, strict=True)
+    ]
 
 
 def _check_same_kind(label: str, captured: Any, new_array: Any) -> None:

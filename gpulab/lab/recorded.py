@@ -87,7 +87,7 @@ class RecordedTable:
         self.record = tuple(records)
 
     def _make_table(self) -> Table:
-        rows = tuple(
+        recording_rows = tuple(
             (
                 recording.name,
                 recording.what,
@@ -108,7 +108,7 @@ class RecordedTable:
             for recording in self.record
         )
         headings = ("gl.recorded(name)", "of", "grid", "block", "arguments or program", "recorded on")
-        return Table("Recorded launches and timelines that ship with gpulab", headings, rows)
+        return Table("Recorded launches and timelines that ship with gpulab", headings, recording_rows)
 
     def to_pandas(self) -> Any:
         """Return the table of records as a `pandas.DataFrame`."""
@@ -195,11 +195,13 @@ def find_same_launch(device: str, launch: Launch) -> LaunchTrace:
         for recording in device_records
         if (recording.grid, recording.block, recording.shared_bytes) == launch_shape
     ]
-    for record in [
+    for recorded_launch in [
         recording for recording in same_shape if recording.arguments == describe_arguments(launch.args)
     ]:
-        if is_same_program(KernelSource(record.kernel, record.code, record.options), launch.source):
-            trace: LaunchTrace = record.trace
+        if is_same_program(
+            KernelSource(recorded_launch.kernel, recorded_launch.code, recorded_launch.options), launch.source
+        ):
+            trace: LaunchTrace = recorded_launch.trace
             return trace
     if device_records:
         recorded_hint = (

@@ -87,12 +87,12 @@ class ProcessGroup:
                 if all(future.done() and future.exception() is None for future in futures):
                     return [future.result() for future in futures]
                 wait(futures, _ANSWER_GRACE_S)
-                message = self._make_error_message(futures)
+                error_message = self._make_error_message(futures)
             finally:
                 if not all(future.done() for future in futures):
                     for process in self._processes:
                         process.end_and_read_output()  # ends it, so that its thread here ends
-        raise GpulabError(message)
+        raise GpulabError(error_message)
 
     def _note_path(self, rank: int) -> Path:
         return Path(self._folder.name) / str(rank)

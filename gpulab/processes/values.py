@@ -91,10 +91,10 @@ class _TreeEncoder:
         if issubclass(value_type, np.generic):
             return self._store_array("scalar", np.asarray(value))
         if issubclass(value_type, int):
-            integer = int.__add__(value, 0)
-            if integer.bit_length() > _MAX_INTEGER_BITS:
+            plain_int = int.__add__(value, 0)
+            if plain_int.bit_length() > _MAX_INTEGER_BITS:
                 raise ValueTooLargeError("it contains a number with thousands of digits")
-            return ["int", hex(integer)]
+            return ["int", hex(plain_int)]
         if issubclass(value_type, float):
             return ["float", float.__float__(value).hex()]
         if issubclass(value_type, complex):

@@ -132,7 +132,7 @@ def _read_node(node_number: int, handle: Any) -> GraphNode:
     device_id = int(cupy.cuda.Device().id)
     if node_kind == "KERNEL":
         node_params = check_result(driver.cuGraphKernelNodeGetParams(handle))[0]
-        function = (
+        kernel_function = (
             node_params.func
             if int(node_params.func)
             else check_result(driver.cuKernelGetFunction(node_params.kern))[0]
@@ -140,11 +140,11 @@ def _read_node(node_number: int, handle: Any) -> GraphNode:
         return GraphNode(
             number=node_number,
             kind="KERNEL",
-            name=check_result(driver.cuFuncGetName(function))[0].decode(),
+            name=check_result(driver.cuFuncGetName(kernel_function))[0].decode(),
             grid=(node_params.gridDimX, node_params.gridDimY, node_params.gridDimZ),
             block=(node_params.blockDimX, node_params.blockDimY, node_params.blockDimZ),
             shared_bytes=node_params.sharedMemBytes,
-            parameters=tuple(_read_parameters(function, int(node_params.kernelParams or 0))),
+            parameters=tuple(_read_parameters(kernel_function, int(node_params.kernelParams or 0))),
             device_id=device_id,
         )
     if node_kind == "MEMSET":

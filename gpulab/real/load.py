@@ -100,7 +100,7 @@ class LoadReader:
         )
         now_s = time.monotonic()
         is_slow_due = now_s - self._slow_s >= _SLOW_INTERVAL_S
-        for name, read_value in _READERS.items():
+        for name, read_value in _NVML_READERS.items():
             if is_slow_due or name not in _SLOW_READINGS:
                 readings[name] = self._try_reading(
                     name, partial(read_value, self._device.nvml, self._device.handle)
@@ -205,7 +205,7 @@ def _to_mib(size_bytes: int | None) -> float | None:
     return None if size_bytes is None else size_bytes / 2**20
 
 
-_READERS: dict[str, Callable[[Any, Any], float]] = {
+_NVML_READERS: dict[str, Callable[[Any, Any], float]] = {
     "power": lambda n, h: n.nvmlDeviceGetPowerUsage(h) / 1e3,
     "energy": lambda n, h: n.nvmlDeviceGetTotalEnergyConsumption(h) / 1e3,
     "temperature": read_temperature,

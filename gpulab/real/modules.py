@@ -149,9 +149,9 @@ def load_probe(ptx: str, name: str, instrument: Callable[[str, str], Instrumente
             probe_ptx.ptx, isa_of_cuda(parse_cuda_version(runtime.driverGetVersion()))
         )
         module.load(compatible_ptx.encode() + b"\0")
-    variables = tuple(
+    module_variables = tuple(
         (variable.name, variable.size_bytes)
         for variable in parse(ptx).variables.values()
         if variable.space in ("global", "const") and not variable.name.startswith("$") and variable.size_bytes
     )
-    return Probe(module.get_function(name), module, probe_ptx, variables)
+    return Probe(module.get_function(name), module, probe_ptx, module_variables)

@@ -119,7 +119,7 @@ class NvmlDevice:
     def _read(self, name: str, unit: str) -> Metric:
         nvml = self.nvml
         try:
-            return Metric(name, _READERS[name](nvml, self.handle), unit)
+            return Metric(name, _NVML_READERS[name](nvml, self.handle), unit)
         except nvml.NVMLError as error:
             reason = str(error)
         except AttributeError:
@@ -200,7 +200,7 @@ def _read_pcie_link(nvml: Any, handle: Any) -> str:
 
 
 # How each of `READINGS` is read.
-_READERS: dict[str, Callable[[Any, Any], float | str]] = {
+_NVML_READERS: dict[str, Callable[[Any, Any], float | str]] = {
     "GPU utilization": lambda n, h: float(n.nvmlDeviceGetUtilizationRates(h).gpu),
     "memory controller utilization": lambda n, h: float(n.nvmlDeviceGetUtilizationRates(h).memory),
     "memory used": lambda n, h: n.nvmlDeviceGetMemoryInfo(h).used / 2**20,

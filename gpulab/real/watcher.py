@@ -208,7 +208,7 @@ class RealWatcher:
     # What CUPTI tells
 
     def _on_call(self, name: str, has_returned: bool, data: CallData) -> None:
-        known_call = _CALLS.get(name)
+        known_call = _OBSERVED_CALLS.get(name)
         if known_call is None or has_returned == known_call.before:
             return
         if has_returned and (not data.return_value or data.return_value[0]):
@@ -227,9 +227,9 @@ class RealWatcher:
 
     def _record_launch(self, name: str, arguments: list[Any], symbol: str) -> None:
         if name == "cuLaunchKernelEx":
-            config, function, parameter_addresses = arguments[:3]
+            launch_config, function, parameter_addresses = arguments[:3]
             # CUlaunchConfig: seven numbers, then the stream.
-            stream = c_void_p.from_address(ctypes.addressof(config.contents) + 32).value or 0
+            stream = c_void_p.from_address(ctypes.addressof(launch_config.contents) + 32).value or 0
         else:
             function = arguments[0]
             stream = arguments[8] or 0
@@ -278,14 +278,16 @@ class RealWatcher:
                 arrays.append((_view_host_bytes(address, size),) if memory_type == _PINNED_MEMORY else ())
         if memory_types[0] == _PINNED_MEMORY:
             self._record_host_write(stream or 0, target_address, target_address + size)
-        direction = "".join(
+        copy_direction = "".join(
             "D" if memory_type in (_DEVICE_MEMORY, _MANAGED_MEMORY) else "H"
             for memory_type in reversed(memory_types)
         )
         self._unwritten_blocks.pop(target_address, None)
         self._on_operation(
             stream or 0,
-            _Operation("MEMCPY", f"Memcpy {direction[0]}to{direction[1]}", None, arrays[1], arrays[0]),
+            _Operation(
+                "MEMCPY", f"Memcpy {copy_direction[0]}to{copy_direction[1]}", None, arrays[1], arrays[0]
+            ),
         )
         if memory_types[0] not in (_DEVICE_MEMORY, _MANAGED_MEMORY, _PINNED_MEMORY):
             self._watch.note_host_wait("work", number=self._operation_count)
@@ -549,7 +551,7 @@ class _ObservedCall(NamedTuple):
 
 
 # By name; generated_cuda_runtime_api_meta.h has the arguments.
-_CALLS = {
+_OBSERVED_CALLS = {
     "cuLaunchKernel": _ObservedCall(
         RealWatcher._record_launch,
         (_Pointer, *(c_uint,) * 7, _Pointer, POINTER(_Pointer), _Pointer),
@@ -597,4 +599,4 @@ _CALLS = {
     "cudaGraphInstantiate": _ObservedCall(RealWatcher._on_graph_instantiated, (POINTER(_Pointer), _Pointer)),
     "cudaGraphLaunch": _ObservedCall(RealWatcher._on_graph_launched, (_Pointer, _Pointer)),
 }
-_WATCHED_FUNCTIONS = library.group_by_api(_CALLS)
+_WATCHED_FUNCTIONS = library.group_by_api(_OBSERVED_CALLS)

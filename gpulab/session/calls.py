@@ -16,7 +16,7 @@ def count_driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> t
     cupti = library.load_cupti()
     if cupti is None:
         return (), ()
-    domains = {
+    calls_by_domain = {
         api_domain: frozenset(cupti.list_call_names(api_domain).values())
         for api_domain in (RUNTIME_API, DRIVER_API)
     }
@@ -26,10 +26,10 @@ def count_driver_calls(function: Callable[..., Any], args: tuple[Any, ...]) -> t
         if not has_returned:
             call_counts[name] += 1
 
-    with callbacks.subscribe_to_calls(cupti, domains, count_call):
+    with callbacks.subscribe_to_calls(cupti, calls_by_domain, count_call):
         function(*args)
     api_domains = (RUNTIME_API, DRIVER_API)
     return tuple(
-        sort_queries_last((n, call_counts[n]) for n in call_counts if n in domains[api_domain])
+        sort_queries_last((n, call_counts[n]) for n in call_counts if n in calls_by_domain[api_domain])
         for api_domain in api_domains
     )

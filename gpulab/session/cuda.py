@@ -81,10 +81,12 @@ def _import_cupy() -> Any:
         raise CudaUnavailableError("`import cupy` imports the virtual GPU here (virtualgpu.as_cupy)")
     if not hasattr(module, "cuda"):
         # A folder called cupy beside the notebook, a clone of its sources for instance, is found first.
-        location = next(iter(getattr(module, "__path__", ())), None) or getattr(
+        imported_path = next(iter(getattr(module, "__path__", ())), None) or getattr(
             module, "__file__", "something"
         )
-        raise CudaUnavailableError(f"`import cupy` finds {location}, which is not CuPy and should be renamed")
+        raise CudaUnavailableError(
+            f"`import cupy` finds {imported_path}, which is not CuPy and should be renamed"
+        )
     return module
 
 

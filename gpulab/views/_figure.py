@@ -214,7 +214,7 @@ class FigureView(HasTables, Savable):
         dark_rule = palette.make_dark_rule(
             f"img.{picture_class}", f"content: url({_make_data_url(self.png('dark'))})"
         )
-        image = (
+        image_html = (
             f'<img class="{picture_class}" width="{WIDTH_IN * DPI:.0f}" style="max-width:100%" '
             f'alt="{html.escape(self.describe())}" src="{_make_data_url(light_png)}">'
         )
@@ -222,7 +222,7 @@ class FigureView(HasTables, Savable):
             f"<details><summary>{html.escape(table.title)}</summary>{table.html()}</details>"
             for table in self.tables()
         )
-        return f"<div><style>{dark_rule}</style>{image}{tables_html}</div>"
+        return f"<div><style>{dark_rule}</style>{image_html}{tables_html}</div>"
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         light_png = self.png("light")
@@ -243,13 +243,13 @@ def _make_data_url(png: bytes) -> str:
 def _make_settings(theme: Theme) -> dict[str, Any]:
     """Return the matplotlib settings for the colours of a theme."""
     theme_index = ("light", "dark").index(theme)
-    text_colour, muted_colour, background, rule_colour, grid_colour = (
+    text_colour, muted_colour, background_colour, rule_colour, grid_colour = (
         palette.COLOURS[picture_class][theme_index] for picture_class in ("fg", "muted", "bg", "rule", "grid")
     )
     return {
-        "figure.facecolor": background,
-        "savefig.facecolor": background,
-        "axes.facecolor": background,
+        "figure.facecolor": background_colour,
+        "savefig.facecolor": background_colour,
+        "axes.facecolor": background_colour,
         "axes.edgecolor": rule_colour,
         "axes.labelcolor": muted_colour,
         "axes.titlecolor": text_colour,

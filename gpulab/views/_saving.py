@@ -50,10 +50,10 @@ class Savable:
                 writer(path)
                 return path
         *other_extensions, last_extension = writers
-        extensions = (
+        extensions_text = (
             f"{', '.join(other_extensions)} or {last_extension}" if other_extensions else last_extension
         )
-        raise ValueError(f"{path.name!r} cannot be written. Use the file type {extensions}.")
+        raise ValueError(f"{path.name!r} cannot be written. Use the file type {extensions_text}.")
 
 
 def make_text_writer(text: Callable[[], str]) -> Callable[[Path], object]:

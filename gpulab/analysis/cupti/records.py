@@ -289,12 +289,12 @@ class Records:
                 # CUPTI stores the priority as an unsigned number.
                 priority -= (1 << 32) if priority >= 1 << 31 else 0
                 # A graph's branches run in streams of the driver.
-                name = (
+                stream_name = (
                     f"stream {stream} (destroyed)"
                     if stream in program_streams
                     else f"branch of a graph ({stream})"
                 )
-                info = StreamInfo(device, stream, name, flag == _NON_BLOCKING_FLAG, priority)
+                info = StreamInfo(device, stream, stream_name, flag == _NON_BLOCKING_FLAG, priority)
             parts.streams.append(info)
 
     def _replay_calls(
@@ -372,8 +372,8 @@ class Records:
         contexts: Mapping[int, int],
     ) -> None:
         wait_kind, start_ns, end_ns, _, context, stream, event, sync_id, error_status = row
-        name = call.name if call is not None else ""
-        if wait_kind not in _WAIT_TYPES or error_status or name.endswith("Query"):
+        call_name = call.name if call is not None else ""
+        if wait_kind not in _WAIT_TYPES or error_status or call_name.endswith("Query"):
             return
         if not start_ns and call is not None:
             start_ns = call.start_ns
@@ -391,7 +391,7 @@ class Records:
                     stream_id=waiting_stream,
                     start_ns=start_ns,
                     end_ns=end_ns,
-                    name=name,
+                    name=call_name,
                     event_id=event_id,
                     event_stream_id=None if event_stream is None else event_stream[1],
                     after=predecessors,
@@ -410,7 +410,7 @@ class Records:
                 stream_id=waiting_stream,
                 start_ns=start_ns,
                 end_ns=end_ns,
-                name=name,
+                name=call_name,
                 event_id=event_id,
                 after=predecessors,
                 hidden=is_hidden,

@@ -106,16 +106,18 @@ def add_findings(report: SanitizerReport, runs: Sequence[ToolRun]) -> SanitizerR
     for run in runs:
         if run.raised and not run.is_fault:
             raise GpulabError(f"The launch did not start under {CHECKER}: {run.raised}")
-    failures = dict.fromkeys(run.why_not for run in runs if run.why_not)
+    failure_reasons = dict.fromkeys(run.why_not for run in runs if run.why_not)
     completed_runs = [run for run in runs if not run.why_not]
     if not completed_runs:
-        return replace(report, tools=(), unavailable="; ".join(failures))
+        return replace(report, tools=(), unavailable="; ".join(failure_reasons))
     return replace(
         report,
         tools=tuple(run.tool for run in completed_runs),
         hazards=tuple(hazard for run in completed_runs for hazard in run.hazards),
         fault=next((run.raised.partition("\n")[0][:120] for run in completed_runs if run.raised), ""),
-        left_out=" ".join([_LIMITS_NOTE, *(f"Not done: {failure}." for failure in failures)]),
+        left_out=" ".join(
+            [_LIMITS_NOTE, *(f"Not done: {failure_reason}." for failure_reason in failure_reasons)]
+        ),
     )
 
 
@@ -238,7 +240,7 @@ def _make_hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) 
     # The tool checks for races in shared memory only, but its records do not name the memory.
     space_name = space_match[1] if space_match else (record.findtext("what/space") or "").strip("_")
     space_name = space_name or ("shared" if tool == "race" else "")
-    message = ": ".join(
+    hazard_message = ": ".join(
         filter(None, (record.findtext(f"what/{tag}") for tag in ("text", "exception", "type")))
     )
     is_warning = "warn" in f"{record.findtext('level') or ''} {record_text[:40]}".lower()
@@ -253,7 +255,7 @@ def _make_hazard(record: Element, tool: str, lines: Sequence[str], kernel: str) 
         address=_read_address(record),
         array="",
         count=1,
-        message=(message or record_text)[:_MAX_MESSAGE_LENGTH],
+        message=(hazard_message or record_text)[:_MAX_MESSAGE_LENGTH],
     )
 
 

@@ -69,9 +69,9 @@ class Document:
         if self._head.startswith(_GZIP_SIGNATURE):
             file = self._files.enter_context(gzip.GzipFile(fileobj=file))
         elif any(
-            self._head.startswith(signature)
-            for signature in _OTHER_FORMATS
-            if signature not in _TEXT_SIGNATURES
+            self._head.startswith(file_signature)
+            for file_signature in _OTHER_FORMATS
+            if file_signature not in _TEXT_SIGNATURES
         ):
             self._files.close()
             self._refuse_bytes(None)

@@ -17,8 +17,8 @@ _INSTRUCTION_METRIC = "smsp__inst_executed.sum"
 _L1_HIT_METRIC = "l1tex__t_sector_hit_rate.pct"
 _L2_HIT_METRIC = "lts__t_sector_hit_rate.pct"
 _FLOP_METRICS = {
-    f"smsp__sass_thread_inst_executed_op_{form}{op}_pred_on.sum": 2 if op == "fma" else 1
-    for form in "fdh"
+    f"smsp__sass_thread_inst_executed_op_{precision_letter}{op}_pred_on.sum": 2 if op == "fma" else 1
+    for precision_letter in "fdh"
     for op in ("add", "mul", "fma")
 }
 _REFUSAL_REASONS = {

@@ -67,10 +67,10 @@ def _describe_error(error: Exception) -> str:
 def _build_timeline(events: Iterable[Any], header: dict[str, Any]) -> Timeline:
     provenance = make_record(Provenance, header["provenance"])
     if provenance.source == "measured":
-        detail = "; ".join(
+        provenance_detail = "; ".join(
             detail_text for detail_text in (provenance.detail, str(header["saved"])) if detail_text
         )
-        provenance = Provenance("recorded", provenance.device, detail)
+        provenance = Provenance("recorded", provenance.device, provenance_detail)
     start_ns = header["start_ns"]
     records: dict[type[Any], list[Any]] = {record_type: [] for record_type in _RECORD_TYPES.values()}
     for event in events:

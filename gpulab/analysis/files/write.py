@@ -88,7 +88,7 @@ def _make_events(timeline: Timeline) -> Iterator[Event]:
         pid, tid = tracks.of_stream(activity)
         slice_of_operation[activity.correlation_id] = pid, tid, activity
         events.append(_make_slice(activity, CATEGORY_OF_KIND[activity.kind], pid, tid, timeline_start_ns))
-    calls: list[tuple[HostCall, int]] = []
+    calls_and_tids: list[tuple[HostCall, int]] = []
     for call in timeline.calls:
         tid = tracks.of_host("CUDA calls", call.thread, call.start_ns, call.end_ns)
         is_driver = call.name.startswith("cu") and call.name[2:3].isupper()
@@ -98,7 +98,7 @@ def _make_events(timeline: Timeline) -> Iterator[Event]:
             )
         )
         if call.correlation_id:
-            calls.append((call, tid))
+            calls_and_tids.append((call, tid))
     for wait in timeline.synchronizations:
         tid = tracks.of_host("waits", 0, wait.start_ns, wait.end_ns)
         events.append(_make_slice(wait, SYNC_CATEGORY, HOST_PID, tid, timeline_start_ns))
@@ -110,7 +110,7 @@ def _make_events(timeline: Timeline) -> Iterator[Event]:
             events[-1].update(ph="i", s="t")
     yield from tracks.make_track_names()
     yield from events
-    for call, tid in calls:
+    for call, tid in calls_and_tids:
         if call.correlation_id in slice_of_operation:
             pid, track, operation = slice_of_operation[call.correlation_id]
             operation_start = (pid, track, operation.start_ns - timeline_start_ns)

@@ -113,10 +113,10 @@ def pack_job(job: Call | Cell) -> bytes:
     GpulabError
         If a part of the job cannot be pickled, or all of it is too large. The message names the parts.
     """
-    values = job.names if isinstance(job, Cell) else _name_arguments(job)
+    named_values = job.names if isinstance(job, Cell) else _name_arguments(job)
     sizes_by_name = {}
     refusal_reasons = {}
-    for name, value in values.items():
+    for name, value in named_values.items():
         if isinstance(value, ModuleType):
             continue
         try:

@@ -308,11 +308,11 @@ def copy_arguments(args: Iterable[Any]) -> list[Any]:
     once.
     """
     array_type = session.cp().ndarray
-    copies = dict[int, Any]()
+    copy_of_array = dict[int, Any]()
     for argument in args:
-        if isinstance(argument, array_type) and id(argument) not in copies:
-            copies[id(argument)] = argument.copy(order="K")
-    return [copies.get(id(argument), argument) for argument in args]
+        if isinstance(argument, array_type) and id(argument) not in copy_of_array:
+            copy_of_array[id(argument)] = argument.copy(order="K")
+    return [copy_of_array.get(id(argument), argument) for argument in args]
 
 
 def _compute_results(function: CandidateFunction, args: tuple[Any, ...]) -> list[Any]:

@@ -44,7 +44,7 @@ def run_collective(
     if cp is None:
         with ProcessGroup([f"cuda:{rank}" for rank in range(gpus)], limit_s) as ranks:
             nccl_id = ranks.ask(_make_key)[0]
-            results = ranks.ask(
+            rank_results = ranks.ask(
                 _run_rank, nccl_id, gpus, operation, elements, _TIMED_ROUNDS, _CALLS_PER_ROUND
             )
     else:
@@ -55,8 +55,8 @@ def run_collective(
             return _run_rank(str, rank, unique_id, gpus, operation, elements, 1, 1, cp)
 
         with ThreadPoolExecutor(gpus, thread_name_prefix="rank") as pool:
-            results = list(pool.map(run_thread, range(gpus)))
-    return tuple(is_correct for is_correct, _ in results), max(call_ns for _, call_ns in results)
+            rank_results = list(pool.map(run_thread, range(gpus)))
+    return tuple(is_correct for is_correct, _ in rank_results), max(call_ns for _, call_ns in rank_results)
 
 
 def _make_key(enter_call: ReportCall, rank: int) -> tuple[list[int], bool]:
@@ -102,7 +102,7 @@ def _run_rank(
     chunk_address = x.data.ptr + 4 * bounds[rank]
     data_type = nccl.NCCL_INT32
     sum_operation = nccl.NCCL_SUM
-    calls: dict[Operation, tuple[str, *tuple[int, ...]]] = {
+    nccl_calls: dict[Operation, tuple[str, *tuple[int, ...]]] = {
         "all-reduce": ("allReduce", array_address, array_address, elements, data_type, sum_operation),
         "reduce": ("reduce", array_address, array_address, elements, data_type, sum_operation, 0),
         "broadcast": ("broadcast", array_address, array_address, elements, data_type, 0),
@@ -116,13 +116,13 @@ def _run_rank(
             sum_operation,
         ),
     }
-    name, *arguments = calls[operation]
-    nccl_call = partial(getattr(communicator, str(name)), *arguments, stream.ptr)
-    enter_call(f"{name}({elements:,} x int32)")
+    call_name, *arguments = nccl_calls[operation]
+    nccl_call = partial(getattr(communicator, str(call_name)), *arguments, stream.ptr)
+    enter_call(f"{call_name}({elements:,} x int32)")
     nccl_call()
     stream.synchronize()
     is_correct = is_right(operation, rank, x.get(), bounds, arrays)
-    enter_call(f"{name}({elements:,} x int32), timed")
+    enter_call(f"{call_name}({elements:,} x int32), timed")
     times_ns = []
     for _ in range(repeats):
         nccl_call()  # behind it all ranks are there

@@ -357,12 +357,12 @@ class _ArraySightings:
         """Return the arrays whose addresses are not in `excluded`, with the size of their blocks and of their
         data.
         """
-        names = [
+        outside_arrays = [
             _choose_sighting(named_array)[1:]
             for address, named_array in self._names_by_address.items()
             if address and address not in excluded
         ]
-        return sorted(names, key=lambda row: (-row[1], ": " not in row[0]))
+        return sorted(outside_arrays, key=lambda row: (-row[1], ": " not in row[0]))
 
 
 def _choose_sighting(sightings: Sequence[tuple[int, str, int, int]]) -> tuple[int, str, int, int]:

@@ -66,13 +66,13 @@ def roofline(
         parse_launch(f"Launch {launch_number}", launch) for launch_number, launch in enumerate(launches, 1)
     ]
     launch_points: list[RooflinePoint] = []
-    notes: list[str] = []
+    launch_notes: list[str] = []
     for launch, name in zip(checked_launches, names or _make_launch_names(checked_launches), strict=True):
         with restore_arrays_of(launch) as prepared_launch:
             launch_point, first_note = _measure_point(prepared_launch, name, caches)
         launch_points.append(launch_point)
-        notes.append(first_note)
-    first_note = next(filter(None, notes), "")
+        launch_notes.append(first_note)
+    first_note = next(filter(None, launch_notes), "")
     return views.RooflineChart(
         Roofline(ceilings=session.find_ceilings(), points=tuple(launch_points), path=path, note=first_note)
     )
@@ -80,16 +80,18 @@ def roofline(
 
 def _make_launch_names(launches: Sequence[Launch | session.KeptLaunch]) -> list[str]:
     """Return the names of the kernels, with numbers to distinguish equal names."""
-    names = [
+    kernel_names = [
         (launch.launch if isinstance(launch, session.KeptLaunch) else launch).source.name
         for launch in launches
     ]
-    name_counts = Counter(names)
+    name_counts = Counter(kernel_names)
     use_counts = Counter[str]()
     numbered_names = []
-    for name in names:
-        use_counts[name] += 1
-        numbered_names.append(f"{name} {use_counts[name]}" if name_counts[name] > 1 else name)
+    for kernel_name in kernel_names:
+        use_counts[kernel_name] += 1
+        numbered_names.append(
+            f"{kernel_name} {use_counts[kernel_name]}" if name_counts[kernel_name] > 1 else kernel_name
+        )
     return numbered_names
 
 

@@ -295,21 +295,21 @@ class AllocationRecorder:
     @property
     def note(self) -> str:
         """Return a note about events that could not be recorded, or an empty string if there are none."""
-        sentences = []
+        note_sentences = []
         if self._has_no_pool:
-            sentences.append(
+            note_sentences.append(
                 "Allocations do not use a MemoryPool here, and only the allocations of "
                 "memory pools can be recorded."
             )
         if self.missed:
             missed_text = f"{count(self.missed, 'block')} {noun(self.missed, 'was', 'were')}"
-            sentences.append(
+            note_sentences.append(
                 f"{missed_text} freed by another thread. The chart shows this only from the "
                 "time when the address was used again."
             )
         if self.failed:
-            sentences.append(f"{count(self.failed, 'event')} could not be recorded.")
-        return " ".join(sentences)
+            note_sentences.append(f"{count(self.failed, 'event')} could not be recorded.")
+        return " ".join(note_sentences)
 
 
 class _HookName(str):

@@ -93,12 +93,12 @@ def make_block_map(pool: Any) -> tuple[BlockMap, str]:
     unknown_bytes = total_bytes - sum(block.size_bytes for block in blocks.values())
     unknown_note = ""
     if total_bytes:
-        unknown_text = (
+        unknown_bytes_text = (
             f", and {count(unknown_bytes, 'byte')} of it are not shown" if unknown_bytes > 0 else ""
         )
         unknown_note = (
             "CuPy's pool does not report its segments. Memory from before this recording "
-            f"is shown as blocks of the arrays that existed then{unknown_text}."
+            f"is shown as blocks of the arrays that existed then{unknown_bytes_text}."
         )
     return BlockMap(find_provenance(), device, 0, int(pool.get_limit()), mapped_ranges), unknown_note
 

@@ -184,24 +184,24 @@ class AccessMicroscope(View, module="access/view"):
         if self.trace is None:
             assert access is not None
             pattern = self.pattern
-            extras_text = (
+            layout_text = (
                 f", {count(pattern.padding, 'element')} of padding per row" if pattern.padding else ""
             )
-            extras_text += ", swizzled" if pattern.swizzle else ""
+            layout_text += ", swizzled" if pattern.swizzle else ""
             costs = access_text.describe_costs(access, *self._find_shown_sides(access))
             return (
                 f"Access microscope, stride {number(pattern.stride)}, offset {number(pattern.offset)}, "
-                f"{count(pattern.element_bytes, 'byte')} per lane{extras_text}: {costs}; modelled."
+                f"{count(pattern.element_bytes, 'byte')} per lane{layout_text}: {costs}; modelled."
             )
         if not self.rows:
             return f"{self.title}: none; {self.trace.provenance.of_results}."
         row_cells = self.rows[0].cells
-        worst_text = (
+        worst_access_text = (
             f"{row_cells[2]} on line {row_cells[0]}: {row_cells[4]} per request, at best {row_cells[5]}"
         )
         return (
             f"{self.title}: {count(len(self.rows), 'access', 'accesses')} by source line, "
-            f"the worst is a {worst_text}; {self.trace.provenance.of_results}."
+            f"the worst is a {worst_access_text}; {self.trace.provenance.of_results}."
         )
 
     def describe(self) -> str:

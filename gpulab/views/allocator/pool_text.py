@@ -157,12 +157,12 @@ def describe_free_memory(fragmentation: Fragmentation, refused_bytes: int = 0, s
 
 def describe_emptying(fragmentation: Fragmentation) -> str:
     """Return a sentence about the amount of memory that ``free_all_blocks`` would return to the device."""
-    template = (
+    sentence_template = (
         PAGE_TEXTS["gives"] + PAGE_TEXTS["stays"] * bool(fragmentation.held_bytes) + "."
         if fragmentation.free_bytes
         else PAGE_TEXTS["nothing"]
     )
-    return fill_template(template, _make_text_values(fragmentation))
+    return fill_template(sentence_template, _make_text_values(fragmentation))
 
 
 def make_figures(fragmentation: Fragmentation) -> list[tuple[str, str, str]]:

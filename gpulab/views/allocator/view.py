@@ -103,27 +103,31 @@ class AllocatorView(View, module="allocator/map"):
 
 
 def _describe_segments(block_map: BlockMap, lives: SegmentLives, streams: dict[int, str]) -> list[str]:
-    sentences = []
+    segment_sentences = []
     for segment in block_map.segments[:40]:
         states = [block.state for block in segment.blocks]
         state_counts = [
             f"{states.count(state)} {name}" for state, name in picture.STATE_NAMES.items() if state in states
         ]
         pool_suffix = f", {segment.pool} pool" if segment.pool else ""
-        sentences.append(
+        segment_sentences.append(
             f"Segment of {size(segment.size_bytes)}, {streams[segment.stream]}{pool_suffix}: "
             f"{', '.join(state_counts)}."
         )
-    omitted_count = len(block_map.segments) - len(sentences)
-    return [*sentences, f"And {count(omitted_count, 'more segment')}."] if omitted_count else sentences
+    omitted_count = len(block_map.segments) - len(segment_sentences)
+    return (
+        [*segment_sentences, f"And {count(omitted_count, 'more segment')}."]
+        if omitted_count
+        else segment_sentences
+    )
 
 
 def _make_caption(histories: Sequence[AllocatorHistory]) -> str:
-    sentences = []
+    caption_sentences = []
     for history in histories:
         trace = history.trace
         allocator_text = f"{trace.allocator}{f' ({trace.settings})' if trace.settings else ''}"
-        sentences.append(
+        caption_sentences.append(
             f"{allocator_text}: {trace.provenance.label}.{f' {trace.note}' if trace.note else ''}"
         )
-    return " ".join(dict.fromkeys(sentences))
+    return " ".join(dict.fromkeys(caption_sentences))

@@ -161,31 +161,34 @@ class CollectiveView(View):
 
     def _draw_steps(self) -> Plot:
         steps = self._collective.steps
-        positions = np.arange(len(steps) + 1)
-        sentences = ["before the first step"]
-        sentences += [
+        step_positions = np.arange(len(steps) + 1)
+        step_sentences = ["before the first step"]
+        step_sentences += [
             f"after step {index}, which takes {duration(step.time_ns)}" for index, step in enumerate(steps, 1)
         ]
-        names = ["begin", *(str(index) for index in positions[1:])]
+        step_names = ["begin", *(str(index) for index in step_positions[1:])]
         return plot(
             STEPS_HEIGHT_PX,
-            (0, len(positions)),
+            (0, len(step_positions)),
             Rects(
-                positions,
-                positions + 1,
-                0 * positions + 2,
-                0 * positions + STEPS_HEIGHT_PX - 6,
+                step_positions,
+                step_positions + 1,
+                0 * step_positions + 2,
+                0 * step_positions + STEPS_HEIGHT_PX - 6,
                 "grid",
                 inset=1,
                 outline=True,
-                **make_sentence_args(sentences),
+                **make_sentence_args(step_sentences),
             ),
             make_labels(
-                [(index + 0.5, STEPS_HEIGHT_PX / 2 - 2, name, 1) for index, name in enumerate(names)]
+                [
+                    (index + 0.5, STEPS_HEIGHT_PX / 2 - 2, step_name, 1)
+                    for index, step_name in enumerate(step_names)
+                ]
             ),
             label="Steps",
             trait="step",
-            values=positions.tolist(),
+            values=step_positions.tolist(),
             chosen=int(self.step),
         )
 
@@ -200,10 +203,10 @@ class CollectiveView(View):
             chunks_text = f"{count(len(step.moves), 'chunk')} in flight"
             headline = f"Step {step_count} of {len(record.steps)}: {chunks_text}, {time_text}."
             if step.copies_ns:
-                port_text = (
+                busiest_port_text = (
                     f"{duration(step.copies_ns)} for the busiest port, {time_text} with what is added."
                 )
-                headline = headline.replace(f"{time_text}.", port_text)
+                headline = headline.replace(f"{time_text}.", busiest_port_text)
             if record.opaque:
                 headline = f"After the call, {time_text}: {_NO_STEPS_TEXT}."
         return column(
@@ -250,7 +253,7 @@ class CollectiveView(View):
         chunk_cells = []
         frame_cells = []
         chunk_colours = [*COLOURS, *(f"{name}-pale" for name in COLOURS)]
-        sentences = []
+        chunk_sentences = []
         texts_by_colour: dict[str, list[tuple[float, float, str, float]]] = {}
         for rank in range(record.gpus):
             row_top = ROW_PX * rank
@@ -283,11 +286,11 @@ class CollectiveView(View):
                         0.9,
                     )
                 )
-                sentences.append(
+                chunk_sentences.append(
                     f"GPU {rank}, chunk {chunk}: "
                     f"{_sum_text(contributions)}{', finished' if has_final_sum else ''}"
                 )
-        plot_items: list[Item | None] = [_make_rects(chunk_cells, chunk_colours, sentences)]
+        plot_items: list[Item | None] = [_make_rects(chunk_cells, chunk_colours, chunk_sentences)]
         plot_items += [_make_rects(frame_cells, ["fg"])] if frame_cells else []
         plot_items += (
             [_make_rects(_find_framed_cells(chunk_cells, frame_cells), chunk_colours)] if frame_cells else []

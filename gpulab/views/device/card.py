@@ -128,7 +128,7 @@ class DeviceCard(View, module="device/card"):
             )
         limits_row = row(*limit_tables, least=[260] * len(limit_tables))
         devices = (self.info, *self.others)
-        comparison = facts.draw_overview(devices, self.info)
+        comparison_chart = facts.draw_overview(devices, self.info)
         return column(
             row(
                 draw_chip(self.info),
@@ -139,7 +139,7 @@ class DeviceCard(View, module="device/card"):
                 weights=[1.5, 1],
                 least=[300, 230],
             ),
-            fold("Compared with other GPUs", comparison) if self.others else None,
+            fold("Compared with other GPUs", comparison_chart) if self.others else None,
             fold(f"All limits of {self.info.name}", limits_row, opened=not (self.has_metrics or self.others)),
             words(self.info.notes, "note") if self.info.notes else None,
             gap=8,

@@ -82,18 +82,18 @@ class DeviceComparison(FigureView):
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table of the quantities in the chart with one row per device, and tables of all limits."""
-        overview = tuple(
+        overview_rows = tuple(
             (name, device.capability, *(quantity.of(device) for quantity in facts.QUANTITIES))
             for name, device in zip(self.names, self.devices, strict=True)
         )
-        quantities = tuple(
+        quantity_columns = tuple(
             Column(quantity.heading, show=quantity.format_value) for quantity in facts.QUANTITIES
         )
-        columns: tuple[Column | str, ...] = ("device", "capability", *quantities)
+        columns: tuple[Column | str, ...] = ("device", "capability", *quantity_columns)
         limit_tables = (
             self._make_limit_table(heading, quantities) for heading, quantities in facts.LIMITS.items()
         )
-        return Table("Devices", columns, overview), *limit_tables
+        return Table("Devices", columns, overview_rows), *limit_tables
 
     def _make_limit_table(self, heading: str, quantities: Sequence[facts.Quantity]) -> Table:
         differing_quantities = facts.find_differing(quantities, self.devices)

@@ -38,12 +38,12 @@ class CompiledEntry:
 
     def find_failed_guards(self, current_guards: dict[str, Any]) -> list[str]:
         """Return one sentence for each guard that the current call does not satisfy."""
-        changes = []
+        change_sentences = []
         for name in dict.fromkeys((*self.guards, *current_guards)):
             old_value = self.guards.get(name)
             new_value = current_guards.get(name)
             if old_value != new_value:
-                changes.append(f"{name} was {old_value} and is {new_value}")
+                change_sentences.append(f"{name} was {old_value} and is {new_value}")
         for name, get_value, old_value in self.names:
             current_value = get_value()
             if (
@@ -56,8 +56,8 @@ class CompiledEntry:
                     if hasattr(old_value, "shape")
                     else f"{current_value}, and was {old_value}"
                 )
-                changes.append(f"the outer variable {name} is {difference_text}")
-        return changes
+                change_sentences.append(f"the outer variable {name} is {difference_text}")
+        return change_sentences
 
 
 class CompiledFunction:
@@ -106,7 +106,7 @@ class CompiledFunction:
         """Return a table with one row per compilation. Each row shows the reason, the number of kernels, and
         the number of uses.
         """
-        rows = tuple(
+        entry_rows = tuple(
             (
                 str(entry_number),
                 entry.because,
@@ -116,7 +116,7 @@ class CompiledFunction:
             )
             for entry_number, entry in enumerate(self.entries, 1)
         )
-        return Table(repr(self), ("number", "compiled because", "kernels", "hits", "folded"), rows)
+        return Table(repr(self), ("number", "compiled because", "kernels", "hits", "folded"), entry_rows)
 
     @property
     def source(self) -> str:

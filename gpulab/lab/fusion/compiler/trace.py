@@ -213,7 +213,7 @@ class Trace:
     ) -> Value:
         """Add an in-place operation; the stand-in of its output then refers to the new node."""
         old_number = output_value._node.number
-        value = self.add(
+        written_value = self.add(
             name,
             "map" if node_kind == "view" else node_kind,
             output_value._array,
@@ -221,7 +221,7 @@ class Trace:
             writes=old_number,
             **details,
         )
-        object.__setattr__(output_value, "_node", value._node)
+        object.__setattr__(output_value, "_node", written_value._node)
         return output_value
 
     def record_kernel(
@@ -241,10 +241,10 @@ class Trace:
         for index, value in enumerate(written):
             old_number = value._node.number
             node_details = {"call": _do_nothing, "args": (), "kwargs": {}} if index else call_details
-            new_value = self.add(
+            written_value = self.add(
                 name, "kernel", value._array, predecessor_numbers, writes=old_number, **node_details
             )
-            object.__setattr__(value, "_node", new_value._node)
+            object.__setattr__(value, "_node", written_value._node)
         return result
 
     def record_host_read(self, how: str, value: Value) -> None:
@@ -367,7 +367,7 @@ class Value:
             )
         self._trace.record_call("copyto", _set_elements, (target_view, value), {})
         if not is_whole:  # what the whole array holds has changed, too
-            new_value = self._trace.add(
+            updated_value = self._trace.add(
                 "setitem",
                 "view",
                 self._array,
@@ -375,7 +375,7 @@ class Value:
                 call=_do_nothing,
                 writes=self._node.number,
             )
-            object.__setattr__(self, "_node", new_value._node)
+            object.__setattr__(self, "_node", updated_value._node)
 
 
 def _define_operators() -> None:
@@ -491,11 +491,11 @@ class _FunctionCopies:
         for name in used_names & global_copies.keys():
             global_copies[name] = self.look_up(name, partial(global_names.get, name))
         free_variables = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        cells = tuple(
+        closure_cells = tuple(
             types.CellType(self.look_up(name, partial(getattr, cell, "cell_contents")))
             for name, cell in free_variables
         )
-        rebound_function = types.FunctionType(*constructor_args, cells)
+        rebound_function = types.FunctionType(*constructor_args, closure_cells)
         rebound_function.__kwdefaults__ = function.__kwdefaults__
         self.done[id(function)] = rebound_function
         return rebound_function
