@@ -31,12 +31,12 @@ def _store_translation(
     """Keep the machine code that `jit` would make of a module on arm64."""
     key = jit._cache_key(ptx, ARM)
     if cache.load_entry("engine", key) is None:
-        host_processor = jit._find_host_target
+        original_find_target = jit._find_host_target
         jit._find_host_target = _arm_processor
         try:
             jit.translate_and_store(key, ptx, ARM, effort, entries)
         finally:
-            jit._find_host_target = host_processor
+            jit._find_host_target = original_find_target
 
 
 @functools.cache
@@ -47,12 +47,12 @@ def _arm_processor() -> Any:
 def _store_kernel(ptx: str) -> None:
     ptx = stand_ins.replace_missing_operations(ptx, ARM)
     is_long = split.estimate_translation_s(ptx, ARM.register_bytes) > jit._QUICK_FIRST_S
-    halves = split.split_kernel(ptx) if is_long else None
-    if halves is None:
+    kernel_halves = split.split_kernel(ptx) if is_long else None
+    if kernel_halves is None:
         _store_translation(ptx)
     else:
-        _store_translation(halves.support_text, entries=halves.function_names)
-        _store_translation(halves.kernel_text, "quick")
+        _store_translation(kernel_halves.support_text, entries=kernel_halves.function_names)
+        _store_translation(kernel_halves.kernel_text, "quick")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -71,9 +71,9 @@ def pytest_configure(config: pytest.Config) -> None:
         _store_translation(stand_ins.replace_missing_operations(text, ARM), "thorough")
         library_init(self, text, entry)
 
-    headers = nvrtc.find_include_options()
+    include_options = nvrtc.find_include_options()
     arm64_options = tuple(
-        option.replace(sysconfig.get_path("purelib"), os.environ["ARM64_SITE"]) for option in headers
+        option.replace(sysconfig.get_path("purelib"), os.environ["ARM64_SITE"]) for option in include_options
     )
     nvrtc.find_include_options = lambda: arm64_options  # type: ignore[assignment]
     jit.KernelCode.__init__ = translate_code  # type: ignore[method-assign]

@@ -15,7 +15,7 @@ from gpulab_course.content.cells import CHECK_CALL_PATTERN, SOLUTION_PATTERN
 
 ROOT = Path(__file__).resolve().parent.parent
 
-_MAGIC = re.compile(r"^\s*[%!].*$", re.MULTILINE)
+_MAGIC_PATTERN = re.compile(r"^\s*[%!].*$", re.MULTILINE)
 
 
 def list_notebooks() -> list[Path]:
@@ -28,8 +28,8 @@ def read_cells(path: Path) -> Iterator[str]:
     sources = [
         (cell.cell_type, cell.source) for cell in nbformat.v4.reads(path.read_text(encoding="utf-8")).cells
     ]
-    text = "\n".join(cell_source for cell_type, cell_source in sources if cell_type == "markdown")
-    answers = {match["id"]: match["code"] for match in SOLUTION_PATTERN.finditer(text)}
+    markdown_text = "\n".join(cell_source for cell_type, cell_source in sources if cell_type == "markdown")
+    answers = {match["id"]: match["code"] for match in SOLUTION_PATTERN.finditer(markdown_text)}
     for cell_type, cell_source in sources:
         if cell_type != "code":
             continue
@@ -42,6 +42,6 @@ def run(sources: Sequence[str], name: str) -> None:
     # A kernel shows what display is given; here its picture is made, and nobody looks.
     namespace: dict[str, Any] = {"__name__": "__main__", "display": repr}
     for cell_number, cell_source in enumerate(sources, 1):
-        compiled_cell = compile(_MAGIC.sub("", cell_source), f"{name}, cell {cell_number}", "exec")
+        compiled_cell = compile(_MAGIC_PATTERN.sub("", cell_source), f"{name}, cell {cell_number}", "exec")
         with contextlib.redirect_stdout(io.StringIO()):
             exec(compiled_cell, namespace)

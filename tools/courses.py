@@ -110,11 +110,11 @@ def make_page(course: Course) -> str:
         for start_min, length_min, part in schedule_parts(session, opened_notebooks):
             end_min = start_min + length_min
             start_text = f"{int(start_min) // 60}:{int(start_min) % 60:02}"
-            in_class, for_home = (
+            class_text, home_text = (
                 ", ".join(f"`{name}`" for name in names) for names in (part.exercises, part.home)
             )
             lines.append(
-                f"| {start_text} | {round(length_min)} | {_make_part_title(part)} | {in_class} | {for_home} |"
+                f"| {start_text} | {round(length_min)} | {_make_part_title(part)} | {class_text} | {home_text} |"
             )
         session_min = session.length_min
         spare_min = round(session_min - end_min)
@@ -144,7 +144,7 @@ def _sum_home_minutes(session: CourseSession) -> int:
 def _make_part_title(part: SessionPart) -> str:
     if not part.notebook:
         return part.title
-    link = f"[{part.notebook}](../notebooks/{find_notebook(part.notebook).name})"
+    notebook_link = f"[{part.notebook}](../notebooks/{find_notebook(part.notebook).name})"
     section_numbers = [name for name in part.sections if name.isdigit()]
     titles = [
         section.title
@@ -152,7 +152,7 @@ def _make_part_title(part: SessionPart) -> str:
         if section.number in section_numbers
     ]
     topics = "; ".join([*titles, *(name for name in part.sections if not name.isdigit())])
-    return f"{link}: {topics}"
+    return f"{notebook_link}: {topics}"
 
 
 def _describe_unused(course: Course) -> list[str]:

@@ -124,12 +124,12 @@ def save_pages(folder: Path, views: Mapping[str, Any]) -> list[Page]:
 
 def run_cell(code: str, names: dict[str, Any]) -> Any:
     """Run a cell, and return the value of its last expression, or None if it does not end in one."""
-    tree = ast.parse(code)
-    last_statement = tree.body[-1] if tree.body else None
+    syntax_tree = ast.parse(code)
+    last_statement = syntax_tree.body[-1] if syntax_tree.body else None
     if not isinstance(last_statement, ast.Expr):
-        exec(compile(tree, "<cell>", "exec"), names)
+        exec(compile(syntax_tree, "<cell>", "exec"), names)
         return None
-    exec(compile(ast.Module(tree.body[:-1], []), "<cell>", "exec"), names)
+    exec(compile(ast.Module(syntax_tree.body[:-1], []), "<cell>", "exec"), names)
     return eval(compile(ast.Expression(last_statement.value), "<cell>", "eval"), names)
 
 
@@ -179,7 +179,7 @@ def write_index(folder: Path, pages: list[Page]) -> None:
 
 def make_index(pages: list[Page]) -> str:
     """Return the page that links to all others, by relative names."""
-    cards = "\n".join(
+    cards_html = "\n".join(
         f'<article><a href="{html.escape(page.file)}">'
         + (
             f'<img src="{html.escape(page.picture)}" alt="{html.escape(page.sentence)}" loading="lazy">'
@@ -199,7 +199,7 @@ def make_index(pages: list[Page]) -> str:
         "<p>These are views of the course, as its notebooks show them. You can use them with mouse and "
         "keyboard, without a server or a network. Their numbers are modelled, for the device that they "
         "name.</p>\n"
-        f"<main>\n{cards}\n</main></body></html>\n"
+        f"<main>\n{cards_html}\n</main></body></html>\n"
     )
 
 

@@ -16,11 +16,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("gpulab", "gpulab_course", "virtualgpu", "tools", "tests")
 KINDS = (".py", ".js", ".css")
-_NOT_CODE = frozenset(
+_NON_CODE_TOKENS = frozenset(
     {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 )
 # What of JavaScript or CSS may hold "//" or "/*" without being a comment goes first.
-_SCRIPT = re.compile(
+_SCRIPT_PATTERN = re.compile(
     r"""(?P<text>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`)|//[^\n]*|/\*.*?\*/""", re.S
 )
 
@@ -36,11 +36,13 @@ def count_code_lines(text: str, kind: str) -> int:
         ``".py"``, ``".js"`` or ``".css"``.
     """
     if kind != ".py":
-        scripts_only = _SCRIPT.sub(lambda match: match["text"] or re.sub(r"[^\n]", "", match[0]), text)
+        scripts_only = _SCRIPT_PATTERN.sub(
+            lambda match: match["text"] or re.sub(r"[^\n]", "", match[0]), text
+        )
         return sum(bool(line.strip()) for line in scripts_only.splitlines())
     code_line_numbers: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in _NOT_CODE:
+        if token.type not in _NON_CODE_TOKENS:
             code_line_numbers.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

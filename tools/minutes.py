@@ -77,10 +77,10 @@ def read_said_pause(notebook: Any) -> int | None:
 
 def read_section_minutes(notebook: Any) -> dict[str, int]:
     """Return the minutes in the headings of a notebook, by the title of the section."""
-    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    markdown_text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     return {
         heading["title"]: int(heading["minutes"])
-        for heading in HEADING_PATTERN.finditer(text)
+        for heading in HEADING_PATTERN.finditer(markdown_text)
         if heading["minutes"]
     }
 

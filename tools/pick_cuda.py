@@ -64,10 +64,10 @@ def choose(version: Version | None, environment: Mapping[str, str]) -> tuple[str
     if wanted_version in ("none", "0", "off"):
         return "", "GPULAB_CUDA=none: no CuPy, the notebooks run on the virtual GPU."
     if wanted_version:
-        major = wanted_version.split(".")[0]
-        if major not in (str(OLDEST_MAJOR), str(NEWEST_MAJOR)):
+        cuda_major = wanted_version.split(".")[0]
+        if cuda_major not in (str(OLDEST_MAJOR), str(NEWEST_MAJOR)):
             raise SystemExit(f"GPULAB_CUDA={wanted_version}: use {OLDEST_MAJOR}, {NEWEST_MAJOR} or none.")
-        return f"cuda{major}", f"GPULAB_CUDA={wanted_version}: CuPy for CUDA {major}."
+        return f"cuda{cuda_major}", f"GPULAB_CUDA={wanted_version}: CuPy for CUDA {cuda_major}."
     if version is None:
         return "", "No NVIDIA GPU found: no CuPy, the notebooks run on the virtual GPU."
     version_text = f"{version[0]}.{version[1]}"

@@ -214,9 +214,9 @@ def add_digest(name: str) -> None:
 
 def silence_news(folder: Path) -> None:
     """Answer JupyterLab's question about news, whose window would cover the picture."""
-    settings = folder / "jupyter" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
-    settings.mkdir(parents=True)
-    (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}\n')
+    settings_folder = folder / "jupyter" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
+    settings_folder.mkdir(parents=True)
+    (settings_folder / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}\n')
 
 
 @contextmanager
@@ -227,20 +227,20 @@ def serve_jupyterlab(folder: Path, environment: dict[str, str]) -> Iterator[str]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
     with log.open("w") as output:
-        server = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=output)
+        server_process = subprocess.Popen(command, cwd=folder, env=environment, stdout=output, stderr=output)
     try:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline_s = time.monotonic() + START_TIMEOUT_S
         while True:
             address = re.search(r"http://127\.0\.0\.1:\d+/lab\?token=\w+", log.read_text())
             if address:
                 break
-            if server.poll() is not None or time.monotonic() > deadline:
+            if server_process.poll() is not None or time.monotonic() > deadline_s:
                 raise SystemExit(f"JupyterLab did not start:\n{log.read_text()}")
             time.sleep(0.2)
         yield address[0]
     finally:
-        server.terminate()
-        server.wait(timeout=30)
+        server_process.terminate()
+        server_process.wait(timeout=30)
 
 
 def run_all(page: Any) -> None:

@@ -24,7 +24,7 @@ DEVICE = "virtual:A100"
 ELSEWHERE = {"02": ("virtual:T4", "virtual:RTX 4090")}
 COMPILED = ROOT / "tools" / "shipped_ptx.tsv"
 
-_FENCED = re.compile(r"```python\n(.*?)```", re.DOTALL)
+_FENCED_PATTERN = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def run_doctor_and_readme() -> None:
     forget()
     doctor()
     session.use_device(DEVICE)
-    run(_FENCED.findall((ROOT / "README.md").read_text(encoding="utf-8"))[:1], "README.md")
+    run(_FENCED_PATTERN.findall((ROOT / "README.md").read_text(encoding="utf-8"))[:1], "README.md")
 
 
 def forget() -> None:

@@ -153,11 +153,11 @@ class Progress(Savable):
         )
         if next_exercise := self.next_exercise:
             summary += f" Your next exercise: {next_exercise.name}."
-        sure_share = self.calibration(True)
-        guess_share = self.calibration(False)
-        if sure_share[1] or guess_share[1]:
+        sure_counts = self.calibration(True)
+        guess_counts = self.calibration(False)
+        if sure_counts[1] or guess_counts[1]:
             summary += (
-                f" When sure, right {_share_text(*sure_share)}; when guessing, {_share_text(*guess_share)}."
+                f" When sure, right {_share_text(*sure_counts)}; when guessing, {_share_text(*guess_counts)}."
             )
         if self.interview[0]:
             summary += f" Interview: {count(self.interview[0], 'card')} answered, {self.interview[1]} due."

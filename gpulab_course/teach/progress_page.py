@@ -22,8 +22,8 @@ _TOTAL_LABELS = {
     "predictions": "predictions right",
     "quiz questions": "quiz answers right first time",
 }
-_PLOT_WIDTH = 360
-_PLOT_LEFT = 60
+_PLOT_WIDTH_PX = 360
+_PLOT_LEFT_PX = 60
 
 
 def compute_interval(right: int, total: int) -> tuple[float, float]:
@@ -138,7 +138,7 @@ def _render_calibration(calibration: Mapping[str, tuple[int, int]]) -> str:
     )
     return (
         make_paragraph("Calibration of your predictions", "heading")
-        + f'<div class="gl-calibration"><svg width="{_PLOT_WIDTH}" height="84" aria-hidden="true">'
+        + f'<div class="gl-calibration"><svg width="{_PLOT_WIDTH_PX}" height="84" aria-hidden="true">'
         + f"{_render_axis()}{rows}</svg>{make_list(share_texts)}</div>"
         + make_paragraph(plot_note, "note")
     )
@@ -155,12 +155,12 @@ def _render_axis() -> str:
 
 
 def _render_plot_row(y: int, label: str, right_count: int, answer_count: int) -> str:
-    text = f'<text x="0" y="{y + 4}" style="fill:var(--gl-fg)">{label}</text>'
+    label_svg = f'<text x="0" y="{y + 4}" style="fill:var(--gl-fg)">{label}</text>'
     if not answer_count:
-        return text
+        return label_svg
     low_share, high_share = compute_interval(right_count, answer_count)
     return (
-        f'{text}<path d="M{_share_to_x(low_share)} {y}H{_share_to_x(high_share)}" '
+        f'{label_svg}<path d="M{_share_to_x(low_share)} {y}H{_share_to_x(high_share)}" '
         'style="stroke:var(--gl-accent-2);stroke-width:4"/>'
         f'<circle cx="{_share_to_x(right_count / answer_count)}" cy="{y}" r="6" '
         'style="fill:var(--gl-accent)"/>'
@@ -168,4 +168,4 @@ def _render_plot_row(y: int, label: str, right_count: int, answer_count: int) ->
 
 
 def _share_to_x(share: float) -> str:
-    return f"{_PLOT_LEFT + share * (_PLOT_WIDTH - _PLOT_LEFT - 24):.1f}"
+    return f"{_PLOT_LEFT_PX + share * (_PLOT_WIDTH_PX - _PLOT_LEFT_PX - 24):.1f}"

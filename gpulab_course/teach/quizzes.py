@@ -134,10 +134,10 @@ class Quiz:
     def score_words(self) -> str:
         """Return a sentence with the learner's current score in the quiz."""
         question_count = len(self.questions)
-        own_words = [question for question in self.questions if isinstance(question, WhyQuestion)]
-        answered_count = self.answered + sum(self.words(question) is not None for question in own_words)
+        why_questions = [question for question in self.questions if isinstance(question, WhyQuestion)]
+        answered_count = self.answered + sum(self.words(question) is not None for question in why_questions)
         if not answered_count:
-            own_words_text = f", {len(own_words)} of them in your own words" if own_words else ""
+            own_words_text = f", {len(why_questions)} of them in your own words" if why_questions else ""
             return f"{count(question_count, 'question')}{own_words_text}, none answered yet."
         score_texts = [f"{self.score} of {self.answered} right first time"] if self.answered else []
         ticked_count, point_count = self.points
@@ -176,13 +176,13 @@ class Quiz:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
         # For readers without a kernel, in an order that is not a learner's.
-        questions = "".join(
+        questions_html = "".join(
             f'<li>{page.render_prose(question.text)}<ol type="a">'
             + "".join(f"<li>{page.render_prose(option.text)}</li>" for option in _order_options(question))
             + "</ol></li>"
             for question in self.questions
         )
-        quiz_html = f"<b>{page.render_prose(self.title)}</b><ol>{questions}</ol>"
+        quiz_html = f"<b>{page.render_prose(self.title)}</b><ol>{questions_html}</ol>"
         is_live = page.is_in_jupyter()
         plain_text = f"{self.title}." if is_live else str(self)
         return page.make_bundle(make_quiz_form(self) if is_live else None, plain_text, quiz_html)

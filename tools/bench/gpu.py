@@ -154,8 +154,8 @@ def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_r
     rows = []
     for name, ms in times_ms.items():
         moved_bytes = copied_bytes if name == "cudaMemcpy" else example.moved_bytes
-        rate = example.flops / ms / 1e9 if example.flops else moved_bytes / ms / 1e6
-        rows.append(Row(ladder.name, name, size, ms, rate, "TFLOP/s" if example.flops else "GB/s"))
+        tflops_or_gbps = example.flops / ms / 1e9 if example.flops else moved_bytes / ms / 1e6
+        rows.append(Row(ladder.name, name, size, ms, tflops_or_gbps, "TFLOP/s" if example.flops else "GB/s"))
     rates = {row.kernel: row.rate for row in rows}
     best_name = ladder.best.name
     return [

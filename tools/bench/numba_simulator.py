@@ -36,9 +36,9 @@ def matmul_tiled(a, b, c, n):
     row = cuda.blockIdx.y * TILE + ty
     col = cuda.blockIdx.x * TILE + tx
     total = np.float32(0)
-    for start in range(0, n, TILE):
-        tile_a[ty, tx] = a[row, start + tx]
-        tile_b[ty, tx] = b[start + ty, col]
+    for tile_start in range(0, n, TILE):
+        tile_a[ty, tx] = a[row, tile_start + tx]
+        tile_b[ty, tx] = b[tile_start + ty, col]
         cuda.syncthreads()
         for k in range(TILE):
             total += tile_a[ty, k] * tile_b[k, tx]
@@ -52,9 +52,9 @@ def time_vector_add() -> dict[str, float]:
     rng = np.random.default_rng(1)
     a, b = (rng.random(threads, dtype=np.float32) for _ in range(2))
     c = np.zeros_like(a)
-    start = time.perf_counter()
+    start_s = time.perf_counter()
     vector_add[VECTOR_BLOCKS, 256](a, b, c, threads)
-    seconds = time.perf_counter() - start
+    seconds = time.perf_counter() - start_s
     assert np.array_equal(c, a + b)
     return {"seconds": seconds, "threads": threads}
 
@@ -64,9 +64,9 @@ def time_matmul_tiled() -> dict[str, float]:
     random = np.random.default_rng(1)
     a, b = (random.random((MATRIX_SIZE, MATRIX_SIZE), dtype=np.float32) for _ in range(2))
     c = np.zeros_like(a)
-    start = time.perf_counter()
+    start_s = time.perf_counter()
     matmul_tiled[(1, 1), (TILE, TILE)](a, b, c, MATRIX_SIZE)
-    seconds = time.perf_counter() - start
+    seconds = time.perf_counter() - start_s
     assert np.allclose(c[:TILE, :TILE], a[:TILE] @ b[:, :TILE], rtol=1e-4)
     return {"seconds": seconds, "threads": TILE * TILE}
 

@@ -83,13 +83,13 @@ LIMITS = {
 
 def run_reference_loop() -> int:
     """Run a loop of typical Python and NumPy operations for some hundredths of a second."""
-    table: dict[int, int] = {}
+    sum_by_key: dict[int, int] = {}
     for number in range(200_000):
-        table[number & 1023] = table.get(number & 511, 0) + number
+        sum_by_key[number & 1023] = sum_by_key.get(number & 511, 0) + number
     values = np.arange(100_000, dtype=np.float64)
     for _ in range(100):
         values = np.sqrt(values * values + 1.0)
-    return len(table) + int(values[0])
+    return len(sum_by_key) + int(values[0])
 
 
 def measure_spent_s() -> float:
@@ -259,7 +259,7 @@ def _make_answer_works() -> Iterator[tuple[str, Work]]:
 def _find_slowest_view() -> tuple[str, Work]:
     """Return the display of the slowest view, in all its formats."""
     views = [make_view() for make_view in importlib.import_module("tests.views.makers").MAKERS.values()]
-    view_renderers = [(f"{number}", view._repr_mimebundle_) for number, view in enumerate(views)]
+    view_renderers = [(f"{view_number}", view._repr_mimebundle_) for view_number, view in enumerate(views)]
     for _, render in view_renderers:
         render()
     minimum_s = measure_works(view_renderers)
@@ -307,25 +307,25 @@ def judge_work(
         round_count = 1
     for tries_left in (2, 1, 0):
         minimum_s = measure_works([("", loop), (name, work)], round_count)
-        figure = WorkTime(name, limits[name], minimum_s[name] / minimum_s[""], 1e3 * minimum_s[name])
-        if not figure.slow or not tries_left:
-            return figure
+        work_time = WorkTime(name, limits[name], minimum_s[name] / minimum_s[""], 1e3 * minimum_s[name])
+        if not work_time.slow or not tries_left:
+            return work_time
     raise AssertionError("the last try returns")
 
 
 def check() -> int:
     """Measure and print every processor time, and return how many are above their limits."""
     with tempfile.TemporaryDirectory(prefix="gpulab-bench-") as folder:
-        figures = [judge_work(name, work) for name, work in make_works(Path(folder))]
+        work_times = [judge_work(name, work) for name, work in make_works(Path(folder))]
     rows = tuple(
         (
-            figure.name,
-            f"{figure.milliseconds:,.1f}",
-            f"{figure.loops:.3f}",
-            f"{figure.limit:g}",
-            "slow" if figure.slow else "ok",
+            work_time.name,
+            f"{work_time.milliseconds:,.1f}",
+            f"{work_time.loops:.3f}",
+            f"{work_time.limit:g}",
+            "slow" if work_time.slow else "ok",
         )
-        for figure in figures
+        for work_time in work_times
     )
     print(Table(provenance().label, ("what", "processor ms", "loops", "limit", ""), rows).text())
-    return sum(figure.slow for figure in figures)
+    return sum(work_time.slow for work_time in work_times)

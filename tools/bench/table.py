@@ -122,9 +122,9 @@ class LoadedCase:
 
     def seconds(self, instrument: str, program: Program | None = None) -> float:
         """Time one launch."""
-        start = time.perf_counter()
+        start_s = time.perf_counter()
         self.launch(instrument, program)
-        return time.perf_counter() - start
+        return time.perf_counter() - start_s
 
 
 def make_cases() -> tuple[Case, ...]:
@@ -208,9 +208,9 @@ def load(case: Case) -> LoadedCase:
     from virtualgpu.model.memory import DeviceMemory
 
     kernel_text = read_kernel_code(f"{case.file}.cu")
-    start = time.perf_counter()
+    start_s = time.perf_counter()
     ptx = nvrtc.compile_ptx(kernel_text, target=TARGET).ptx
-    compile_s = time.perf_counter() - start
+    compile_s = time.perf_counter() - start_s
     memory = DeviceMemory(256 << 20)
     addresses = []
     size_bytes = int(np.prod(case.output_shape)) * np.dtype(case.output_dtype).itemsize
@@ -324,14 +324,14 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
     """
     with empty_cache():
         loaded_cases = [load(case) for case in make_cases()]
-    with_counters: dict[str, list[float]] = {loaded_case.case.kernel: [] for loaded_case in loaded_cases}
-    without_counters: dict[str, list[float]] = {loaded_case.case.kernel: [] for loaded_case in loaded_cases}
+    counted_times_s: dict[str, list[float]] = {loaded_case.case.kernel: [] for loaded_case in loaded_cases}
+    uncounted_times_s: dict[str, list[float]] = {loaded_case.case.kernel: [] for loaded_case in loaded_cases}
     for loaded_case in loaded_cases:
         loaded_case.launch("none")  # compiled before it is timed
     for _ in range(rounds):
         for loaded_case in loaded_cases:
-            with_counters[loaded_case.case.kernel].append(loaded_case.seconds("counters"))
-            without_counters[loaded_case.case.kernel].append(loaded_case.seconds("none"))
+            counted_times_s[loaded_case.case.kernel].append(loaded_case.seconds("counters"))
+            uncounted_times_s[loaded_case.case.kernel].append(loaded_case.seconds("none"))
     rows = []
     for loaded_case in loaded_cases:
         counters = loaded_case.launch("counters").counters
@@ -339,13 +339,13 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
         rows.append(
             Row.of(
                 f"{loaded_case.case.name}, counters",
-                with_counters[loaded_case.case.kernel],
+                counted_times_s[loaded_case.case.kernel],
                 loaded_case.case.target_ms,
                 row_note,
             )
         )
-        uncounted_s = without_counters[loaded_case.case.kernel]
-        ratio = statistics.median(with_counters[loaded_case.case.kernel]) / statistics.median(uncounted_s)
+        uncounted_s = uncounted_times_s[loaded_case.case.kernel]
+        ratio = statistics.median(counted_times_s[loaded_case.case.kernel]) / statistics.median(uncounted_s)
         rows.append(
             Row.of(f"{loaded_case.case.name}, plain", uncounted_s, note=f"counters cost {ratio:.2f} ×")
         )
@@ -371,11 +371,13 @@ def measure(rounds: int = 15, simulator: bool = True) -> list[Row]:
     rows.append(Row.of(f"gl.timeline of {LAUNCHES:,} launches", [recorded_s], round(limit_ms), row_note))
     simulator_times, reason = run_simulator() if simulator else (None, "left out (--no-simulator)")
     for loaded_case in loaded_cases[:2]:
-        engine_s = statistics.median(with_counters[loaded_case.case.kernel])
+        engine_s = statistics.median(counted_times_s[loaded_case.case.kernel])
         rows.append(make_simulator_row(loaded_case, engine_s, simulator_times, reason))
     rows.append(Row.of("import gpulab", time_import("import gpulab", 5), 1e3 * IMPORT_TARGET_S))
-    first_array = "from gpulab import cp; cp.arange(4).sum()"
-    rows.append(Row.of("first array on the virtual GPU", time_import(first_array, 3), note=first_array))
+    first_array_code = "from gpulab import cp; cp.arange(4).sum()"
+    rows.append(
+        Row.of("first array on the virtual GPU", time_import(first_array_code, 3), note=first_array_code)
+    )
     return rows
 
 
@@ -390,9 +392,11 @@ def provenance() -> Provenance:
     if cpuinfo.exists():
         lines = cpuinfo.read_text(encoding="utf-8").splitlines()
         name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
-    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}, llvmlite {llvmlite.__version__}"
+    machine_text = (
+        f"{os.cpu_count()} cores, Python {platform.python_version()}, llvmlite {llvmlite.__version__}"
+    )
     return Provenance(
-        "measured", name, f"kernels compiled for {processor.find_chosen_processor()}; {machine}"
+        "measured", name, f"kernels compiled for {processor.find_chosen_processor()}; {machine_text}"
     )
 
 

@@ -58,9 +58,9 @@ def _list_sgemm_variants() -> list[Variant]:
             "MIN_BLOCKS": blocks,
         }
         variants += [
-            ("sgemm_async", {**tile_macros, "STAGES": stages, "A_WIDTH": 2, "UNROLL": bk // 2})
-            for stages in (2, 3, 4)
-            if stages * (bm + bn) * bk * 4 * blocks <= 200 << 10 and (stages > 2 or bk == 32)
+            ("sgemm_async", {**tile_macros, "STAGES": stage_count, "A_WIDTH": 2, "UNROLL": bk // 2})
+            for stage_count in (2, 3, 4)
+            if stage_count * (bm + bn) * bk * 4 * blocks <= 200 << 10 and (stage_count > 2 or bk == 32)
         ]
     best_macros = {"BN": 256, "WN": 64, "TN": 16, "A_WIDTH": 2, "UNROLL": 8}
     variants += [("sgemm_async", {**best_macros, "GROUP": group_tiles}) for group_tiles in (4, 16)]
@@ -88,11 +88,11 @@ def _list_hgemm_variants() -> list[Variant]:
     return [
         (
             "hgemm_async",
-            {"BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn, "MIN_BLOCKS": blocks, "STAGES": stages},
+            {"BM": bm, "BN": bn, "BK": bk, "WM": wm, "WN": wn, "MIN_BLOCKS": blocks, "STAGES": stage_count},
         )
         for bm, bn, bk, wm, wn, blocks in tile_shapes
-        for stages in (3, 4, 5)
-        if stages * (bm + bn) * bk * 2 * blocks <= 220 << 10
+        for stage_count in (3, 4, 5)
+        if stage_count * (bm + bn) * bk * 2 * blocks <= 220 << 10
     ]
 
 
@@ -189,8 +189,8 @@ def tune(subject: str, size: tuple[int, ...] | None, rounds: int, budget_s: floa
         moved_bytes = (
             2 * example.arrays[0].nbytes if columns["kernel"] == "cudaMemcpy" else example.moved_bytes
         )
-        rate = example.flops / ms / 1e9 if example.flops else moved_bytes / ms / 1e6
-        rows.append({**columns, "ms": ms, "rate": rate})
+        tflops_or_gbps = example.flops / ms / 1e9 if example.flops else moved_bytes / ms / 1e6
+        rows.append({**columns, "ms": ms, "rate": tflops_or_gbps})
     return sorted(rows, key=lambda row: -row.get("rate", 0))
 
 

@@ -130,8 +130,8 @@ class Hub:
             allow_nonstandard_methods=True,
             request_timeout=START_S,
         )
-        answer = await AsyncHTTPClient().fetch(request)
-        return json.loads(answer.body) if answer.body else None
+        response = await AsyncHTTPClient().fetch(request)
+        return json.loads(response.body) if response.body else None
 
 
 class Learner:
@@ -311,7 +311,7 @@ async def simulate(count: int, python: str, proxy: str, folder: Path) -> dict[st
     """Simulate a class that runs a notebook, and return its times, its memory and its losses."""
     AsyncHTTPClient.configure(None, max_clients=2 * count + 10, defaults={"connect_timeout": START_S})
     hub = Hub(folder, python, proxy)
-    learners = [Learner(hub, f"learner{number:02}") for number in range(1, count + 1)]
+    learners = [Learner(hub, f"learner{learner_number:02}") for learner_number in range(1, count + 1)]
     for learner in learners:
         learner.home.mkdir()
     try:

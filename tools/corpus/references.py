@@ -261,8 +261,8 @@ def bits(values: Sequence[Any]) -> tuple[Array, ...]:
     mask32 = 0xFFFFFFFF
     results = []
     for v in (int(x) for x in values[0]):
-        first_set = (v & -v).bit_length()
-        result = v.bit_count() + 64 * (32 - v.bit_length()) + 4096 * first_set & mask32
+        lowest_set_bit = (v & -v).bit_length()
+        result = v.bit_count() + 64 * (32 - v.bit_length()) + 4096 * lowest_set_bit & mask32
         result ^= int(f"{v:032b}"[::-1], 2)
         byte_pool = v.to_bytes(4, "little") + (~v & mask32).to_bytes(4, "little")
         result = result + int.from_bytes(bytes(byte_pool[s] for s in (2, 1, 7, 4)), "little") & mask32
@@ -281,8 +281,8 @@ def ieee(values: Sequence[Any]) -> tuple[Array, ...]:
     x = values[0]
     v = np.where(np.abs(x) < np.finfo(np.float32).tiny, np.float32(0), x)  # CuPy compiles with -ftz=true
     neighbours = np.roll(v, -1)
-    wide_v = v.astype(np.float64)
-    wide_w = neighbours.astype(np.float64)
+    double_v = v.astype(np.float64)
+    double_w = neighbours.astype(np.float64)
     with np.errstate(over="ignore", divide="ignore"):
         rounded_values = np.clip(np.rint(v * np.float32(100.0)).astype(np.int64), -(2**31), 2**31 - 1)
         whole_numbers = (
@@ -295,7 +295,7 @@ def ieee(values: Sequence[Any]) -> tuple[Array, ...]:
             v / neighbours,
             np.sqrt(np.abs(v)),
             whole_numbers.astype(np.int32),
-            wide_v / wide_w + np.sqrt(np.abs(wide_w)),
+            double_v / double_w + np.sqrt(np.abs(double_w)),
         )
 
 

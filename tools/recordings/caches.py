@@ -185,10 +185,10 @@ def dump_json(data: dict[str, Any]) -> str:
         f'"{kernel}": {{\n'
         + ",\n".join(
             f'"{size}": {json.dumps(counts_by_state, separators=(",", ":"))}'
-            for size, counts_by_state in table.items()
+            for size, counts_by_state in counts_by_size.items()
         )
         + "}"
-        for kernel, table in data["kernels"].items()
+        for kernel, counts_by_size in data["kernels"].items()
     ]
     return "{\n" + ",\n".join([*header_lines, '"kernels": {\n' + ",\n".join(kernel_lines) + "\n}"]) + "\n}\n"
 

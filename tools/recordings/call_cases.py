@@ -19,7 +19,7 @@ _MATRIX_EDGES = {SMALL: 64, MEDIUM: 1024, LARGE: 4096}
 _LINALG_EDGES = {SMALL: 64, MEDIUM: 512, LARGE: 2048}
 _REAL_DTYPES = ("float32", "float64")
 _COMPLEX_DTYPES = ("complex64", "complex128")
-_SPARSE_CUPY = """
+_CUPY_SPARSE_CODE = """
 i, n = np.arange(1 << 18), 1 << 14
 where = xp.asarray(i * 7919 % n), xp.asarray(i * 104729 % n)
 s = sparse.coo_matrix((xp.ones(i.size, dt), where), shape=(n, n)).tocsr()
@@ -27,7 +27,7 @@ s.sum_duplicates()
 v, d = xp.ones(n, dt), xp.ones((n, 32), dt)
 t = sparse.eye(n, dtype=dt, format="csr") * 3 + s * dt(1e-3)
 """
-_SPARSE_TORCH = """
+_TORCH_SPARSE_CODE = """
 i, n = np.arange(1 << 18), 1 << 14
 where = xp.from_numpy(np.stack([i * 7919 % n, i * 104729 % n])).to("cuda")
 s = xp.sparse_coo_tensor(where, xp.ones(i.size, dtype=dt, device="cuda"), (n, n)).coalesce()
@@ -157,7 +157,7 @@ def _make_linalg_cases(package: str) -> Iterator[CallCase]:
 
 def _make_cupy_sparse_cases() -> Iterator[CallCase]:
     for dtype in (*_REAL_DTYPES, *_COMPLEX_DTYPES):
-        setup_code = _SPARSE_CUPY
+        setup_code = _CUPY_SPARSE_CODE
         for name, call_code in {
             "sparse by vector": "s @ v",
             "sparse by matrix": "s @ d",
@@ -183,7 +183,7 @@ def _make_torch_sparse_cases() -> Iterator[CallCase]:
             ("sparse by matrix", "COO", "s @ d"),
             ("sparse by vector", "COO", "xp.mv(s, v)"),
         ):
-            yield CallCase("torch", name, dtype, MEDIUM, layout, _SPARSE_TORCH, call_code)
+            yield CallCase("torch", name, dtype, MEDIUM, layout, _TORCH_SPARSE_CODE, call_code)
 
 
 def _make_product_cases(package: str) -> Iterator[CallCase]:
@@ -357,7 +357,7 @@ def _make_elementwise_cases(package: str) -> Iterator[CallCase]:
             package, "transpose copy", dtype, MEDIUM, "contiguous", square_setup_code, transposed_code
         )
         if not is_torch:
-            by_hand = "(lambda e: e / e.sum(1, keepdims=True))(xp.exp(x - x.max(1, keepdims=True)))"
+            softmax_code = "(lambda e: e / e.sum(1, keepdims=True))(xp.exp(x - x.max(1, keepdims=True)))"
             yield CallCase(
-                package, "softmax by hand", dtype, MEDIUM, "contiguous", square_setup_code, by_hand
+                package, "softmax by hand", dtype, MEDIUM, "contiguous", square_setup_code, softmax_code
             )

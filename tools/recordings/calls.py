@@ -60,7 +60,7 @@ def record(folder: Path, seconds: float) -> int:
     parts_folder = folder / "parts"
     parts_folder.mkdir(exist_ok=True)
     deadline_s = start_s + seconds - 6
-    processes = {}
+    process_by_part = {}
     for package, process_count in PROCESSES.items():
         for process_number in range(process_count):
             part_arguments = f"{package},{process_number},{process_count},{deadline_s}"
@@ -74,11 +74,11 @@ def record(folder: Path, seconds: float) -> int:
                 part_arguments,
             ]
             with (parts_folder / f"{package}_{process_number}.log").open("wb") as log:
-                processes[package, process_number] = subprocess.Popen(
+                process_by_part[package, process_number] = subprocess.Popen(
                     command, stdout=log, stderr=subprocess.STDOUT
                 )
     notes = []
-    for (package, process_number), process in processes.items():
+    for (package, process_number), process in process_by_part.items():
         try:
             status = process.wait(max(1.0, start_s + seconds - time.time()))
         except subprocess.TimeoutExpired:

@@ -33,7 +33,7 @@ MANY = (1, 2, 3, 4, 5, 6, 7)
 ROUNDS = 9
 WARM = 2
 _DEFAULT_KIND = 4  # cudaMemcpyDefault: the addresses tell which way
-_GATE = r"""
+_GATE_CODE = r"""
 extern "C" __global__ void gate(long long ns)
 {
     unsigned long long begin, now;
@@ -61,7 +61,7 @@ class LaunchTimers:
     def __init__(self, cp: Any, gpus: int) -> None:
         self.cp = cp
         self.gpus = gpus
-        module = cp.RawModule(code=_GATE)
+        module = cp.RawModule(code=_GATE_CODE)
         self._gate = module.get_function("gate")
         self.virtual = "virtualgpu" in str(cp.__file__) or "hardware" in cp.__name__
         with cp.cuda.Device(0):
@@ -253,8 +253,8 @@ class GpuBuffers:
         self.cp = cp
         self.gpus = gpus
         runtime = cp.cuda.runtime
-        self._tick = cp.RawModule(code=_GATE).get_function("tick")
-        self._add = cp.RawModule(code=_GATE).get_function("take_in")
+        self._tick = cp.RawModule(code=_GATE_CODE).get_function("tick")
+        self._add = cp.RawModule(code=_GATE_CODE).get_function("take_in")
         self.arrays: dict[tuple[int, int], Any] = {}
         self.lanes: dict[tuple[int, int], Any] = {}
         for gpu in range(gpus):
@@ -263,8 +263,8 @@ class GpuBuffers:
                     if peer != gpu and runtime.deviceCanAccessPeer(gpu, peer):
                         with contextlib.suppress(runtime.CUDARuntimeError):
                             runtime.deviceEnablePeerAccess(peer)
-                for index in range(buffers + 1):
-                    self.arrays[gpu, index] = cp.ones(max_bytes // 4, "int32")
+                for buffer_index in range(buffers + 1):
+                    self.arrays[gpu, buffer_index] = cp.ones(max_bytes // 4, "int32")
                 for lane in range(8):
                     self.lanes[gpu, lane] = cp.cuda.Stream(non_blocking=True)
                 cp.cuda.Device().synchronize()
@@ -274,9 +274,9 @@ class GpuBuffers:
         for operation, gpu, lane, buffer, other_gpu, size, dependencies in pieces:
             stream = self.lanes[gpu, lane]
             with self.cp.cuda.Device(gpu), stream:
-                for index in dependencies:
-                    if pieces[index][1:3] != (gpu, lane):
-                        stream.wait_event(events[index])
+                for piece_index in dependencies:
+                    if pieces[piece_index][1:3] != (gpu, lane):
+                        stream.wait_event(events[piece_index])
                 self._submit(operation, gpu, buffer, other_gpu, size, stream)
                 event = self.cp.cuda.Event(disable_timing=True)
                 event.record(stream)
@@ -284,15 +284,15 @@ class GpuBuffers:
 
     def _submit(self, operation: str, gpu: int, buffer: int, other_gpu: int, size: int, stream: Any) -> None:
         own_array = self.arrays[gpu, 0]
-        inbox = self.arrays[gpu, buffer]
+        inbox_array = self.arrays[gpu, buffer]
         if operation == "copy":
-            target = self.arrays[other_gpu, buffer]  # CUDA captures this call, and not memcpyPeerAsync
+            target_array = self.arrays[other_gpu, buffer]  # CUDA captures this call, and not memcpyPeerAsync
             self.cp.cuda.runtime.memcpyAsync(
-                target.data.ptr, own_array.data.ptr, size, _DEFAULT_KIND, stream.ptr
+                target_array.data.ptr, own_array.data.ptr, size, _DEFAULT_KIND, stream.ptr
             )
         elif operation == "add":
-            sum_ = own_array[: size // 4]  # one array in and out: CuPy would copy another one first
-            self.cp.add(sum_, inbox[: size // 4], out=sum_)
+            sum_array = own_array[: size // 4]  # one array in and out: CuPy would copy another one first
+            self.cp.add(sum_array, inbox_array[: size // 4], out=sum_array)
         elif operation == "pull":  # a kernel adds what it reads of the other GPU's memory
             blocks = max(1, min(1056, size // 4096))
             remote_array = self.arrays[other_gpu, buffer]
@@ -334,18 +334,18 @@ def list_building_blocks(gpus: int) -> list[tuple[str, int, int, list[Piece]]]:
             )
             pieces: list[Piece] = []
             for a, b in gpu_pairs:
-                previous_piece = (len(pieces) - 1,) if pieces else ()
-                pieces.append(("copy", a, 0, 1, b, size, previous_piece))
+                previous_indices = (len(pieces) - 1,) if pieces else ()
+                pieces.append(("copy", a, 0, 1, b, size, previous_indices))
                 pieces.append(("add", b, 1, 1, a, size, (len(pieces) - 1,)))
             block_programs.append(("copy and add in turns", k, size, pieces))
             pieces = []
             for i in range(k):
-                first_copy = len(pieces)
+                first_copy_index = len(pieces)
                 for a in (0, 1):
-                    dependencies = (first_copy - 2, first_copy - 1) if i else ()
+                    dependencies = (first_copy_index - 2, first_copy_index - 1) if i else ()
                     pieces.append(("copy", a, 0, 1, 1 - a, size, dependencies))
                 for a in (0, 1):
-                    pieces.append(("add", a, 1, 1, 1 - a, size, (first_copy, first_copy + 1)))
+                    pieces.append(("add", a, 1, 1, 1 - a, size, (first_copy_index, first_copy_index + 1)))
             block_programs.append(("both copy and add", k, size, pieces))
             block_programs.append(
                 (
@@ -391,9 +391,9 @@ def time_building_blocks(cp: Any, gpus: int, tell: Tell, limit_s: float = 40.0) 
     start_s = time.monotonic()
     small_buffers = GpuBuffers(cp, gpus, 16 * MIB, 7)
     large_buffers = GpuBuffers(cp, gpus, SIZES[-1], 1)
-    for name, count, size, pieces in list_building_blocks(gpus):
+    for name, repeat_count, size, pieces in list_building_blocks(gpus):
         if time.monotonic() - start_s > limit_s:
-            print(f"no time left for {name} {count} {size}")
+            print(f"no time left for {name} {repeat_count} {size}")
             continue
         buffers = small_buffers if size <= 16 * MIB else large_buffers
         gpu_lanes = list(dict.fromkeys(piece[1:3] for piece in pieces))
@@ -402,7 +402,9 @@ def time_building_blocks(cp: Any, gpus: int, tell: Tell, limit_s: float = 40.0) 
         def issue(buffers: GpuBuffers = buffers, pieces: list[Piece] = pieces) -> None:
             buffers.issue(pieces)
 
-        tell("blocks", {"what": name, "many": count, "size_bytes": size, **timers.times(streams, issue)})
+        tell(
+            "blocks", {"what": name, "many": repeat_count, "size_bytes": size, **timers.times(streams, issue)}
+        )
 
 
 def run_nccl_rank(link: Any, rank: int, gpus: int, sizes: Sequence[int]) -> None:

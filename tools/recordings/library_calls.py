@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 
 _PT_DYNAMIC = 2
-_STRTAB = 5
-_SYMTAB = 6
-_RELA = 7
-_RELASZ = 8
-_PLTRELSZ = 2
-_JMPREL = 23
-_GLOB_DAT = 6
-_JUMP_SLOT = 7
+_DT_STRTAB = 5
+_DT_SYMTAB = 6
+_DT_RELA = 7
+_DT_RELASZ = 8
+_DT_PLTRELSZ = 2
+_DT_JMPREL = 23
+_R_X86_64_GLOB_DAT = 6
+_R_X86_64_JUMP_SLOT = 7
 _SYMBOL_BYTES = 24
 _RELOCATION_BYTES = 24
 _CODE_BYTES = 32
@@ -136,7 +136,7 @@ class LibraryCalls:
     def _find_entries(self, base: int, dynamic: int) -> Iterator[tuple[int, str]]:
         """Yield the addresses of an object's entries for counted functions, with their names."""
         values_by_tag = _read_tags(dynamic, base)
-        for table_tag, size_tag in ((_JMPREL, _PLTRELSZ), (_RELA, _RELASZ)):
+        for table_tag, size_tag in ((_DT_JMPREL, _DT_PLTRELSZ), (_DT_RELA, _DT_RELASZ)):
             if table_tag not in values_by_tag or not values_by_tag.get(size_tag):
                 continue
             relocation_count = values_by_tag[size_tag] // _RELOCATION_BYTES
@@ -145,10 +145,12 @@ class LibraryCalls:
             )
             relocations = np.frombuffer(memoryview(relocation_bytes), _RELOCATION)
             relocation_types = relocations["info"] & 0xFFFFFFFF
-            for relocation in relocations[(relocation_types == _JUMP_SLOT) | (relocation_types == _GLOB_DAT)]:
-                symbol_address = values_by_tag[_SYMTAB] + int(relocation["info"] >> 32) * _SYMBOL_BYTES
+            for relocation in relocations[
+                (relocation_types == _R_X86_64_JUMP_SLOT) | (relocation_types == _R_X86_64_GLOB_DAT)
+            ]:
+                symbol_address = values_by_tag[_DT_SYMTAB] + int(relocation["info"] >> 32) * _SYMBOL_BYTES
                 name = ctypes.string_at(
-                    values_by_tag[_STRTAB] + ctypes.c_uint32.from_address(symbol_address).value
+                    values_by_tag[_DT_STRTAB] + ctypes.c_uint32.from_address(symbol_address).value
                 ).decode()
                 if self._functions.match(name):
                     yield base + int(relocation["offset"]), name
@@ -159,7 +161,7 @@ def _read_tags(dynamic: int, base: int) -> dict[int, int]:
     values_by_tag: dict[int, int] = {}
     while tag := ctypes.c_int64.from_address(dynamic).value:
         value = ctypes.c_uint64.from_address(dynamic + 8).value
-        is_address = tag in (_STRTAB, _SYMTAB, _RELA, _JMPREL)
+        is_address = tag in (_DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_JMPREL)
         values_by_tag[tag] = value + base if is_address and value < base else value
         dynamic += 16
     return values_by_tag
@@ -171,7 +173,7 @@ def _list_objects() -> list[tuple[int, str, int]]:
 
     def add_object(info: Any, size: int, data: Any) -> int:
         object_info = info.contents
-        program_headers = (object_info.headers[number] for number in range(object_info.count))
+        program_headers = (object_info.headers[header_index] for header_index in range(object_info.count))
         dynamic_address = next(
             (header.address for header in program_headers if header.type == _PT_DYNAMIC), 0
         )

@@ -125,7 +125,7 @@ def _make_smi_tables(
         cells = dmon.last_of(begin_s, end_s).split()
         rows["dmon"].append([name, [cells[index] for index in column_indices] if cells else []])
         rows["query"].append([name, [cell.strip() for cell in query.last_of(begin_s, end_s).split(",")]])
-    units = next(line for _, line in query.lines if line.startswith("utilization"))
+    units_line = next(line for _, line in query.lines if line.startswith("utilization"))
     return {
         "device": record.provenance.device,
         "date": record.date,
@@ -137,7 +137,7 @@ def _make_smi_tables(
         },
         "query": {
             "command": "nvidia-smi --query-gpu=... --format=csv -lms 1000",
-            "headings": [cell.strip() for cell in units.split(",")],
+            "headings": [cell.strip() for cell in units_line.split(",")],
             "rows": rows["query"],
         },
     }

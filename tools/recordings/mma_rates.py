@@ -64,12 +64,12 @@ def measure_tflops(name: str, sums: int, blocks: int, steps: int) -> float:
     sum_array = cp.zeros(sum_count * 32 * WARPS, word_dtype)
     times_ms = []
     for _ in range(REPEATS):
-        start, end = cp.cuda.Event(), cp.cuda.Event()
-        start.record()
+        start_event, end_event = cp.cuda.Event(), cp.cuda.Event()
+        start_event.record()
         kernel((blocks,), (32 * WARPS,), (sum_array, np.int32(steps)))
-        end.record()
-        end.synchronize()
-        times_ms.append(float(cp.cuda.get_elapsed_time(start, end)))
+        end_event.record()
+        end_event.synchronize()
+        times_ms.append(float(cp.cuda.get_elapsed_time(start_event, end_event)))
     shape = re.match(r"m(\d+)n(\d+)k(\d+)", form)
     assert shape is not None
     operation_count = 2 * int(np.prod([int(size) for size in shape.groups()])) * blocks * WARPS * sums * steps
@@ -86,8 +86,8 @@ def make_code(form: Form, sums: int) -> str:
         for n in (sum_count, a_count, b_count)
     ]
     constraint_letter, cpp = ("d", "double") if "f64" in instruction else ("r", "unsigned")
-    outputs = ", ".join(f'"+{constraint_letter}"(all[s][{n}])' for n in range(sum_count))
-    inputs = ", ".join(
+    output_operands = ", ".join(f'"+{constraint_letter}"(all[s][{n}])' for n in range(sum_count))
+    input_operands = ", ".join(
         f'"{constraint_letter}"({matrix}[{n}])'
         for matrix, register_count in (("a", a_count), ("b", b_count))
         for n in range(register_count)
@@ -102,7 +102,7 @@ def make_code(form: Form, sums: int) -> str:
             #pragma unroll
             for (int s = 0; s < {sums}; ++s)
                 asm volatile("{instruction} {operands[0]}, {operands[1]}, {operands[2]}, {operands[0]};"
-                             : {outputs} : {inputs});
+                             : {output_operands} : {input_operands});
         for (int n = 0; n < {sum_count}; ++n) {{
             {cpp} sum = 0;
             for (int s = 0; s < {sums}; ++s) sum += all[s][n];

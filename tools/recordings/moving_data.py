@@ -32,7 +32,7 @@ SIZES = tuple(1 << k for k in (12, 14, 16, 18, 20, 22, 24, 26, 28))
 BIG_BYTES = 64 << 20
 REPEATS = 5
 
-_KERNELS = r"""
+_KERNELS_CODE = r"""
 extern "C" __global__ void twice(const float* x, float* y, long long n, int rounds) {
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < n;
          i += (long long)gridDim.x * blockDim.x) {
@@ -317,7 +317,7 @@ def time_zero_copy() -> dict[str, Any]:
     import cupyx
 
     timer = Watch(cp)
-    module = cp.RawModule(code=_KERNELS)
+    module = cp.RawModule(code=_KERNELS_CODE)
     twice_kernel, passes_kernel, gather_kernel = (
         module.get_function(name) for name in ("twice", "passes", "gather")
     )
@@ -365,7 +365,7 @@ def time_managed() -> dict[str, Any]:
     cp = _import_cupy()
     runtime = cp.cuda.runtime
     timer = Watch(cp)
-    module = cp.RawModule(code=_KERNELS)
+    module = cp.RawModule(code=_KERNELS_CODE)
     twice_kernel = module.get_function("twice")
     every_kernel = module.get_function("every")
     n = BIG_BYTES // 4
@@ -463,7 +463,7 @@ def time_managed() -> dict[str, Any]:
     numpy_view = np.from_dlpack(x)
     numpy_view[0] = 7
     results["numpy shares by DLPack"] = bool(float(x[0]) == 7 and numpy_view.ctypes.data == x.data.ptr)
-    results["dlpack device"] = [int(part) for part in x.__dlpack_device__()]
+    results["dlpack device"] = [int(dlpack_number) for dlpack_number in x.__dlpack_device__()]
     pool = cp.cuda.MemoryPool(cp.cuda.malloc_managed)
     with cp.cuda.using_allocator(pool.malloc):
         results["pool of managed memory"] = cp.cuda.runtime.pointerGetAttributes(cp.ones(10).data.ptr).type

@@ -40,8 +40,10 @@ def is_available() -> bool:
 
 def read_version() -> str:
     """Return Nsight Compute's version, such as ``2025.3.1.0``."""
-    text = subprocess.run([_find_ncu(), "--version"], capture_output=True, text=True, check=False).stdout
-    match = re.search(r"Version\s+([\d.]+)", text)
+    version_output = subprocess.run(
+        [_find_ncu(), "--version"], capture_output=True, text=True, check=False
+    ).stdout
+    match = re.search(r"Version\s+([\d.]+)", version_output)
     return match[1] if match else ""
 
 

@@ -453,7 +453,7 @@ def _log_hooks(cp: Any, failing_callback: str, prepare: Callable[[Any], None], b
             block = pool.malloc(1000)
         except Exception as error:
             results[0] = _format_error(error)
-        figures_during = read_figures(pool)
+        figures_in_hook = read_figures(pool)
         if by_hand and block is not None:
             results[1] = describe_call(block.mem.free)
         block = None
@@ -461,7 +461,7 @@ def _log_hooks(cp: Any, failing_callback: str, prepare: Callable[[Any], None], b
     return (
         results,
         hook_log,
-        figures_during,
+        figures_in_hook,
         read_figures(pool),
         describe_call(lambda: bool(pool.malloc(1000).ptr)),
         read_figures(pool),

@@ -94,12 +94,12 @@ def _run_part(part: str, options: argparse.Namespace) -> dict[str, Any]:
         if not failure_text:
             return results
         names = list(pool_cases.CASES) if part == "cases" else []
-        fatal_name = (
+        fatal_names = (
             names[names.index(next(reversed(results), "")) + 1 :][:1] if results and names else names[:1]
         )
-        if not fatal_name:
+        if not fatal_names:
             return results | {"failed": failure_text}
-        results[fatal_name[0]] = failure_text
+        results[fatal_names[0]] = failure_text
 
 
 def _describe_device(cp: Any, last_name: str) -> Any:

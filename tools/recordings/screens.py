@@ -197,11 +197,11 @@ def main(folder: Path, names: Sequence[str] = ()) -> None:
                 "program": program,
                 "screens": screens,
             }
-            if (trace := Path(scratch_folder) / "steps.json").exists():
-                (folder / "steps.json.gz").write_bytes(gzip.compress(trace.read_bytes(), mtime=0))
-            if (report := Path(scratch_folder) / "loop.sqlite").exists():
-                remove_machine_tables(report)
-                shutil.copy(report, folder)
+            if (trace_path := Path(scratch_folder) / "steps.json").exists():
+                (folder / "steps.json.gz").write_bytes(gzip.compress(trace_path.read_bytes(), mtime=0))
+            if (report_path := Path(scratch_folder) / "loop.sqlite").exists():
+                remove_machine_tables(report_path)
+                shutil.copy(report_path, folder)
         content_json = json.dumps(content, indent=1, ensure_ascii=False)
         (folder / f"{name}.json").write_text(content_json + "\n", encoding="utf-8")
         for screen in screens:

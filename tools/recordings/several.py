@@ -148,8 +148,8 @@ def _run_in_process(part: str, gpus: int, limit_s: float) -> tuple[list[tuple[st
                 for line in results_path.read_text().splitlines()
                 if line.endswith("]")
             ]
-        log_end = log_path.read_text(errors="replace").strip()[-600:]
-        return results, f"{status}: {log_end}" if status else ""
+        log_tail = log_path.read_text(errors="replace").strip()[-600:]
+        return results, f"{status}: {log_tail}" if status else ""
 
 
 def _record(gpus: int, lines: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -158,9 +158,9 @@ def _record(gpus: int, lines: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     device = str(results.get("device", ""))
     rows_by_size: dict[str, dict[int, dict[str, Any]]] = {"all_reduce": {}, "copies": {}}
     for result_key, value in lines:
-        kind, _, name = result_key.partition("/")
-        if kind in rows_by_size:
-            rows_by_size[kind].setdefault(value[0], {"size_bytes": value[0]})[name] = value[1]
+        table_name, _, column_name = result_key.partition("/")
+        if table_name in rows_by_size:
+            rows_by_size[table_name].setdefault(value[0], {"size_bytes": value[0]})[column_name] = value[1]
     device_words = [word for word in device.split() if word != "NVIDIA"]
     return {
         "format": FORMAT,
@@ -198,11 +198,11 @@ def list_compared_times(record: dict[str, Any]) -> list[str]:
 def ship(runs: Sequence[dict[str, Any]]) -> list[Path]:
     """Write the records of runs into the package, one file for each number of GPUs, and return the paths."""
     folder = Path(records.__file__).resolve().parents[2] / records.RECORDS_FOLDER
-    paths = []
+    written_paths = []
     for gpus, record in make_shipped_records(runs).items():
-        paths.append(folder / f"{record['gpu'].lower()}x{gpus}.json")
-        paths[-1].write_text(_format_record(record), encoding="utf-8")
-    return paths
+        written_paths.append(folder / f"{record['gpu'].lower()}x{gpus}.json")
+        written_paths[-1].write_text(_format_record(record), encoding="utf-8")
+    return written_paths
 
 
 def make_shipped_records(runs: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:

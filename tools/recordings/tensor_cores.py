@@ -36,7 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     record = measure(options.side)
     records = json.loads(options.out.read_text(encoding="utf-8")) if options.out.is_file() else []
     other_records = [
-        other for other in records if (other["device"], other["side"]) != (record["device"], record["side"])
+        other_record
+        for other_record in records
+        if (other_record["device"], other_record["side"]) != (record["device"], record["side"])
     ]
     record_json = json.dumps([*other_records, record], indent=1, ensure_ascii=False)
     options.out.write_text(f"{record_json}\n", encoding="utf-8")
@@ -58,9 +60,9 @@ def measure(side: int) -> dict[str, Any]:
         step = launch(version.name, a, b, c)
         tflops[version.name] = flops / _best_seconds(cp, step) / 1e12
         # cuBLAS rounds its result to half precision.
-        error = float(cp.abs(c - expected).max())
-        if error > 0.01 * float(cp.abs(expected).max()):
-            raise SystemExit(f"{version.name} differs from cuBLAS by up to {error:g}.")
+        largest_error = float(cp.abs(c - expected).max())
+        if largest_error > 0.01 * float(cp.abs(expected).max()):
+            raise SystemExit(f"{version.name} differs from cuBLAS by up to {largest_error:g}.")
     tflops["cuBLAS"] = flops / _best_seconds(cp, lambda: cp.matmul(a, b)) / 1e12
     return {
         "device": info.name,
@@ -68,7 +70,7 @@ def measure(side: int) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "side": side,
         "kept_bits": probe.measure_kept_bits(),
-        "tflops": {name: round(speed, 2) for name, speed in tflops.items()},
+        "tflops": {name: round(speed_tflops, 2) for name, speed_tflops in tflops.items()},
     }
 
 

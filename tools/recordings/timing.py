@@ -182,8 +182,12 @@ def time_launch(bench: Bench, timed: TimedLaunch, modules: dict[tuple[str, ...],
     def work() -> None:
         kernel(timed.grid, timed.block, arguments, shared_mem=timed.shared_bytes)
 
-    warm_ns, nodes = bench.warm(work)
-    launch_entry = {"warm_ns": round(warm_ns, 1), "nodes": nodes, "warm_pair_ns": round(bench.pair(work), 1)}
+    warm_ns, node_count = bench.warm(work)
+    launch_entry = {
+        "warm_ns": round(warm_ns, 1),
+        "nodes": node_count,
+        "warm_pair_ns": round(bench.pair(work), 1),
+    }
     if arguments:
         launch_entry["cold_pair_ns"] = round(bench.pair(work, cold=True), 1)
     launch_entry["registers"] = kernel.num_regs

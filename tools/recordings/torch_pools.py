@@ -102,14 +102,14 @@ def program(seed: int) -> tuple[str, list[Step]]:
     is_wide = seed >= WIDE
     program_kinds = _WIDE_PROGRAM_KINDS if is_wide else _PROGRAM_KINDS
     program_kind = program_kinds[seed % len(program_kinds)]
-    big_mb = pick((12, 16, 20, 30, 64)) if is_wide else 20
+    large_size_mb = pick((12, 16, 20, 30, 64)) if is_wide else 20
     settings = SETTINGS[program_kind].format(
         mb=pick((20, 24, 32, 64, 100)),
         more=pick((20, 32, 128)),
         divisions=pick(("2", "4", "8", "[256:1,512:2,1024:4,>:8]", "[1:4,4:2,>:16]", "[64:8,>:0]")),
         part=pick((0.3, 0.5, 0.6, 0.8)),
-        big=big_mb,
-        more_than_big=big_mb + 12,
+        big=large_size_mb,
+        more_than_big=large_size_mb + 12,
     )
     steps: list[Step] = []
     if program_kind in ("limit", "garbage", "split limit", "all"):
@@ -117,28 +117,28 @@ def program(seed: int) -> tuple[str, list[Step]]:
     size_kinds = [pick((*_SIZE_KINDS, "huge") if is_wide else _SIZE_KINDS) for _ in range(3)]
     stream_choices = [int(rng.random() * STREAMS) if rng.random() < 0.4 else 0 for _ in range(3)]
     live_numbers: list[int] = []
-    has_uses = rng.random() < (0.8 if is_wide else 0.5)
-    alloc_share = 0.5 + 0.25 * rng.random()
+    uses_other_streams = rng.random() < (0.8 if is_wide else 0.5)
+    alloc_probability = 0.5 + 0.25 * rng.random()
     for step_number in range(14 + int((250 if is_wide else 52) * rng.random())):
-        random_share = rng.random()
-        if not live_numbers or random_share < alloc_share:
+        random_draw = rng.random()
+        if not live_numbers or random_draw < alloc_probability:
             steps.append(Step("alloc", step_number, _draw_size(pick(size_kinds), rng), pick(stream_choices)))
             live_numbers.append(step_number)
-        elif random_share < 0.96:
+        elif random_draw < 0.96:
             live_index = (
                 len(live_numbers) - 1 if rng.random() < 0.3 else int(rng.random() * len(live_numbers))
             )
-            number_freed = live_numbers.pop(live_index)
-            if has_uses and rng.random() < 0.35:
+            freed_number = live_numbers.pop(live_index)
+            if uses_other_streams and rng.random() < 0.35:
                 for _ in range(1 + int(1.3 * rng.random())):
-                    steps.append(Step("use", number_freed, stream=int(rng.random() * STREAMS)))
-            steps.append(Step("free", number_freed))
-        elif random_share < 0.98:
+                    steps.append(Step("use", freed_number, stream=int(rng.random() * STREAMS)))
+            steps.append(Step("free", freed_number))
+        elif random_draw < 0.98:
             steps.append(Step("empty"))
-        if has_uses and rng.random() < 0.12:
+        if uses_other_streams and rng.random() < 0.12:
             steps.append(Step(pick(("close", "open")), stream=1 + int(rng.random() * (STREAMS - 1))))
         if len(live_numbers) > 30:
-            alloc_share = 0.3
+            alloc_probability = 0.3
     return settings, steps
 
 
@@ -346,8 +346,8 @@ class Gates:
 
     def settle(self) -> None:
         """Wait for the streams whose gates are open."""
-        for number, stream in enumerate(self._streams):
-            if number not in self.closed:
+        for stream_number, stream in enumerate(self._streams):
+            if stream_number not in self.closed:
                 stream.synchronize()
 
 

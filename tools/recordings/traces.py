@@ -109,11 +109,13 @@ def _note_launches(launches: dict[tuple[Any, ...], ShownLaunch], number: str) ->
             title, Launch(source, trace.grid, trace.block, host_args, trace.shared_bytes)
         )
         if new_launch.key not in launches:
-            same_titles = sum(
+            same_title_count = sum(
                 f"{other_launch.title}_".startswith(f"{title}_") for other_launch in launches.values()
             )
             launches[new_launch.key] = (
-                replace(new_launch, title=f"{title}_{same_titles + 1}") if same_titles else new_launch
+                replace(new_launch, title=f"{title}_{same_title_count + 1}")
+                if same_title_count
+                else new_launch
             )
         return chart
 

@@ -56,7 +56,7 @@ __device__ void probe(const T* a, const T* b, const S* c, T* xa, T* xb, S* xc, S
     store_matrix_sync(lanes, fd, ldc, mem_row_major);
 }
 """
-_KERNEL = """
+_KERNEL_TEMPLATE = """
 extern "C" __global__ void {name}(void* a, void* b, void* c, void* xa, void* xb, void* xc, void* xd,
                                   void* d, void* lanes, int* counts, int lda, int ldb, int ldc, int replaced,
                                   int number, float value)
@@ -67,7 +67,7 @@ extern "C" __global__ void {name}(void* a, void* b, void* c, void* xa, void* xb,
          lda, ldb, ldc, replaced, number, value);
 }}
 """
-_CPP = {
+_CPP_TYPES = {
     "f16": "half",
     "bf16": "__nv_bfloat16",
     "s8": "signed char",
@@ -121,11 +121,11 @@ def list_cases(kind: str) -> list[Case]:
 def compile_kernels(selected: Sequence[Case]) -> list[Any]:
     """Return the kernels of multiplications, which are compiled together."""
     code = _CODE + "".join(
-        _KERNEL.format(
+        _KERNEL_TEMPLATE.format(
             name=case.name,
-            t=_CPP[case.kind],
-            s=_CPP[case.sum_kind],
-            element=f"precision::{case.kind}" if case.kind == "tf32" else _CPP[case.kind],
+            t=_CPP_TYPES[case.kind],
+            s=_CPP_TYPES[case.sum_kind],
+            element=f"precision::{case.kind}" if case.kind == "tf32" else _CPP_TYPES[case.kind],
             **dict(zip("mnk", case.shape, strict=True)),
             a=case.a_order,
             b=case.b_order,
@@ -148,8 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     info = session.backend().device_info()
     layouts: dict[str, Any] = {}
     for kind in options.types:
-        selected = list_cases(kind)[: 1 if options.first else None]
-        for kernel, case in zip(compile_kernels(selected), selected, strict=True):
+        selected_cases = list_cases(kind)[: 1 if options.first else None]
+        for kernel, case in zip(compile_kernels(selected_cases), selected_cases, strict=True):
             for name, layout in record_layouts(kernel, case):
                 if layouts.setdefault(name, layout) != layout:
                     raise SystemExit(f"{name} has several layouts: {layout} and {layouts[name]}.")
@@ -209,8 +209,8 @@ def record_layouts(kernel: Any, case: Case) -> Iterator[tuple[str, dict[str, Any
                 a, b = ({**factors, name: changed_factor}[matrix] for matrix in "ab")
                 check(case, result, a @ b + factors["c"])
         # The multiplication reads the first copy of each element.
-        count = extents[name][0] * extents[name][1] // LANES
-        check(case, np.array(is_read), np.arange(len(is_read)) < count)
+        elements_per_lane = extents[name][0] * extents[name][1] // LANES
+        check(case, np.array(is_read), np.arange(len(is_read)) < elements_per_lane)
         yield (
             wmma_layouts.make_key(name, case.shape, case.kind),
             find_bit_positions(positions[name], extents[name][1]),

@@ -84,13 +84,13 @@ def find_stale_files(root: Path = ROOT) -> list[str]:
     """Return the names of files that do not agree with the repository address in pyproject.toml."""
     address = read_repository(root)
     readme = (root / "README.md").read_text(encoding="utf-8")
-    files = ["README.md"] if add_badges(readme, address) != readme else []
+    stale_files = ["README.md"] if add_badges(readme, address) != readme else []
     for path in _list_notebooks(root):
         notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
         old_cells = [(cell.get("id"), cell.source) for cell in notebook.cells]
         if [(cell.get("id"), cell.source) for cell in add_set_up_cell(notebook, address).cells] != old_cells:
-            files.append(f"notebooks/{path.name}")
-    return files
+            stale_files.append(f"notebooks/{path.name}")
+    return stale_files
 
 
 def write(root: Path = ROOT) -> list[str]:

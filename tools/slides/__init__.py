@@ -29,7 +29,7 @@ CODE_LINES = 16
 WORDS = 60
 """Longer first paragraphs go to the notes."""
 
-_HELP = re.compile(r"<details>.*?</details>", re.DOTALL)
+_HELP_PATTERN = re.compile(r"<details>.*?</details>", re.DOTALL)
 
 
 def make_deck(of: Course) -> Any:
@@ -59,7 +59,7 @@ def _make_part_slides(part: SessionPart, *, opens: bool) -> Iterator[Any]:
         if cell["id"] not in section_ids - find_opening_ids(cells):
             continue
         if cell["cell_type"] == "markdown":
-            yield from _make_text_slides(_HELP.sub("", cell["source"]).strip())
+            yield from _make_text_slides(_HELP_PATTERN.sub("", cell["source"]).strip())
         elif not (CHECK_CALL_PATTERN.search(cell["source"]) or "gl.quiz(" in cell["source"]):
             yield from _make_code_slides(cell)
 
@@ -131,11 +131,11 @@ def write(folder: Path) -> list[Path]:
     )
     pages = []
     for name in SHORT_COURSES:
-        text, _ = exporter.from_notebook_node(
+        slides_html, _ = exporter.from_notebook_node(
             make_deck(find_course(name)), {"metadata": {"name": find_course(name).title}}
         )
         pages.append(folder / f"{name}.html")
-        pages[-1].write_text(text, encoding="utf-8")
+        pages[-1].write_text(slides_html, encoding="utf-8")
     return pages
 
 

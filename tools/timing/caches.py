@@ -193,8 +193,8 @@ def _score_rows(rows: Sequence[Compared]) -> str:
                 sorted_errors[math.ceil(0.9 * len(sorted_errors)) - 1],
                 sorted_errors[-1],
             )
-            cells = " | ".join(f"{figure:,.1f}{unit}" for figure in error_figures)
-            score_lines.append(f"| {name}{title} | {len(sorted_errors)} | {cells} |")
+            cells_text = " | ".join(f"{figure:,.1f}{unit}" for figure in error_figures)
+            score_lines.append(f"| {name}{title} | {len(sorted_errors)} | {cells_text} |")
     return "\n".join(score_lines)
 
 

@@ -241,11 +241,11 @@ def _format_goals(
 ) -> str:
     table_lines = ["| | goal | H100 | H200 |", "| --- | --- | --- | --- |"]
     scores: dict[str, dict[str, Score]] = {}
-    for gpu, (warm_rows, cold_times) in warm_and_cold.items():
+    for gpu, (warm_rows, cold_rows) in warm_and_cold.items():
         scores[gpu] = {
             "kept": score([row for row in warm_rows if row.is_kept]),
             "calibrating": score([row for row in warm_rows if not row.is_kept]),
-            "cold": score([row for row in cold_times if row.is_kept]),
+            "cold": score([row for row in cold_rows if row.is_kept]),
             "copies": score(compare.compare_copies(gpu, data[gpu])),
             "graphs": score(compare.compare_graphs(data[gpu])),
         }
@@ -286,11 +286,11 @@ def _format_launches(warm: dict[str, list[Compared]], is_kept: bool) -> str:
     ]
     for h100_row, h200_row in zip(*(warm[gpu] for gpu in GPUS), strict=True):
         if h100_row.is_kept == is_kept:
-            cells = " | ".join(
+            cells_text = " | ".join(
                 f"{row.recorded_ns / 1000:,.2f} | {row.modelled_ns / 1000:,.2f} | {row.ratio:.2f}"
                 for row in (h100_row, h200_row)
             )
-            table_lines.append(f"| {h100_row.name} | {cells} |")
+            table_lines.append(f"| {h100_row.name} | {cells_text} |")
     return "\n".join(table_lines) + "\n"
 
 
@@ -303,11 +303,11 @@ def _format_copies(data: dict[str, Any]) -> str:
         [*compare.compare_copies(gpu, data[gpu]), *compare.compare_graphs(data[gpu])] for gpu in GPUS
     ]
     for h100_row, h200_row in zip(*rows_by_gpu, strict=True):
-        cells = " | ".join(
+        cells_text = " | ".join(
             f"{row.recorded_ns / 1000:,.2f} | {row.modelled_ns / 1000:,.2f} | {row.ratio:.2f}"
             for row in (h100_row, h200_row)
         )
-        table_lines.append(f"| {h100_row.name} | {cells} |")
+        table_lines.append(f"| {h100_row.name} | {cells_text} |")
     return "\n".join(table_lines) + "\n"
 
 

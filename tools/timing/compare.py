@@ -115,11 +115,11 @@ def model_times(
             finished_launch = backend.prepared(launch).run()
             array_bytes = sum(finished_launch.prepared.arrays.values())
             for name, machine in zip(names, machines, strict=True):
-                on_machine = replace(
+                machine_launch = replace(
                     finished_launch, prepared=replace(finished_launch.prepared, device=machine.devices[0])
                 )
-                warm_ns = replace(on_machine, cold_bytes=0).duration_ns
-                cold_ns = replace(on_machine, cold_bytes=array_bytes).duration_ns
+                warm_ns = replace(machine_launch, cold_bytes=0).duration_ns
+                cold_ns = replace(machine_launch, cold_bytes=array_bytes).duration_ns
                 times_by_gpu[name][timed.name] = warm_ns, cold_ns
         return times_by_gpu
     finally:

@@ -306,8 +306,8 @@ def _make_nodes(count: int, threads: int) -> Arguments:
         visit_order = np.random.default_rng(1).permutation(count).astype(np.int32)
         nodes = np.zeros((count, 4), np.int32)
         nodes[visit_order, 0] = np.roll(visit_order, -1)
-        starts = visit_order[np.arange(threads) * (count // threads)]
-        return cp.asarray(nodes), cp.asarray(starts), cp.zeros(threads, cp.int32)
+        start_indices = visit_order[np.arange(threads) * (count // threads)]
+        return cp.asarray(nodes), cp.asarray(start_indices), cp.zeros(threads, cp.int32)
 
     return make
 

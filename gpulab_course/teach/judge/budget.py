@@ -148,10 +148,10 @@ class Score:
     @property
     def said(self) -> str:
         """All counts as text, such as ``2,048 sectors loaded; naive 4,096, reference 512; your best 563``."""
-        other_counts = [f"naive {self.naive:,}"] if self.naive is not None else []
-        other_counts.append(f"reference {self.reference:,}")
+        count_texts = [f"naive {self.naive:,}"] if self.naive is not None else []
+        count_texts.append(f"reference {self.reference:,}")
         best_text = f"; your best {self.best:,}" if self.best is not None else ""
-        return f"{self.figure}; {', '.join(other_counts)}{best_text}"
+        return f"{self.figure}; {', '.join(count_texts)}{best_text}"
 
 
 def make_score(

@@ -213,11 +213,13 @@ def pair_sizes_with_blocks(
             suitable_blocks = [
                 block for block in blocks if element_count <= _MAX_BLOCKS * prod(block)
             ] or list(blocks)
-            offset = size_index if element_count > _MAX_TINY_ELEMENTS else 0
+            first_block_index = size_index if element_count > _MAX_TINY_ELEMENTS else 0
             block_count = (
                 len(suitable_blocks) if element_count <= _MAX_TINY_ELEMENTS else min(4, len(suitable_blocks))
             )
-            chosen_blocks = [suitable_blocks[(offset + k) % len(suitable_blocks)] for k in range(block_count)]
+            chosen_blocks = [
+                suitable_blocks[(first_block_index + k) % len(suitable_blocks)] for k in range(block_count)
+            ]
             size_block_pairs += [(size, block) for block in chosen_blocks]
     return size_block_pairs
 

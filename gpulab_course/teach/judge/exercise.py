@@ -292,7 +292,7 @@ class KernelExercise:
     @cached_property
     def arguments(self) -> tuple[Parameter, ...]:
         """The parameters of the kernel as `Parameter` objects."""
-        return tuple(Parameter.read(text) for text in self.parameters.split(","))
+        return tuple(Parameter.read(parameter_text) for parameter_text in self.parameters.split(","))
 
     @property
     def signature(self) -> str:

@@ -76,11 +76,11 @@ class Verdict:
         return "\n".join([repr(self), *lines, *(f"  score: {score.said}" for score in self._golf_scores)])
 
     def _repr_html_(self) -> str:
-        sentence = page.render_verdict(self.opening, self.message, self.passed)
+        verdict_html = page.render_verdict(self.opening, self.message, self.passed)
         if not self.stages:
-            return sentence
+            return verdict_html
         rows = tuple((f"{_SIGNS[row.state]} {row.name}", row.said) for row in self._list_rows())
         scores = "".join(f"<p><b>Score:</b> {html.escape(score.said)}</p>" for score in self._golf_scores)
         return make_card(
-            f"Check of {self.exercise_id}", sentence, Table("", ("stage", "found"), rows).html(), scores
+            f"Check of {self.exercise_id}", verdict_html, Table("", ("stage", "found"), rows).html(), scores
         )

@@ -82,8 +82,8 @@ def _read_unsigned(text: str) -> Number:
             power_match["sign"] + power_match["exponent"]
         )
         return factor * power_value
-    mantissa_text, marker, exponent_text = text.lower().partition("e")
-    if marker:
+    mantissa_text, exponent_marker, exponent_text = text.lower().partition("e")
+    if exponent_marker:
         if not re.fullmatch(r"[+-]?[0-9]{1,3}", exponent_text):
             raise _NoNumberError
         return _read_decimal(mantissa_text) * 10.0 ** int(exponent_text)

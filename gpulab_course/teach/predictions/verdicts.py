@@ -46,10 +46,10 @@ class Scale:
         """Return the value as text with its unit."""
         if isinstance(value, str):
             return value
-        text = f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
+        value_text = f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
         if not self.unit:
-            return text
-        return f"{text} {make_singular(self.unit) if value == 1 and len(self.unit) > 2 else self.unit}"
+            return value_text
+        return f"{value_text} {make_singular(self.unit) if value == 1 and len(self.unit) > 2 else self.unit}"
 
     def right(self, answer: Value, value: Value) -> bool:
         """Return whether a prediction is right. Quantities and shares may differ by the tolerance."""

@@ -39,7 +39,7 @@ _COMPILE_BYTES = 1 << 30
 
 # The declaration of dynamic shared memory. A kernel without it gets none, because an array that is too small
 # would reach into it.
-_DYNAMIC_SHARED = re.compile(r'\bextern\b(?!\s*"C")')
+_EXTERN_PATTERN = re.compile(r'\bextern\b(?!\s*"C")')
 
 
 class KernelFault(Exception):
@@ -101,13 +101,13 @@ class Bench:
         launch = Launch.of(source, case.grid, case.block, args, _find_dynamic_bytes(source, case))
         counters = self._observe(exercise, case, launch, counting or Counters())
         outputs = {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
-        inputs = [p.name for p in exercise.arguments if p.pointer and p.read_only]
-        overwritten = tuple(
+        input_names = [p.name for p in exercise.arguments if p.pointer and p.read_only]
+        overwritten_names = tuple(
             name
-            for name in inputs
+            for name in input_names
             if self.cp.asnumpy(arrays[name]).tobytes() != np.asarray(case.values[name]).tobytes()
         )
-        return LaunchOutcome(outputs, initial_arrays, overwritten, counters)
+        return LaunchOutcome(outputs, initial_arrays, overwritten_names, counters)
 
     def sanitize(
         self, exercise: KernelExercise, source: KernelSource, case: Case
@@ -247,7 +247,7 @@ def _make_pasted_message(line: str) -> str:
 
 
 def _find_dynamic_bytes(source: KernelSource, case: Case) -> int:
-    return case.shared_bytes if _DYNAMIC_SHARED.search(source.code) else 0
+    return case.shared_bytes if _EXTERN_PATTERN.search(source.code) else 0
 
 
 def shorten_line(text: str) -> str:

@@ -17,10 +17,10 @@ from gpulab_course.teach.judge.kernel.trial import CountedLaunch, Trial, make_la
 from virtualgpu.records import Dim3, KernelCounters, KernelSource
 
 # Extra instructions that each warp may execute, because some references need few.
-_EXTRA_PER_WARP = 50
+_WARP_EXTRA_INSTRUCTIONS = 50
 # The busiest warp of a small launch may execute this factor of the reference's instructions, plus extra ones.
 _BUSIEST_FACTOR = 20
-_BUSIEST_EXTRA = 300
+_BUSIEST_EXTRA_INSTRUCTIONS = 300
 # The busiest warp counts as alone from this factor of the instructions of the reference's busiest warp on.
 _ONE_WARP_FACTOR = 1.5
 _MIN_BLOCK_COLUMNS = 32
@@ -109,7 +109,7 @@ def check_shared_work(trial: Trial) -> str:
         ).counters
         if (
             counters.longest_warp_instructions
-            > _BUSIEST_FACTOR * reference_counters.longest_warp_instructions + _BUSIEST_EXTRA
+            > _BUSIEST_FACTOR * reference_counters.longest_warp_instructions + _BUSIEST_EXTRA_INSTRUCTIONS
         ):
             raise trial.record_mistake(
                 Mistake("parallelism", case, _make_busiest_message(case, counters, reference_counters))
@@ -139,7 +139,7 @@ def _describe_busy_warp(trial: Trial, launch: CountedLaunch) -> str:
         return _make_busiest_message(launch.case, counters, reference_counters)
     if (
         counters.warp_instructions
-        > limits.slack * reference_counters.warp_instructions + _EXTRA_PER_WARP * warps
+        > limits.slack * reference_counters.warp_instructions + _WARP_EXTRA_INSTRUCTIONS * warps
     ):
         return make_repeated_work_message(launch.case, counters, reference_counters)
     if counters.lane_efficiency < limits.lanes * reference_counters.lane_efficiency:
@@ -174,10 +174,10 @@ def make_repeated_work_message(case: Case, counters: KernelCounters, reference: 
 
 def _count_file_costs(test_bench: Bench, exercise: KernelExercise, file: str, case: Case) -> budget.Costs:
     source = KernelSource(exercise.kernel, exercise.source(file))
-    run = test_bench.run(
+    launch_outcome = test_bench.run(
         exercise, source, case.shipped or case, counting=budget.choose_counters(exercise.budgets)
     )
-    return budget.Costs(run.counters, test_bench.stats(source))
+    return budget.Costs(launch_outcome.counters, test_bench.stats(source))
 
 
 @lru_cache(maxsize=128)

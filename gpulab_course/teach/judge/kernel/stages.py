@@ -174,11 +174,11 @@ def check_hazards(trial: Trial) -> str:
             report, outputs = trial.bench.sanitize(trial.exercise, trial.source, case)
         except KernelFault as stop:
             raise trial.make_fault_error("hazards", case, stop) from None
-        is_unused = all(
+        is_result_right = all(
             not find_wrong_elements(outputs[name], expected).any() for name, expected in case.wanted.items()
         )
         for hazard in report.hazards:
-            if hazard.kind == _ABSENT_LANE and is_unused:
+            if hazard.kind == _ABSENT_LANE and is_result_right:
                 continue  # a lane may receive an undefined value and ignore it
             is_double_write = hazard.kind == "WAW" and hazard.space == "global"
             if hazard.severity == "info" and trial.exercise.once and is_double_write:

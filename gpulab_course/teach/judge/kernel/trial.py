@@ -148,10 +148,14 @@ class Trial:
 
         If blocks of the exercise may wait for each other, one launch has more blocks than fit on the device.
         """
-        multi_block = [case for case in self.small_cases if prod(case.launch_grid) > 1]
-        multi_block.sort(key=lambda case: prod(case.launch_grid))
+        multi_block_cases = [case for case in self.small_cases if prod(case.launch_grid) > 1]
+        multi_block_cases.sort(key=lambda case: prod(case.launch_grid))
         cases = self._list_failed_cases(True, "orders")
-        cases += [multi_block[len(multi_block) // 2], multi_block[-1]] if multi_block else []
+        cases += (
+            [multi_block_cases[len(multi_block_cases) // 2], multi_block_cases[-1]]
+            if multi_block_cases
+            else []
+        )
         if self.exercise.crowded:
             cases.append(
                 self.case(*max(self.plan, key=lambda size_and_block: int(np.prod(size_and_block[0]))))
@@ -161,17 +165,17 @@ class Trial:
     def choose_hazard_cases(self) -> list[Case]:
         """Return small test launches for the sanitizer, such as launches with many blocks or idle threads."""
         cases = self._list_failed_cases(True, "hazards")
-        small_launches = [case for case in self.small_cases if case.threads <= _MAX_HAZARD_THREADS]
-        for shape in dict.fromkeys(case.block for case in small_launches):
-            same_shape = [case for case in small_launches if case.block == shape]
-            cases.append(max(same_shape, key=lambda case: (prod(case.launch_grid), np.prod(case.size))))
+        small_cases = [case for case in self.small_cases if case.threads <= _MAX_HAZARD_THREADS]
+        for shape in dict.fromkeys(case.block for case in small_cases):
+            same_shape_cases = [case for case in small_cases if case.block == shape]
+            cases.append(max(same_shape_cases, key=lambda case: (prod(case.launch_grid), np.prod(case.size))))
             cases.append(
                 max(
-                    same_shape,
+                    same_shape_cases,
                     key=lambda case: (case.threads - np.prod(case.size)) * (np.prod(case.size) > 1),
                 )
             )
-        cases += [case for case in small_launches if np.prod(case.size) == 1][:1]
+        cases += [case for case in small_cases if np.prod(case.size) == 1][:1]
         return list({id(case): case for case in cases}.values())
 
     def case(self, size: Any, block: Dim3, kind: str = draw.RANDOM) -> Case:
@@ -188,13 +192,13 @@ class Trial:
             If an output is wrong or an input has changed. The message includes the exercise's advice.
         """
         try:
-            run = self.bench.run(self.exercise, self.source, case, seed, counting)
+            launch_outcome = self.bench.run(self.exercise, self.source, case, seed, counting)
         except KernelFault as fault:
             raise self.make_fault_error(stage, case, fault) from None
-        for name in run.overwritten:
+        for name in launch_outcome.overwritten:
             raise NotYet(f"{case.label}: it writes to `{name}`, which it may only read.")
         try:
-            self.compare(stage, case, run.outputs, run.start)
+            self.compare(stage, case, launch_outcome.outputs, launch_outcome.start)
         except NotYet:
             if not seed:
                 raise
@@ -204,7 +208,7 @@ class Trial:
                 f"{case.label}: the result depends on the old contents of the output, "
                 "which can be anything. Write each element before you read it."
             ) from None
-        return run
+        return launch_outcome
 
     def make_fault_error(self, stage: Stage, case: Case, fault: KernelFault) -> NotYet:
         """Return the exception for a kernel that a fault stopped."""

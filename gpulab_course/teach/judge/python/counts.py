@@ -242,6 +242,6 @@ def make_score(
     version.
     """
     name = item.counter
-    golf = item.most != 0 and item.least is None and item.least_share is None
+    is_golf = item.most != 0 and item.least is None and item.least_share is None
     naive_count = None if naive is None else naive[name]
-    return Score(name, COUNTS[name][0], yours[name], reference[name], naive_count, golf=golf)
+    return Score(name, COUNTS[name][0], yours[name], reference[name], naive_count, golf=is_golf)

@@ -36,10 +36,10 @@ def find_flow(acts: Sequence[Act], results: Iterable[Region]) -> Flow:
         if isinstance(act, Work):
             regions = _find_inputs(act, regions, work_numbers)
         elif isinstance(act, GraphLaunch):
-            earlier_count = len(work_numbers)
+            earlier_work_count = len(work_numbers)
             for node in reversed(act.nodes):
                 regions = _find_inputs(node, regions, work_numbers)
-            launch_count += len(work_numbers) > earlier_count
+            launch_count += len(work_numbers) > earlier_work_count
     return Flow(frozenset(work_numbers), launch_count)
 
 

@@ -162,7 +162,7 @@ class _Trial:
     ) -> tuple[tuple[Score, ...], str]:
         """Return the scores at the last size, and a message if the program exceeds a budget at any size."""
         exercise = self.exercise
-        last_index = len(self.sizes) - 1
+        last_size_index = len(self.sizes) - 1
         reference_counter = self._make_cost_counter(load_reference, exercise.reference)
         naive_counter = (
             None if exercise.naive is None else self._make_cost_counter(load_reference, exercise.naive)
@@ -174,19 +174,21 @@ class _Trial:
             answer_counts = checked_costs[counted_size] if is_checked else answer_costs[counted_size]
             naive_counts = (
                 naive_counter(counted_size, is_checked)
-                if naive_counter is not None and size_index == last_index
+                if naive_counter is not None and size_index == last_size_index
                 else None
             )
             return make_score(
                 counter_budget, answer_counts, reference_counter(counted_size, is_checked), naive_counts
             )
 
-        scores = tuple(score(counter_budget, last_index) for counter_budget in exercise.budgets)
-        for size_index in reversed(range(last_index + 1)):
+        scores = tuple(score(counter_budget, last_size_index) for counter_budget in exercise.budgets)
+        for size_index in reversed(range(last_size_index + 1)):
             for counter_budget, last_score in zip(exercise.budgets, scores, strict=True):
-                if counter_budget.large and size_index <= last_index - _LARGE_SIZES:
+                if counter_budget.large and size_index <= last_size_index - _LARGE_SIZES:
                     continue
-                size_score = last_score if size_index == last_index else score(counter_budget, size_index)
+                size_score = (
+                    last_score if size_index == last_size_index else score(counter_budget, size_index)
+                )
                 if not budget.is_within_budget(counter_budget, size_score):
                     label = _call_label(exercise, self._make_case(size_index, "as given"))
                     return scores, f"{label}: {budget.make_complaint(counter_budget, size_score)}"

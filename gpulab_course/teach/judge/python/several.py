@@ -60,10 +60,10 @@ class GpuMachine:
 
     def called(self, program: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
         """Run a program on the GPUs, and return its result and its costs."""
-        ports = self.side.port_recorder()
+        port_recorder = self.side.port_recorder()
         recorder = self.side.timeline_recorder()
         clock = self.side.machine.clock
-        ports.start()
+        port_recorder.start()
         recorder.start()
         waits_before = clock.waits
         try:
@@ -71,10 +71,10 @@ class GpuMachine:
         finally:
             waits_before = clock.waits - waits_before
             timeline = recorder.stop()
-            port_traffic = ports.stop()
+            port_traffic = port_recorder.stop()
         gpu_indices = range(self.count)
         host_bytes = sum(a.size_bytes for a in timeline.activities if a.copy_kind in ("HtoD", "DtoH"))
-        facts = {
+        call_facts = {
             "waits": waits_before + sum(call.name in QUERIES for call in timeline.calls),
             "host_bytes": host_bytes,
             "out": [port_traffic.out_bytes(gpu) for gpu in gpu_indices],
@@ -84,7 +84,7 @@ class GpuMachine:
         }
         self.after = {a.correlation_id: a.after for a in timeline.activities}
         self.crossings = port_traffic.crossings
-        return result, facts
+        return result, call_facts
 
     def follows(self, later_id: int, earlier_id: int) -> bool:
         """Return whether an operation had to wait for an earlier operation, directly or through other
