@@ -26,13 +26,15 @@ reds = (Choice("red", "It is `red`.", right=True), Choice("a much longer blue", 
 questions = Quiz("small", "A small quiz", (Question("Which?", reds), WhyQuestion("Why?", ("This.", "That."))))
 questions""",
     """from datetime import date
-from gpulab_course.teach.interview import Card, Drawn, Found, Interview, Part
+from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, FoundValue, Interview
 parts = (
-    Part(question="Twice 4?", unit="blocks", near=1.0, measure=lambda: Found(8, "arithmetic", "So it is.")),
-    Part(question="And red?", measure=lambda: Found("red", "seen"), choices=("red", "blue")),
+    CardQuestion(
+        question="Twice 4?", unit="blocks", near=1.0, measure=lambda: FoundValue(8, "arithmetic", "So it is.")
+    ),
+    CardQuestion(question="And red?", measure=lambda: FoundValue("red", "seen"), choices=("red", "blue")),
 )
 def draw(rng):
-    return Drawn(parts=parts, points=("Doubled it.", "Gave the unit."), sentence="Eight.", parameters={})
+    return DrawnCard(parts=parts, points=("Doubled it.", "Gave the unit."), sentence="Eight.", parameters={})
 cards = [Card(title, "estimate", "L3", title, draw, ("02",)) for title in ("First", "Second")]
 talk = Interview(cards, 1, "candidate", date.today)
 talk""",
