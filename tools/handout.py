@@ -30,7 +30,7 @@ extern "C" __global__ void add(const float* a, const float* b, float* c, int n) 
 run = gl.launch(add, (n + 255) // 256, 256, (a, b, c, cp.int32(n)))
 run.warps(); run.count(); run.sanitize(); run.diagnose()'''
 _STYLE = """
-@page { size: A4; margin: 11mm 12mm; }
+@page { size: A4; margin: 9mm 11mm; }
 body { font: 8.6pt/1.3 "DejaVu Sans", system-ui, sans-serif; margin: 0; color: #111; }
 main { columns: 2; column-gap: 7mm; }
 h1 { font-size: 14pt; margin: 0 0 1mm; } p { margin: 0 0 2mm; }
