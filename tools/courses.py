@@ -113,8 +113,9 @@ def make_page(course: Course) -> str:
             class_text, home_text = (
                 ", ".join(f"`{name}`" for name in names) for names in (part.exercises, part.home)
             )
+            part_title = _make_part_title(part)
             lines.append(
-                f"| {start_text} | {round(length_min)} | {_make_part_title(part)} | {class_text} | {home_text} |"
+                f"| {start_text} | {round(length_min)} | {part_title} | {class_text} | {home_text} |"
             )
         session_min = session.length_min
         spare_min = round(session_min - end_min)
