@@ -110,9 +110,9 @@ def _scale_to_all_sectors(
     """Scale the counts of an instruction from the sampled cache lines to all of its sectors."""
     sampled_sectors = sums["asked"]
     if not sampled_sectors:  # it accesses few lines and none of the sampled ones: they stay in the caches
-        sectors = float(access.sectors) if access.space not in ("shared", "const") else 0.0
+        sector_count = float(access.sectors) if access.space not in ("shared", "const") else 0.0
         counted_levels = ("l1", "l1_hit") if access.kind == "load" else ("l2", "l2_hit")
-        return sums | dict.fromkeys(counted_levels, sectors)
+        return sums | dict.fromkeys(counted_levels, sector_count)
     sector_ratio = access.sectors / sampled_sectors
     scaled_sums = {
         name: sums[name] * (sector_ratio if name not in ("requests", "passes") else 1.0) for name in sums

@@ -201,14 +201,16 @@ class PreparedLaunch:
         memory = self.device.memory
         params = self.kernel.entry.params
         source_params = self.kernel.source_params or ()
-        names = [(p.name, p.type_text) for p in source_params] if len(source_params) == len(params) else []
+        names_and_types = (
+            [(p.name, p.type_text) for p in source_params] if len(source_params) == len(params) else []
+        )
         first_address = memory.base_address
         end_address = memory.base_address + memory.arena_bytes
         return tuple(
             NodeParameter(
                 param_bytes := self.packed.params[param.offset : param.offset + param.size_bytes],
                 param.offset,
-                *(names[index] if names else ("", "")),
+                *(names_and_types[index] if names_and_types else ("", "")),
                 addresses=tuple(
                     address
                     for address in np.frombuffer(param_bytes, np.uint64, len(param_bytes) // 8).tolist()

@@ -75,27 +75,27 @@ def find_kernel_names(code: str) -> tuple[str, ...]:
 
 
 def _find_parenthesized_text(text: str, start: int) -> str | None:
-    depth = 1
+    parenthesis_depth = 1
     for position in range(start, len(text)):
         if text[position] == "(":
-            depth += 1
+            parenthesis_depth += 1
         elif text[position] == ")":
-            depth -= 1
-            if not depth:
+            parenthesis_depth -= 1
+            if not parenthesis_depth:
                 return text[start:position]
     return None
 
 
 def _split_parameters(parameter_text: str) -> list[str]:
     param_texts = []
-    depth = 0
+    bracket_depth = 0
     current_text = ""
     for character in parameter_text:
-        if character == "," and not depth:
+        if character == "," and not bracket_depth:
             param_texts.append(current_text)
             current_text = ""
             continue
-        depth += (character in "<([") - (character in ">)]")
+        bracket_depth += (character in "<([") - (character in ">)]")
         current_text += character
     return [*param_texts, current_text]
 

@@ -67,15 +67,15 @@ class Region:
         for _, length, stride in axes:
             if stride < 0:  # the same bytes in ascending order
                 address += (length - 1) * stride
-        lengths: list[int] = []
+        axis_lengths: list[int] = []
         axis_strides: list[int] = []
         for axis_stride, length, _ in axes:
-            if not lengths and axis_stride == item_bytes:
+            if not axis_lengths and axis_stride == item_bytes:
                 item_bytes *= length
             else:
-                lengths.append(length)
+                axis_lengths.append(length)
                 axis_strides.append(axis_stride)
-        return cls(memory, address, item_bytes, tuple(lengths), tuple(axis_strides), array)
+        return cls(memory, address, item_bytes, tuple(axis_lengths), tuple(axis_strides), array)
 
 
 @dataclass(frozen=True, slots=True)

@@ -226,16 +226,18 @@ class Checker:
         self.shared.heap_end = heap.address + heap.size_bytes
 
     def _find_regions(self) -> None:
-        starts, ends = self.memory.live()
-        self._starts = starts
-        self._ends = ends
-        self._regions = (structures.Region * max(len(starts), 1))()  # type: ignore[operator]
-        for region, start, end in zip(self._regions, starts.tolist(), ends.tolist(), strict=False):
-            region.start = start
-            region.end = end
+        range_starts, range_ends = self.memory.live()
+        self._starts = range_starts
+        self._ends = range_ends
+        self._regions = (structures.Region * max(len(range_starts), 1))()  # type: ignore[operator]
+        for region, range_start, range_end in zip(
+            self._regions, range_starts.tolist(), range_ends.tolist(), strict=False
+        ):
+            region.start = range_start
+            region.end = range_end
         self.shared.regions = ctypes.addressof(self._regions)
-        self.shared.starts = starts.ctypes.data
-        self.shared.region_count = len(starts)
+        self.shared.starts = range_starts.ctypes.data
+        self.shared.region_count = len(range_starts)
         self._writable_starts = self._find_writable_starts() if self.races else set()
 
     def _find_writable_starts(self) -> set[int] | None:

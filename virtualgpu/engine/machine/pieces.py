@@ -80,17 +80,17 @@ def split_by_sharing(text: str, entries: tuple[str, ...] = ENTRY_FUNCTIONS) -> l
 
 def _add_callees(functions: dict[str, _Function], names: list[str], reachable_names: dict[str, None]) -> None:
     """Add the functions that `names` call, directly or indirectly, to `reachable_names`, callees first."""
-    stack = [(name, False) for name in reversed(names)]
+    pending_visits = [(name, False) for name in reversed(names)]
     visited_names: set[str] = set()
-    while stack:
-        name, is_done = stack.pop()
+    while pending_visits:
+        name, is_done = pending_visits.pop()
         if is_done:
             reachable_names.setdefault(name)
         elif name not in visited_names:
             visited_names.add(name)
-            stack.append((name, True))
+            pending_visits.append((name, True))
             callees = sorted(functions[name].uses & functions.keys())
-            stack += [(callee, False) for callee in reversed(callees) if callee not in visited_names]
+            pending_visits += [(callee, False) for callee in reversed(callees) if callee not in visited_names]
 
 
 def _parse_module(text: str) -> tuple[dict[str, _Function], dict[str, str]]:

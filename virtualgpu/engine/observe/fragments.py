@@ -191,11 +191,11 @@ class _WarpReplay:
         """Change the registers that an instruction has written."""
         if not len(row_records):
             return
-        names = cfg.find_definitions_and_uses(step.instruction)[0]
-        source_contents = self._find_loaded_contents(step, names)
+        defined_names = cfg.find_definitions_and_uses(step.instruction)[0]
+        source_contents = self._find_loaded_contents(step, defined_names)
         for row_record in row_records:
             register_index = int(row_record["kind"]) - layout.ROW_REGISTER
-            register_key = step.depth, step.function, names[register_index]
+            register_key = step.depth, step.function, defined_names[register_index]
             old_content = self.contents.get(register_key, _RegisterContent())
             source_content = (
                 source_contents[register_index]

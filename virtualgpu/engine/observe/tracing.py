@@ -61,9 +61,9 @@ def make_listing(kernel: GeneratedKernel) -> KernelListing:
     for function in functions:
         type_by_register = register_types.infer_register_types(function)
         for instruction in function.instructions:
-            names = tuple(cfg.find_definitions_and_uses(instruction)[0])
-            registers.append(tuple(strip_copy_mark(name) for name in names))
-            type_names.append(tuple(type_by_register.get(name, "") for name in names))
+            defined_names = tuple(cfg.find_definitions_and_uses(instruction)[0])
+            registers.append(tuple(strip_copy_mark(name) for name in defined_names))
+            type_names.append(tuple(type_by_register.get(name, "") for name in defined_names))
             stored_types.append(_find_stored_type(instruction, type_by_register))
     is_access = [memory_ops.is_access(instruction) for instruction in instructions]
     space_codes = [
@@ -118,17 +118,17 @@ def _find_scheduling_order(
 
     Blocks are numbered so that a loop is contiguous after its head (`virtualgpu.compile.ptx.flow.cfg`).
     """
-    order = np.zeros(int(bases[-1]), np.int32)
-    loops: list[tuple[int, int]] = []
+    position_in_order = np.zeros(int(bases[-1]), np.int32)
+    loop_ranges: list[tuple[int, int]] = []
     for plan, first_position in zip(kernel.plans, bases.tolist(), strict=False):
         block_starts = []
-        position = first_position
+        next_position = first_position
         for block in plan.flow.blocks:
-            block_starts.append(position)
-            order[first_position + block.first : first_position + block.end] = np.arange(
-                position, position + block.end - block.first
+            block_starts.append(next_position)
+            position_in_order[first_position + block.first : first_position + block.end] = np.arange(
+                next_position, next_position + block.end - block.first
             )
-            position += block.end - block.first
+            next_position += block.end - block.first
         last_blocks: dict[int, int] = {}
         for block in reversed(plan.flow.blocks):
             for successor in block.successors:
@@ -145,8 +145,10 @@ def _find_scheduling_order(
             )
         for loop_head, last_block in sorted(last_blocks.items()):
             block = plan.flow.blocks[last_block]
-            loops.append((block_starts[loop_head], block_starts[last_block] + block.end - block.first - 1))
-    return order, np.array(loops, np.int32).reshape(-1, 2)
+            loop_ranges.append(
+                (block_starts[loop_head], block_starts[last_block] + block.end - block.first - 1)
+            )
+    return position_in_order, np.array(loop_ranges, np.int32).reshape(-1, 2)
 
 
 def make_block_trace(launch: RunningLaunch, provenance: Provenance, request: TraceRequest) -> BlockTrace:

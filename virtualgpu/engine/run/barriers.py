@@ -197,7 +197,7 @@ def _write_reduction(
         if "red" not in instruction.parts:
             continue
         plan = worker.launch.kernel.plans[0]
-        (name,) = cfg.find_definitions_and_uses(instruction)[0]
+        (result_register,) = cfg.find_definitions_and_uses(instruction)[0]
         predicate_bits = (worker.predicates[:, None] >> np.arange(layout.LANES, dtype=np.uint32)) & 1
         true_count = int((predicate_bits.astype(bool) & waiting_here).sum())
         reduction_result: Any = true_count > 0
@@ -213,7 +213,9 @@ def _write_reduction(
                     worker.context[0], warp, plan.index, instruction.pc, lanes, int(reduction_result)
                 )
             slot_address = (
-                int(context_record["frames"]) + warp * int(context_record["frame_stride"]) + plan.slots[name]
+                int(context_record["frames"])
+                + warp * int(context_record["frame_stride"])
+                + plan.slots[result_register]
             )
             if "popc" in instruction.parts:
                 worker.bytes_at(slot_address, 4 * layout.LANES).view(np.uint32)[lanes] = reduction_result

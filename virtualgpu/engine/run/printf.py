@@ -103,8 +103,10 @@ def _format_hexadecimal(float_value: float, conversion: str) -> str:
     """Format a floating-point number as ``%a`` does, with no more digits than necessary."""
     hex_text = float_value.hex()
     if "p" in hex_text:
-        digits, exponent = hex_text.split("p")
-        hex_text = digits.rstrip("0").rstrip(".") + "p" + exponent if "." in digits else hex_text
+        mantissa_text, exponent_text = hex_text.split("p")
+        hex_text = (
+            mantissa_text.rstrip("0").rstrip(".") + "p" + exponent_text if "." in mantissa_text else hex_text
+        )
     return hex_text.upper() if conversion == "A" else hex_text
 
 

@@ -173,17 +173,17 @@ class Watchdog:
     def _compute_checksum(self) -> int | None:
         """Return a checksum of all memory that the kernel can write to: the device's, and its blocks' own."""
         memory = self._launch.memory
-        starts, ends = (column.tolist() for column in memory.live())
+        range_starts, range_ends = (column.tolist() for column in memory.live())
         workers = [worker for runner in self._runners for worker in list(runner.workers)]
         block_memory = [array for worker in workers for array in worker.own_memory]
         if (
             memory.uses_remote_memory
-            or sum(ends) - sum(starts) + sum(a.nbytes for a in block_memory) > _MAX_CHECKED_BYTES
+            or sum(range_ends) - sum(range_starts) + sum(a.nbytes for a in block_memory) > _MAX_CHECKED_BYTES
         ):
             return None
         checksum = 0
-        for start, end in zip(starts, ends, strict=True):
-            checksum = zlib.crc32(memory.view(start, end - start).data, checksum)
+        for range_start, range_end in zip(range_starts, range_ends, strict=True):
+            checksum = zlib.crc32(memory.view(range_start, range_end - range_start).data, checksum)
         for array in block_memory:
             checksum = zlib.crc32(array.data, checksum)
         return checksum

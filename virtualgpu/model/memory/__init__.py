@@ -519,20 +519,20 @@ class DeviceMemory:
         if peer is not None:
             return peer.find_nearest(address)
         with self.lock:
-            starts, ends = self._make_live_table()
-            if not starts.size:
+            range_starts, range_ends = self._make_live_table()
+            if not range_starts.size:
                 return None
-            next_index = int(np.searchsorted(starts, address, side="right"))
+            next_index = int(np.searchsorted(range_starts, address, side="right"))
             if next_index == 0:
                 allocation_index = 0
             elif (
-                next_index == starts.size
-                or address - int(ends[next_index - 1]) < int(starts[next_index]) - address
+                next_index == range_starts.size
+                or address - int(range_ends[next_index - 1]) < int(range_starts[next_index]) - address
             ):
                 allocation_index = next_index - 1
             else:
                 allocation_index = next_index
-            return self._live_allocations[int(starts[allocation_index])]
+            return self._live_allocations[int(range_starts[allocation_index])]
 
     # Contents
 

@@ -139,14 +139,14 @@ def number_calls(depth: npt.NDArray[np.int16]) -> npt.NDArray[np.int64]:
     is 0 in the kernel itself.
     """
     call_of_step = np.zeros(depth.size, np.int64)
-    stack: list[int] = []
+    call_stack: list[int] = []
     call_count = 0
-    for step, level in enumerate(depth.tolist() if depth.any() else []):
-        del stack[level + 1 :]
-        while len(stack) <= level:
-            stack.append(call_count)
+    for step, call_depth in enumerate(depth.tolist() if depth.any() else []):
+        del call_stack[call_depth + 1 :]
+        while len(call_stack) <= call_depth:
+            call_stack.append(call_count)
             call_count += 1
-        call_of_step[step] = stack[level]
+        call_of_step[step] = call_stack[call_depth]
     return call_of_step
 
 

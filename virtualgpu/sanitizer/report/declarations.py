@@ -245,10 +245,10 @@ def read_declarations(code: str) -> Declarations:
 def _split_at_commas(text: str) -> list[str]:
     """Split a string at the commas that are outside of brackets."""
     text_parts = [""]
-    depth = 0
+    bracket_depth = 0
     for letter in text:
-        depth += (letter in "[<(") - (letter in "]>)")
-        if letter == "," and depth == 0:
+        bracket_depth += (letter in "[<(") - (letter in "]>)")
+        if letter == "," and bracket_depth == 0:
             text_parts.append("")
         else:
             text_parts[-1] += letter
