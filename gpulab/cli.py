@@ -123,8 +123,8 @@ def _run_doctor(*, as_json: bool, details: bool) -> int:
     from gpulab.diagnosis import doctor
 
     diagnosis = doctor()
-    text = diagnosis.describe() if details else repr(diagnosis)
-    print(json.dumps(diagnosis.to_json(), indent=2) if as_json else text)
+    report_text = diagnosis.describe() if details else repr(diagnosis)
+    print(json.dumps(diagnosis.to_json(), indent=2) if as_json else report_text)
     return diagnosis.exit_code
 
 

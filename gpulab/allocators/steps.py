@@ -457,7 +457,7 @@ class _Lifetimes:
             [self._find_root_segment(segment_index) for segment_index in range(len(self.parents))] or [0],
             np.int32,
         )
-        streams, pools, is_expandable, is_seen = (
+        streams, pool_names, is_expandable, is_seen = (
             zip(*self.kinds, strict=True) if self.kinds else ((), (), (), ())
         )
 
@@ -489,6 +489,6 @@ class _Lifetimes:
                 convert_steps(ranges, 3),
                 convert_steps(ranges, 4),
             ),
-            SegmentLives(streams, pools, is_expandable, is_seen),
+            SegmentLives(streams, pool_names, is_expandable, is_seen),
             new_rows[np.array(self.event_blocks, np.int64)] if self.event_blocks else np.empty(0, np.int32),
         )

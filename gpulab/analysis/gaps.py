@@ -79,19 +79,19 @@ def find_group_gaps(flow: Flow, groups: Mapping[str, Sequence[Activity]]) -> lis
     return [
         Gap(
             where=group_name,
-            start_ns=part_start,
-            end_ns=part_end,
+            start_ns=gap_part_start_ns,
+            end_ns=gap_part_end_ns,
             cause=cause,
             reason=reason,
             source=source_line,
             before=0 if operation is None else operation.correlation_id,
         )
         for group_name, activities in groups.items()
-        for gap_start, gap_end, operation in find_idle_intervals(
+        for gap_start_ns, gap_end_ns, operation in find_idle_intervals(
             list(activities), timeline.start_ns, timeline.end_ns
         )
-        for part_start, part_end, (cause, reason, source_line) in causes.find_causes(
-            gap_start, gap_end, operation
+        for gap_part_start_ns, gap_part_end_ns, (cause, reason, source_line) in causes.find_causes(
+            gap_start_ns, gap_end_ns, operation
         )
     ]
 

@@ -262,11 +262,11 @@ class StreamChecker:
         block = Block(region, act_index, act.source, clock, act.is_private)
         earlier_uses = self._uses.get(region.memory)
         moment = Moment(None, 0, clock)
-        free = Use(region, True, moment, act_index, "free", stream, act.source)
+        free_use = Use(region, True, moment, act_index, "free", stream, act.source)
         for uses in earlier_uses.find_overlapping(region) if earlier_uses is not None else ():
             for earlier_use in uses:
                 if not earlier_use.moment.is_before(clock) and regions_overlap(earlier_use.region, region):
-                    self._add_finding("freed too early", earlier_use, free)
+                    self._add_finding("freed too early", earlier_use, free_use)
         self._releases.append(block)
         if len(self._releases) > _MAX_RELEASES:
             del self._releases[: _MAX_RELEASES // 2]
@@ -307,8 +307,8 @@ class StreamChecker:
                     if block.index > built_index
                 ]
         for block in blocks:
-            free = Use(block.region, True, Moment(None, 0, {}), block.index, "free", None, block.source)
-            self._add_finding("used after it was freed", free, use)
+            free_use = Use(block.region, True, Moment(None, 0, {}), block.index, "free", None, block.source)
+            self._add_finding("used after it was freed", free_use, use)
 
     def _find_release_between(self, earlier_use: Use, later_use: Use) -> Block | None:
         """Return the release of the memory between two uses, or None."""

@@ -141,14 +141,18 @@ def check_packages() -> CheckResult:
 
 def check_driver() -> CheckResult:
     """Check whether the library of the NVIDIA driver is installed and can be initialized."""
-    status = query_driver_status()
-    if status.library is None:
+    driver_status = query_driver_status()
+    if driver_status.library is None:
         return "missing", NO_DRIVER, "Nothing to do without an NVIDIA GPU."
-    if status.init_code in (0, ERROR_NO_DEVICE) and not status.usable:
+    if driver_status.init_code in (0, ERROR_NO_DEVICE) and not driver_status.usable:
         return "missing", "a driver, but no CUDA device", "In a container, start it with `--gpus all`."
-    if status.init_code:
-        return "wrong", f"{status.problem} (cuInit returned {status.init_code})", status.remedy
-    return "ok", f"{status.library}, {count(status.device_count, 'CUDA device')}", ""
+    if driver_status.init_code:
+        return (
+            "wrong",
+            f"{driver_status.problem} (cuInit returned {driver_status.init_code})",
+            driver_status.remedy,
+        )
+    return "ok", f"{driver_status.library}, {count(driver_status.device_count, 'CUDA device')}", ""
 
 
 def check_cuda_version() -> CheckResult:
@@ -170,23 +174,23 @@ def check_nvml() -> CheckResult:
     if importlib.util.find_spec("pynvml") is None:
         return "missing", "nvidia-ml-py is not installed", "pip install nvidia-ml-py"
     try:
-        status = query_sharing()
+        gpu_sharing = query_sharing()
     except NvmlError as error:
         if query_driver_status().usable:
             return "wrong", str(error), "Start the container with the driver capability `utility`."
         return "missing", f"{error} ({_GPU_ONLY_REMEDY})", ""
-    driver_text = f", driver {status.driver_version}" if status.driver_version else ""
-    return "ok", f"{status.name}{driver_text}", ""
+    driver_text = f", driver {gpu_sharing.driver_version}" if gpu_sharing.driver_version else ""
+    return "ok", f"{gpu_sharing.name}{driver_text}", ""
 
 
 def check_sharing() -> CheckResult:
     """Check whether MIG, exclusive mode or other processes affect the use of the GPU."""
     try:
-        status = query_sharing()
+        gpu_sharing = query_sharing()
     except NvmlError:
         return "missing", "no GPU", ""
-    if status.phrase:
-        return "ok", status.phrase, "Nothing to repair; measured times may vary from run to run."
+    if gpu_sharing.phrase:
+        return "ok", gpu_sharing.phrase, "Nothing to repair; measured times may vary from run to run."
     return "ok", "the whole GPU; no other process was found", ""
 
 
@@ -335,7 +339,7 @@ def check_virtual_gpu() -> CheckResult:
         processor_name = processor.find_chosen_processor()
     except UnknownProcessorError as error:
         return "wrong", str(error), f"unset {processor.CPU_VARIABLE}"
-    x, expected = _make_self_test_data()
+    x, expected_output = _make_self_test_data()
     memory = DeviceMemory(1 << 20)
     addresses = [memory.malloc(x.nbytes) for _ in range(2)]
     for address, label in zip(addresses, "xy", strict=True):
@@ -346,7 +350,7 @@ def check_virtual_gpu() -> CheckResult:
     packed_params = struct.pack("<QQi", *addresses, _THREAD_COUNT)
     program.launch(PackedLaunch("scale", (block_count, 1, 1), (_BLOCK_SIZE, 1, 1), packed_params), memory)
     kernel_output = memory.view(addresses[1], x.nbytes).view(np.float32)
-    if not np.array_equal(kernel_output, expected):
+    if not np.array_equal(kernel_output, expected_output):
         return "wrong", "its results differ from NumPy's", "pip install --force-reinstall llvmlite"
     kernels_text = "kernels" if nvrtc.is_available() else "the course's own kernels, compiled in advance,"
     return (

@@ -84,12 +84,12 @@ def access(
             AccessPattern(stride, offset, element_bytes, padding, bool(swizzle)), space
         )
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
-    observed = session.observe(launch, Accesses(*launch.warp_position(block_index, warp)))
-    lines = sorted({access.line for access in observed.record.counters.accesses if access.requests})
+    observed_accesses = session.observe(launch, Accesses(*launch.warp_position(block_index, warp)))
+    lines = sorted({access.line for access in observed_accesses.record.counters.accesses if access.requests})
     if line is not None and line not in lines:
         line_texts = ", ".join(map(str, lines)) or "none does"
         raise ValueError(
             f"Line {line} of the kernel accesses no memory in this launch. Lines with "
             f"memory accesses: {line_texts}."
         )
-    return views.AccessMicroscope(observed.record, line=line, note=observed.note)
+    return views.AccessMicroscope(observed_accesses.record, line=line, note=observed_accesses.note)

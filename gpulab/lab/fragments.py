@@ -62,8 +62,8 @@ def fragments(
     """
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
     block_index, warp = launch.warp_position(block_index, warp)
-    observed = session.observe(launch, Fragments(block_index, warp, max_steps))
-    trace = observed.record
+    observed_fragments = session.observe(launch, Fragments(block_index, warp, max_steps))
+    trace = observed_fragments.record
     if all(trace.of(execution).role == "access" for execution in trace.executions):
         remedy = (
             f"It was recorded for {max_steps:,} steps; a larger `max_steps` records more."
@@ -80,4 +80,4 @@ def fragments(
             f"On line {line} of the kernel, this warp neither executed a matrix instruction nor accessed "
             f"shared memory. Lines on which it did: {', '.join(map(str, lines))}."
         )
-    return views.FragmentView(trace, line=line, note=observed.note)
+    return views.FragmentView(trace, line=line, note=observed_fragments.note)

@@ -166,10 +166,10 @@ def _decode_array(arrays: io.BytesIO, length: int) -> npt.NDArray[Any]:
     shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(npy_buffer)
     if dtype.kind not in _DTYPE_KINDS or math.prod(shape) * dtype.itemsize != length - npy_buffer.tell():
         raise DamagedBytesError("an array does not have the size in its header")
-    elements = (
+    flat_elements = (
         np.frombuffer(npy_buffer.read(), dtype) if math.prod(shape) and dtype.itemsize else np.zeros(0, dtype)
     )
-    return elements.reshape(shape, order="F" if is_fortran else "C").copy()
+    return flat_elements.reshape(shape, order="F" if is_fortran else "C").copy()
 
 
 _DECODERS: dict[str, Callable[..., Any]] = {

@@ -97,7 +97,7 @@ class EventRecorder:
         end_ns = time.time_ns()
         cupy.cuda.runtime.deviceSynchronize()
         activities = []
-        ranges = []
+        nvtx_ranges = []
         streams: dict[int, StreamInfo] = {}
         for range_number, (start_mark, end_mark, host_end_ns, thread, depth) in enumerate(
             self._ended_ranges, 1
@@ -119,7 +119,7 @@ class EventRecorder:
                     end_ns=range_end_ns,
                 )
             )
-            ranges.append(
+            nvtx_ranges.append(
                 NvtxRange(
                     name=start_mark.name,
                     color=None,
@@ -135,7 +135,7 @@ class EventRecorder:
             start_ns=self._start_ns,
             end_ns=max([end_ns, *(record.end_ns for record in activities)]),
             activities=tuple(sorted(activities, key=lambda entry: entry.start_ns)),
-            ranges=tuple(sorted(ranges, key=lambda entry: (entry.start_ns, entry.depth))),
+            ranges=tuple(sorted(nvtx_ranges, key=lambda entry: (entry.start_ns, entry.depth))),
             streams=tuple(streams.values()),
             note=f"{self._reason}: {FALLBACK_NOTE}",
         )

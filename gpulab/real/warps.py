@@ -40,7 +40,7 @@ def trace_warp(
         make_warp_buffer(observation.block_index, observation.warp, observation.max_steps)
     )
     probe.launch(kernel, launch, probe_buffer)
-    _, mask, block_number, is_truncated = read_warp(probe_buffer.get())
+    _, executed_mask, block_number, is_truncated = read_warp(probe_buffer.get())
     blocks = probe.instrumented
     return WarpTrace(
         provenance=provenance,
@@ -55,8 +55,8 @@ def trace_warp(
         pc=np.array(blocks.first_pc, np.int32)[block_number],
         line=np.array(blocks.line, np.int32)[block_number],
         column=np.array(blocks.column, np.int32)[block_number],
-        active_mask=mask,
-        executed_mask=mask,
+        active_mask=executed_mask,
+        executed_mask=executed_mask,
         text_index=block_number,
         truncated=is_truncated,
         note="one step per basic block; functions that the kernel calls are not shown",

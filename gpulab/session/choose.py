@@ -58,17 +58,17 @@ class DeviceChoice:
             "changes that."
         )
         if self.kind == "cuda":
-            caution = f" (note: {self.caution})" if self.caution else ""
+            caution_text = f" (note: {self.caution})" if self.caution else ""
             return (
                 f"This session uses the real {self.device} (cuda:{self.index}, compute capability "
-                f"{capability}){caution}: times and block placements are measured on it; {change_hint}"
+                f"{capability}){caution_text}: times and block placements are measured on it; {change_hint}"
             )
         links_text = f", joined {_LINK_PHRASES[self.links]}," if self.links else ""
         device_text = f"{self.count} virtual {self.device} GPUs{links_text}"
         devices_text = device_text if self.count > 1 else f"a virtual {self.device}"
-        reason = f", because {self.reason}" if self.reason else ""
+        reason_text = f", because {self.reason}" if self.reason else ""
         return (
-            f"This session uses {devices_text} (compute capability {capability}){reason}: "
+            f"This session uses {devices_text} (compute capability {capability}){reason_text}: "
             "kernels are executed on the CPU, and their times are modelled, not "
             f"measured; {change_hint}"
         )

@@ -57,10 +57,10 @@ def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: Bl
 
 
 def _make_event_entries(trace: AllocatorTrace, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    entries = []
+    event_entries = []
     for action, address, size_bytes, requested_bytes, stream, time_ns, stack_index in trace.events.rows():
         is_block = action in ("alloc", "free_requested", "free_completed")
-        entries.append(
+        event_entries.append(
             {
                 "action": action,
                 "device_free" if action == "oom" else "addr": address,
@@ -73,7 +73,7 @@ def _make_event_entries(trace: AllocatorTrace, frames: list[list[dict[str, Any]]
                 "block_size": size_bytes,
             }
         )
-    return entries
+    return event_entries
 
 
 def _make_segment_entries(
@@ -87,10 +87,10 @@ def _make_segment_entries(
         else:
             blocks_of_parts[-1].append(block)
     pool_kind, _, private_pool = segment.pool.partition(" of private pool ")
-    entries = []
+    segment_entries = []
     for blocks in filter(None, blocks_of_parts):
         total_bytes = sum(block.size_bytes for block in blocks)
-        entries.append(
+        segment_entries.append(
             {
                 "device": device,
                 "address": blocks[0].address,
@@ -116,7 +116,7 @@ def _make_segment_entries(
                 "pool_name": segment.pool,
             }
         )
-    return entries
+    return segment_entries
 
 
 def _make_settings_entry(settings_text: str) -> dict[str, Any]:

@@ -143,13 +143,13 @@ def read_records(data: memoryview, offsets: list[int]) -> dict[int, list[tuple[A
     buffer_bytes = np.frombuffer(data, np.uint8)
     record_starts = np.asarray(offsets, np.int64)
     record_kinds = _gather_records(buffer_bytes, record_starts, np.dtype("u4"))
-    records: dict[int, list[tuple[Any, ...]]] = {}
+    records_by_kind: dict[int, list[tuple[Any, ...]]] = {}
     for record_kind in np.unique(record_kinds).tolist():
         if record_kind in LAYOUTS:
-            records[record_kind] = _gather_records(
+            records_by_kind[record_kind] = _gather_records(
                 buffer_bytes, record_starts[record_kinds == record_kind], LAYOUTS[record_kind]
             ).tolist()
-    return records
+    return records_by_kind
 
 
 def _gather_records(

@@ -14,33 +14,35 @@ def shorten_kernel_name(symbol: str) -> str:
 
     Namespaces and template arguments are omitted from long names, such as those of CUB.
     """
-    name = demangle(symbol) if symbol.startswith("_Z") else symbol
+    full_name = demangle(symbol) if symbol.startswith("_Z") else symbol
     bracket_depth = 0
-    name_end = len(name)
+    name_end = len(full_name)
     name_start = 0
-    base_start = 0
-    template_start = len(name)
-    for index, letter in enumerate(name):
-        if letter in "<[{" or (letter == "(" and (bracket_depth or _is_bracket_of_name(name, index))):
-            template_start = index if letter == "<" and not bracket_depth else template_start
+    base_name_start = 0
+    template_start = len(full_name)
+    for letter_index, letter in enumerate(full_name):
+        if letter in "<[{" or (
+            letter == "(" and (bracket_depth or _is_bracket_of_name(full_name, letter_index))
+        ):
+            template_start = letter_index if letter == "<" and not bracket_depth else template_start
             bracket_depth += 1
         elif letter in ">]}" or (letter == ")" and bracket_depth):
             bracket_depth -= 1
         elif letter == "(" and not bracket_depth:
-            name_end = index
+            name_end = letter_index
             break
         elif letter == " " and not bracket_depth:
-            name_start = base_start = index + 1  # the text before it was the return type
+            name_start = base_name_start = letter_index + 1  # the text before it was the return type
         elif letter == ":" and not bracket_depth:
-            base_start = index + 1
-            template_start = len(name)
+            base_name_start = letter_index + 1
+            template_start = len(full_name)
     if name_end - name_start > _MAX_LENGTH:
         return (
-            f"{name[base_start : min(template_start, name_end)]}<...>"
+            f"{full_name[base_name_start : min(template_start, name_end)]}<...>"
             if template_start < name_end
-            else name[base_start:name_end]
+            else full_name[base_name_start:name_end]
         )
-    return name[name_start:name_end] or symbol
+    return full_name[name_start:name_end] or symbol
 
 
 def _is_bracket_of_name(name: str, index: int) -> bool:

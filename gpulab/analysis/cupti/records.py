@@ -173,7 +173,7 @@ class Records:
         """Return the operations that have times, in the order of the calls."""
         operations: list[_Operation] = []
         for row in self._rows[cupti.CONCURRENT_KERNEL]:
-            start, end, device, context, stream, correlation, graph, node, name = row[:9]
+            start_ns, end_ns, device, context_id, stream, correlation, graph_id, node_id, name = row[:9]
             grid = row[9:12]
             block = row[12:15]
             static_shared = row[15]
@@ -182,8 +182,8 @@ class Records:
                 "grid": grid,
                 "block": block,
                 "shared_bytes": static_shared + dynamic_shared,
-                "graph_id": graph,
-                "graph_node_id": node,
+                "graph_id": graph_id,
+                "graph_node_id": node_id,
                 "registers_per_thread": row[17],
             }
             operations.append(
@@ -191,10 +191,10 @@ class Records:
                     "CONCURRENT_KERNEL",
                     shorten_kernel_name(self._read_string(name)),
                     device,
-                    (context, stream),
+                    (context_id, stream),
                     correlation,
-                    start,
-                    end,
+                    start_ns,
+                    end_ns,
                     fields,
                 )
             )
@@ -202,14 +202,14 @@ class Records:
         copies += [("MEMCPY2", row) for row in self._rows[cupti.MEMCPY2]]
         for kind_name, row in copies:
             (
-                start,
-                end,
+                start_ns,
+                end_ns,
                 device,
-                context,
+                context_id,
                 stream,
                 correlation,
-                graph,
-                node,
+                graph_id,
+                node_id,
                 direction,
                 source_memory,
                 target_memory,
@@ -222,8 +222,8 @@ class Records:
             fields = {
                 "size_bytes": size_bytes,
                 "copy_kind": copy_kind,
-                "graph_id": graph,
-                "graph_node_id": node,
+                "graph_id": graph_id,
+                "graph_node_id": node_id,
                 "pinned": {_PAGEABLE_MEMORY: False, _PINNED_MEMORY: True}.get(host_memory or 0),
             }
             operations.append(
@@ -231,31 +231,35 @@ class Records:
                     "MEMCPY" if kind_name == "MEMCPY" else "MEMCPY2",
                     f"memcpy {copy_kind}",
                     device,
-                    (context, stream),
+                    (context_id, stream),
                     correlation,
-                    start,
-                    end,
+                    start_ns,
+                    end_ns,
                     fields,
                 )
             )
         for row in self._rows[cupti.MEMSET]:
-            start, end, device, context, stream, correlation, graph, node, size_bytes = row
-            fields = {"size_bytes": size_bytes, "graph_id": graph, "graph_node_id": node}
+            start_ns, end_ns, device, context_id, stream, correlation, graph_id, node_id, size_bytes = row
+            fields = {"size_bytes": size_bytes, "graph_id": graph_id, "graph_node_id": node_id}
             operations.append(
-                _Operation("MEMSET", "memset", device, (context, stream), correlation, start, end, fields)
+                _Operation(
+                    "MEMSET", "memset", device, (context_id, stream), correlation, start_ns, end_ns, fields
+                )
             )
         for record_kind in (cupti.HOST_LAUNCH, cupti.GRAPH_HOST_NODE):
-            for start, end, device, context, stream, correlation, *graph in self._rows[record_kind]:
-                fields = dict(zip(("graph_id", "graph_node_id"), graph, strict=False))
+            for start_ns, end_ns, device, context_id, stream, correlation, *graph_ids in self._rows[
+                record_kind
+            ]:
+                fields = dict(zip(("graph_id", "graph_node_id"), graph_ids, strict=False))
                 operations.append(
                     _Operation(
                         "HOST_LAUNCH",
                         "host function",
                         device,
-                        (context, stream),
+                        (context_id, stream),
                         correlation,
-                        start,
-                        end,
+                        start_ns,
+                        end_ns,
                         fields,
                     )
                 )
@@ -268,9 +272,15 @@ class Records:
         calls: dict[int, tuple[str, int, int, int, int]] = {}
         for api_domain, record_kind in ((cupti.DRIVER_API, cupti.DRIVER), (cupti.RUNTIME_API, cupti.RUNTIME)):
             names = self._call_names(api_domain)
-            for cbid, start, end, thread, correlation in self._rows[record_kind]:
-                if start:
-                    calls[correlation] = names.get(cbid, f"call {cbid}"), start, end, thread, correlation
+            for cbid, start_ns, end_ns, thread, correlation in self._rows[record_kind]:
+                if start_ns:
+                    calls[correlation] = (
+                        names.get(cbid, f"call {cbid}"),
+                        start_ns,
+                        end_ns,
+                        thread,
+                        correlation,
+                    )
         return sorted(calls.values(), key=lambda call: (call[1], call[4]))
 
     def _add_streams(

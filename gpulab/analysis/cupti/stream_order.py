@@ -136,10 +136,10 @@ def find_node_predecessors(
     predecessors: dict[int, tuple[int, ...]] = {}
     spans_by_end = sorted(spans, key=lambda span: span[2])
     last_ended_index = -1
-    for node_number, start, _ in spans:
+    for node_number, start_ns, _ in spans:
         while (
             last_ended_index + 1 < len(spans_by_end)
-            and spans_by_end[last_ended_index + 1][2] <= start
+            and spans_by_end[last_ended_index + 1][2] <= start_ns
             and spans_by_end[last_ended_index + 1][0] != node_number
         ):
             last_ended_index += 1

@@ -207,8 +207,8 @@ class Steps:
         """Return the first step that waits for the mbarrier phase in which `step` arrives, or -1 if there is
         none.
         """
-        waits = self._waits_by_chain.get(chain, ())
-        return next((n for n in waits if n > step and self.phase[n] >= self.phase[step]), -1)
+        wait_steps = self._waits_by_chain.get(chain, ())
+        return next((n for n in wait_steps if n > step and self.phase[n] >= self.phase[step]), -1)
 
     def _read_accesses(self, accesses: SharedAccesses, text_of_step: npt.NDArray[np.int32]) -> None:
         """Separate the accesses to mbarriers, whose addresses belong to steps, from those to data."""

@@ -68,11 +68,11 @@ def _make_display_bundle(value: Any) -> dict[str, Any]:
     """Return the representations of a value for display, such as text, HTML and SVG, without a notebook."""
     from IPython.core.formatters import DisplayFormatter
 
-    data, _ = DisplayFormatter().format(value)  # type: ignore[no-untyped-call]
+    mime_data, _ = DisplayFormatter().format(value)  # type: ignore[no-untyped-call]
     mime_types = {"text/plain", "text/html", "image/svg+xml", "text/markdown"}
     return {
         mime_type: text
-        for mime_type, text in data.items()
+        for mime_type, text in mime_data.items()
         if mime_type in mime_types and isinstance(text, str)
     }
 

@@ -29,7 +29,7 @@ def run_sanitizer(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S
     the reason.
     """
     kernel_source = launch.source
-    report = SanitizerReport(
+    sanitizer_report = SanitizerReport(
         provenance=replace(session.backend().provenance, detail=CHECKER),
         kernel_name=kernel_source.name,
         grid=launch.grid,
@@ -58,7 +58,7 @@ def run_sanitizer(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S
         )
 
     with ThreadPoolExecutor(len(TOOL_OPTIONS)) as pool:
-        return add_findings(report, tuple(pool.map(run_tool, report.tools)))
+        return add_findings(sanitizer_report, tuple(pool.map(run_tool, sanitizer_report.tools)))
 
 
 def launch_copy(

@@ -91,8 +91,8 @@ def open_allocator(path: str | Path, device: int | None = None) -> AllocatorRepo
         raise GpulabError(
             f"{Path(path).name} contains no data, because the program allocated no memory on a device."
         )
-    traces = traces_of_devices.values() if device is None else [traces_of_devices[device]]
-    return AllocatorReport(max(traces, key=lambda trace: (len(trace.events), trace.first.total_bytes)))
+    device_traces = traces_of_devices.values() if device is None else [traces_of_devices[device]]
+    return AllocatorReport(max(device_traces, key=lambda trace: (len(trace.events), trace.first.total_bytes)))
 
 
 class AllocatorReport(

@@ -144,7 +144,10 @@ def _find_stream_indices(handles: Column, streams: dict[int, int]) -> Column:
 def find_limit_bytes(panel: PoolPanel) -> int:
     """Return the limit of the memory pool in bytes, or 0 if it is not known."""
     trace = panel.history.trace
-    return min((size for size in (trace.first.limit_bytes, trace.capacity_bytes) if size), default=0)
+    return min(
+        (byte_limit for byte_limit in (trace.first.limit_bytes, trace.capacity_bytes) if byte_limit),
+        default=0,
+    )
 
 
 def _make_panel(maps: PoolMaps, index: int, streams: dict[int, int]) -> dict[str, Any]:

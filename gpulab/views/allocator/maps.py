@@ -177,10 +177,10 @@ class PoolMaps:
         }
         if not position:
             return fill_template(pool_text.PAGE_TEXTS["before"], template_values)
-        operation_kind, size_bytes, requested_bytes, stream, stack = self.find_operation(position - 1)
+        operation_kind, size_bytes, requested_bytes, stream, stack_index = self.find_operation(position - 1)
         name = self.streams.get(stream, pool_text.PAGE_TEXTS["elsewhere"])
         operation = pool_text.operation_text(
-            operation_kind, size_bytes, requested_bytes, name, self.owners.find_owner(0, stack)
+            operation_kind, size_bytes, requested_bytes, name, self.owners.find_owner(0, stack_index)
         )
         return fill_template(pool_text.PAGE_TEXTS["moment"], template_values | {"told": operation})
 

@@ -95,8 +95,8 @@ def find_owner(stack: Stack) -> str:
         frame for frame in stack if not any(folder in frame.filename for folder in _LIBRARY_FOLDERS)
     ]
     for frame in program_frames or stack:
-        name = frame.filename.replace("\\", "/").rsplit("/", 1)[-1]
-        return f"{name}:{frame.line}"
+        file_name = frame.filename.replace("\\", "/").rsplit("/", 1)[-1]
+        return f"{file_name}:{frame.line}"
     return ""
 
 
