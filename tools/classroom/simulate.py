@@ -193,9 +193,9 @@ class Learner:
                 await websocket.write_message(json.dumps(_execute_request(request_id, cell_source)))
                 async with asyncio.timeout(CELL_S):
                     while (message := await _read_type_and_text(websocket, request_id)) != ("status", "idle"):
-                        message_type, text = message
-                        outputs += [text] if message_type in ("stream", "execute_result") else []
-                        self.errors += [text] if message_type == "error" else []
+                        message_type, output_text = message
+                        outputs += [output_text] if message_type in ("stream", "execute_result") else []
+                        self.errors += [output_text] if message_type == "error" else []
         finally:
             websocket.close()
         return outputs

@@ -148,12 +148,12 @@ def time_best_us(work: Callable[[], object], before: Callable[[], object] = lamb
     included.
     """
     cp = session.cp()
-    factor = cp.ones((1024, 1024), cp.float32)
+    matrix = cp.ones((1024, 1024), cp.float32)
     times_us = []
     for _ in range(REPEATS):
         start_event, end_event = cp.cuda.Event(), cp.cuda.Event()
         before()
-        cp.matmul(factor, factor)
+        cp.matmul(matrix, matrix)
         start_event.record()
         work()
         end_event.record()

@@ -180,28 +180,28 @@ def main(file: Path) -> None:
     y = torch.empty_like(x)
     arguments = (*map(cupy.asarray, (x, w, b, y)), cupy.int32(1024), cupy.int32(x.numel()))
     grid, block = (x.numel() // 256,), (256,)
-    with_grad = x.clone().requires_grad_()
+    x_with_gradient = x.clone().requires_grad_()
     calls: dict[str, Callable[[], object]] = {
         "raw launch": lambda: program.kernel(grid, block, arguments),
         "launch(x, w, b)": lambda: program.launch(x, w, b),
         "affine_gelu(x, w, b)": lambda: program.affine_gelu(x, w, b),
-        "affine_gelu(x, w, b), x requires a gradient": lambda: program.affine_gelu(with_grad, w, b),
+        "affine_gelu(x, w, b), x requires a gradient": lambda: program.affine_gelu(x_with_gradient, w, b),
         "expressions(x, w, b)": lambda: program.expressions(x, w, b),
     }
-    times: dict[str, Any] = {}
-    record["times_us"] = times
+    times_us: dict[str, Any] = {}
+    record["times_us"] = times_us
     for name, call in calls.items():
-        times[name] = time_us(torch, call)
+        times_us[name] = time_us(torch, call)
     for name in ("affine_gelu", "expressions"):
         for mode in ("default", "reduce-overhead"):
             call = compile_function(torch, getattr(program, name), mode)
             for _ in range(5):
                 call(x, w, b)
-            times[f"{name}, compiled, {mode}"] = time_us(torch, partial(call, x, w, b))
+            times_us[f"{name}, compiled, {mode}"] = time_us(torch, partial(call, x, w, b))
     captured_graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(captured_graph):
         program.affine_gelu(x, w, b)
-    times["CUDA graph of affine_gelu, replay"] = time_us(torch, captured_graph.replay)
+    times_us["CUDA graph of affine_gelu, replay"] = time_us(torch, captured_graph.replay)
     large_tensor = torch.randn(65536, 1024, device="cuda", generator=generator)
     functions = {
         f"{name}(x, w, b)": getattr(program, name) for name in ("launch", "affine_gelu", "expressions")

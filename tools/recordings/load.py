@@ -83,8 +83,8 @@ def main(folder: Path) -> None:
     time.sleep(5)
     load_recorder = make_recorder(10.0)
     assert isinstance(load_recorder, LoadRecorder), "this needs a real GPU"
-    dmon = Lines(DMON)
-    query = Lines(QUERY)
+    dmon_lines = Lines(DMON)
+    query_lines = Lines(QUERY)
     load_recorder.start()
     phase_starts = list[tuple[str, float]]()
     profiler_report = ""
@@ -100,13 +100,15 @@ def main(folder: Path) -> None:
             profiler_report = smi_process.communicate()[0]
     record = load_recorder.stop()
     phase_starts.append(("", time.perf_counter()))
-    for command_lines in (dmon, query):
-        command_lines.stop()
+    for lines in (dmon_lines, query_lines):
+        lines.stop()
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "h200_monitor.json").write_text(
         _put_fields_on_lines(data_to_json(record.as_data())), encoding="utf-8"
     )
-    smi_json = json.dumps(_make_smi_tables(record, phase_starts, dmon, query), indent=1, ensure_ascii=False)
+    smi_json = json.dumps(
+        _make_smi_tables(record, phase_starts, dmon_lines, query_lines), indent=1, ensure_ascii=False
+    )
     smi_json = re.sub(
         r"\[[^\[\]]*\]", lambda cells: re.sub(r"\s*\n\s*", "", cells[0]), smi_json
     )  # a list per line

@@ -85,7 +85,7 @@ def make_code(form: Form, sums: int) -> str:
         "{" + ",".join(f"%{next(operand_numbers)}" for _ in range(n)) + "}"
         for n in (sum_count, a_count, b_count)
     ]
-    constraint_letter, cpp = ("d", "double") if "f64" in instruction else ("r", "unsigned")
+    constraint_letter, cpp_type = ("d", "double") if "f64" in instruction else ("r", "unsigned")
     output_operands = ", ".join(f'"+{constraint_letter}"(all[s][{n}])' for n in range(sum_count))
     input_operands = ", ".join(
         f'"{constraint_letter}"({matrix}[{n}])'
@@ -93,8 +93,8 @@ def make_code(form: Form, sums: int) -> str:
         for n in range(register_count)
     )
     return f"""
-    extern "C" __global__ void k({cpp}* out, int steps) {{
-        {cpp} a[{a_count}], b[{b_count}], all[{sums}][{sum_count}] = {{}};
+    extern "C" __global__ void k({cpp_type}* out, int steps) {{
+        {cpp_type} a[{a_count}], b[{b_count}], all[{sums}][{sum_count}] = {{}};
         for (int n = 0; n < {a_count}; ++n) a[n] = out[n];
         for (int n = 0; n < {b_count}; ++n) b[n] = out[n];
         #pragma unroll 4
@@ -104,7 +104,7 @@ def make_code(form: Form, sums: int) -> str:
                 asm volatile("{instruction} {operands[0]}, {operands[1]}, {operands[2]}, {operands[0]};"
                              : {output_operands} : {input_operands});
         for (int n = 0; n < {sum_count}; ++n) {{
-            {cpp} sum = 0;
+            {cpp_type} sum = 0;
             for (int s = 0; s < {sums}; ++s) sum += all[s][n];
             if (sum != 0) out[n * blockDim.x + threadIdx.x] = sum;
         }}

@@ -166,8 +166,8 @@ def make_cases() -> Iterator[TextureCase]:
                 yield TextureCase("two_float", picture_shape, bits, 1, kind, smooth=is_smooth, share=True)
     for kind in (SIGNED, UNSIGNED):
         name = "int" if kind == SIGNED else "unsigned"
-        border_mode: dict[str, Any] = {"modes": (BORDER,) * 3, "border": (9.0, 1.0, 1.0, 1.0)}
-        yield TextureCase(f"two_{name}", picture_shape, 32, 1, kind, **border_mode)
+        border_fields: dict[str, Any] = {"modes": (BORDER,) * 3, "border": (9.0, 1.0, 1.0, 1.0)}
+        yield TextureCase(f"two_{name}", picture_shape, 32, 1, kind, **border_fields)
     yield TextureCase("surfaces_3d", (8, 5, 6), channels=2, memory="surface")
     yield TextureCase("surfaces_1d", (61, 0, 0), 8, 4, UNSIGNED, memory="surface")
     yield TextureCase("surfaces", (8, 6, 0), memory="surface")

@@ -278,8 +278,8 @@ def _make_wmma_products() -> Iterator[Program]:
 
 def _lower_gram(x: Array, *_: Any) -> Array:
     """Return the blocks of the Gram matrix on and below the diagonal."""
-    blocks = np.arange(x.shape[1]) // 64
-    return _to_floats(x).T @ _to_floats(x) * (blocks[:, None] >= blocks)
+    block_indices = np.arange(x.shape[1]) // 64
+    return _to_floats(x).T @ _to_floats(x) * (block_indices[:, None] >= block_indices)
 
 
 def _convolve(pixels: Array, weights: Array, *_: Any) -> Array:

@@ -151,8 +151,8 @@ class Budget:
             return self.most
         if self.allowance is None and (self.least is not None or self.least_share is not None):
             return None
-        factor = 1.25 if self.allowance is None else self.allowance
-        return int(reference * factor) + self.spare
+        limit_factor = 1.25 if self.allowance is None else self.allowance
+        return int(reference * limit_factor) + self.spare
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,13 +190,13 @@ def check_hazards(trial: Trial) -> str:
                 message = f"{case.label}: the result is right only by chance: {hazard.message}"
                 raise trial.record_mistake(Mistake("hazards", case, message, hazard=hazard.kind))
         if not report.complete:
-            blocks = f"{report.blocks_checked or 0:,} of {prod(case.launch_grid):,} blocks"
+            blocks_text = f"{report.blocks_checked or 0:,} of {prod(case.launch_grid):,} blocks"
             raise NotYet(
-                f"{case.label}: it takes so long that only {blocks} could be checked. "
+                f"{case.label}: it takes so long that only {blocks_text} could be checked. "
                 "Divide the work among more threads."
             )
-    launches = count(len(cases), "launch", "launches")
-    return f"no races, no out-of-bounds accesses, no uninitialized reads, valid masks ({launches})."
+    launches_text = count(len(cases), "launch", "launches")
+    return f"no races, no out-of-bounds accesses, no uninitialized reads, valid masks ({launches_text})."
 
 
 def check_parallelism(trial: Trial) -> str:

@@ -255,9 +255,11 @@ def make_labelled_case(
     threads_text = "×".join(str(n) for n in block if n > 1) or "1"
     shape_text = f"{count(prod(case.launch_grid), 'block')} of {threads_text} {noun(prod(block), 'thread')}"
     scalar_values = {p.name: case.values.get(p.name) for p in exercise.arguments if not p.pointer}
-    integers = [f"{name} = {n:,}" for name, n in scalar_values.items() if isinstance(n, int | np.integer)]
+    integer_texts = [
+        f"{name} = {n:,}" for name, n in scalar_values.items() if isinstance(n, int | np.integer)
+    ]
     data_text = f", data with {data.kind}" if data.kind else f", {row_title}" if row_title else ""
-    case.label = f"{', '.join([*integers, shape_text])}{data_text}"
+    case.label = f"{', '.join([*integer_texts, shape_text])}{data_text}"
     return case
 
 

@@ -85,9 +85,10 @@ def count_concurrent_kernels(kernels: Sequence[Activity], activities: Sequence[A
 def count_waiting_kernels(kernels: Sequence[Activity], activities: Sequence[Activity], stream_id: int) -> int:
     """Return the number of kernels in one stream that must wait for a kernel in another stream."""
     activity_bits, ancestor_masks = _compute_ancestor_masks(activities)
-    other_kernels = sum(activity_bits[a.correlation_id] for a in kernels if a.stream_id != stream_id)
+    other_kernels_mask = sum(activity_bits[a.correlation_id] for a in kernels if a.stream_id != stream_id)
     return sum(
-        a.stream_id == stream_id and ancestor_masks[a.correlation_id] & other_kernels > 0 for a in kernels
+        a.stream_id == stream_id and ancestor_masks[a.correlation_id] & other_kernels_mask > 0
+        for a in kernels
     )
 
 
