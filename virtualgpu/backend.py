@@ -185,12 +185,12 @@ class VirtualBackend:
                     return MemoryReading(
                         allocator_pool.used_bytes(), allocator_pool.total_bytes(), None, used_bytes, 0
                     )
-            pools = (
+            memory_pools = (
                 allocator_pool
                 if isinstance(allocator_pool, MemoryPool)
                 else machine.own(MemoryPool, machine=machine)
             )
-            pool = pools.device_pool(device.id)
+            pool = memory_pools.device_pool(device.id)
             return MemoryReading(pool.used_bytes(), pool.total_bytes(), pool.get_limit(), used_bytes, 0)
 
         return read
@@ -223,7 +223,7 @@ class VirtualBackend:
 
 def _group_by_run(observations: Sequence[Observation[Any]]) -> list[list[Observation[Any]]]:
     """Group observations that can share one run of the kernel; the last group is the largest."""
-    groups: list[list[Observation[Any]]] = [
+    run_groups: list[list[Observation[Any]]] = [
         [observation] for observation in observations if isinstance(observation, Hazards)
     ]
     observations_by_warp: dict[Any, list[Observation[Any]]] = {}
@@ -232,17 +232,17 @@ def _group_by_run(observations: Sequence[Observation[Any]]) -> list[list[Observa
             observations_by_warp.setdefault((observation.block_index, observation.warp), []).append(
                 observation
             )
-    groups += observations_by_warp.values()
+    run_groups += observations_by_warp.values()
     other_observations = [
         observation
         for observation in observations
         if not isinstance(observation, Hazards | Warp | Block | Accesses | Fragments)
     ]
     if other_observations and observations_by_warp:
-        groups[-1] += other_observations
+        run_groups[-1] += other_observations
     elif other_observations:
-        groups.append(other_observations)
-    return groups
+        run_groups.append(other_observations)
+    return run_groups
 
 
 def _make_records(

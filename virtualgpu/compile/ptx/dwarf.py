@@ -248,33 +248,33 @@ def _read_entries(
             parent = parent.parent
             continue
         tag, has_children, attributes = abbreviations[abbreviation_code]
-        values: dict[int, object] = {}
+        attribute_values: dict[int, object] = {}
         for name, form in attributes:
-            values[name], offset = _read_value(info, offset, form)
-        entry = _DebugEntry(tag, has_children, values, parent)
+            attribute_values[name], offset = _read_value(info, offset, form)
+        entry = _DebugEntry(tag, has_children, attribute_values, parent)
         yield entry_offset, entry
         if has_children:
             parent = entry
 
 
 def _read_value(info: _Section, offset: int, form: int) -> tuple[object, int]:
-    data = info.data
+    info_bytes = info.data
     if form == 0x08:  # a string, up to its zero
-        string_end = data.index(0, offset)
-        return data[offset:string_end].decode("latin-1"), string_end + 1
+        string_end = info_bytes.index(0, offset)
+        return info_bytes[offset:string_end].decode("latin-1"), string_end + 1
     if form in (0x0A, 0x03, 0x04):  # a block with its length before it
         length_bytes = {0x0A: 1, 0x03: 2, 0x04: 4}[form]
-        block_bytes = int.from_bytes(data[offset : offset + length_bytes], "little")
-        block = _LocationExpression(data[offset + length_bytes : offset + length_bytes + block_bytes])
+        block_bytes = int.from_bytes(info_bytes[offset : offset + length_bytes], "little")
+        block = _LocationExpression(info_bytes[offset + length_bytes : offset + length_bytes + block_bytes])
         block.symbol = info.names.get(offset + length_bytes + 1, "")
         return block, offset + length_bytes + block_bytes
     if form in (0x0D, 0x0F):
-        return _read_uleb(data, offset)
+        return _read_uleb(info_bytes, offset)
     length_bytes = _FORM_BYTES[form]
     name = info.names.get(offset, "")
     if form == 0x01:
         return name, offset + length_bytes
-    return int.from_bytes(data[offset : offset + length_bytes], "little"), offset + length_bytes
+    return int.from_bytes(info_bytes[offset : offset + length_bytes], "little"), offset + length_bytes
 
 
 def _read_types(entries: dict[int, _DebugEntry]) -> dict[int, CType]:
@@ -282,10 +282,12 @@ def _read_types(entries: dict[int, _DebugEntry]) -> dict[int, CType]:
     children_of: dict[int, list[_DebugEntry]] = {}
     for entry in entries.values():
         children_of.setdefault(id(entry.parent), []).append(entry)
-    types: dict[int, CType] = {}
+    ctype_by_offset: dict[int, CType] = {}
     for offset in entries:
-        _read_type(entries, children_of, types, offset)
-    return {offset: ctype for offset, ctype in types.items() if ctype.size_bytes or ctype.count == 0}
+        _read_type(entries, children_of, ctype_by_offset, offset)
+    return {
+        offset: ctype for offset, ctype in ctype_by_offset.items() if ctype.size_bytes or ctype.count == 0
+    }
 
 
 def _read_type(

@@ -195,7 +195,7 @@ class Generator:
 
     def _sample_with_numpy(self, name: str, size: Any, dtype: Any, *parameters: Any) -> ndarray:
         """Return samples that NumPy draws from a distribution, with a seed from the bit generator."""
-        values = [
+        parameter_values = [
             parameter._host if isinstance(parameter, ndarray) else parameter for parameter in parameters
         ]
         if size is not None:
@@ -205,7 +205,7 @@ class Generator:
 
         def compute() -> Any:
             generator = np.random.Generator(np.random.Philox(seeds._host.tolist()))
-            return np.asarray(getattr(generator, name)(*values, size=size), dtype=dtype)
+            return np.asarray(getattr(generator, name)(*parameter_values, size=size), dtype=dtype)
 
         return ndarray._from_library_kernel(f"random_{name}", compute(), compute, reads=(seeds,))
 

@@ -335,7 +335,7 @@ def make_global_store(llvm: str, count: bool) -> tuple[str, str]:
     size = bits(llvm) // 8
     name = f"store_global_{llvm}"
     check, _ = checks.make_global_check(size, count, "store")
-    counting = (
+    counting_text = (
         "  %l0 = add i64 %e0, 0\n  %l1 = add i64 %e1, 0\n"
         + checks.make_counter_address("%site")
         + _SECTOR_COUNT_TEXT
@@ -350,7 +350,7 @@ ask:
   %fits = and i1 %both, %lines
   br i1 %fits, label %inside, label %slow
 inside:
-{counting if count else ""}{make_half_store(0, "i64", llvm, make_host_pointer(0))}{make_half_store(1, "i64", llvm, make_host_pointer(1))}  ret void
+{counting_text if count else ""}{make_half_store(0, "i64", llvm, make_host_pointer(0))}{make_half_store(1, "i64", llvm, make_host_pointer(1))}  ret void
 slow:
   %failed = call i1 @{check}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS})
   br i1 %failed, label %fail, label %apart

@@ -169,13 +169,13 @@ def _emit_tanh(emitter: _SeriesEmitter, x: str) -> str:
     small_result = emitter.emit_float_operation(
         "mul", emitter.emit_polynomial(magnitude_squared, coefficients), magnitude
     )
-    value = emitter.select(
+    tanh_value = emitter.select(
         "double",
         emitter.compare("olt", "double", magnitude, emitter.emit_number(0.0625)),
         small_result,
         large_result,
     )
-    return emitter.emit_unless_nan(x, emitter.intrinsic("copysign", "double", value, x))
+    return emitter.emit_unless_nan(x, emitter.intrinsic("copysign", "double", tanh_value, x))
 
 
 _EMITTERS_BY_ROOT: dict[str, Callable[[_SeriesEmitter, str], str]] = {

@@ -99,10 +99,10 @@ def _emit_parameter_copy(
     emitter = code.emitter
     to_pointer = emitter.op(f"getelementptr i8, ptr {target_pointer}, i64 {to_record[0]}")
     from_pointer = emitter.op(f"getelementptr i8, ptr {source_pointer}, i64 {from_record[0]}")
-    size = 32 * min(to_record[1], from_record[1])
+    copied_bytes = 32 * min(to_record[1], from_record[1])
     emitter.declared.add("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
     emitter.raw(
-        f"call void @llvm.memcpy.p0.p0.i64(ptr {to_pointer}, ptr {from_pointer}, i64 {size}, i1 false)"
+        f"call void @llvm.memcpy.p0.p0.i64(ptr {to_pointer}, ptr {from_pointer}, i64 {copied_bytes}, i1 false)"
     )
 
 
@@ -144,9 +144,9 @@ def _emit_indirect_call(
         and len(callee_plan.function.returns) == len(results)
     ]
     for possible_callee in possible_callees:
-        name = possible_callee.function.name
+        callee_name = possible_callee.function.name
         matching_lanes = emitter.compare(
-            "eq", "i64", function_pointer, constant("i64", function_address(code.module, name))
+            "eq", "i64", function_pointer, constant("i64", function_address(code.module, callee_name))
         )
         lanes = emitter.op(f"and i32 {emitter.mask_bits(matching_lanes)}, {remaining_lanes}")
         remaining_lanes = emitter.op(f"and i32 {remaining_lanes}, {emitter.op(f'xor i32 {lanes}, -1')}")
@@ -157,7 +157,7 @@ def _emit_indirect_call(
         any_lane = emitter.op(f"icmp ne i32 {lanes}, 0")
         emitter.raw(f"br i1 {any_lane}, label %{call_label}, label %{next_label}")
         code.begin_block(call_label)
-        _emit_call(code, instruction, name, arguments, results, lanes)
+        _emit_call(code, instruction, callee_name, arguments, results, lanes)
         label_after = code.current_label
         mask_after = code.mask
         emitter.raw(f"br label %{next_label}")
@@ -216,10 +216,10 @@ def _emit_heap_call(
 ) -> None:
     """Emit a call of ``malloc`` or ``free`` on the device."""
     emitter = code.emitter
-    values = emit_service_call(
+    service_results = emit_service_call(
         code, instruction, (name,), [_load_argument(code, instruction, arguments[0])], len(results)
     )
-    for result, result_value in zip(results, values, strict=True):
+    for result, result_value in zip(results, service_results, strict=True):
         record_offset, record_stride = code.parameter_record(result)
         result_address = emitter.splat(
             "i64", emitter.op(f"add i64 {emitter.op('ptrtoint ptr %frame to i64')}, {record_offset}")
@@ -278,8 +278,8 @@ def _emit_printf_call(
         f"call i32 {function}(ptr %ctx, ptr {format_pointer}, ptr {in_out_values_slot}, i32 {code.executed_mask(instruction)})"
     )
     _emit_service_fault(code, instruction, status)
-    for name in results:
-        record_offset, record_stride = code.parameter_record(name)
+    for result_name in results:
+        record_offset, record_stride = code.parameter_record(result_name)
         result_address = emitter.splat(
             "i64", emitter.op(f"add i64 {emitter.op('ptrtoint ptr %frame to i64')}, {record_offset}")
         )
@@ -300,12 +300,12 @@ def _emit_assert(code: WarpCode, instruction: ir.Instruction, arguments: list[st
     emitter = code.emitter
     lanes = code.executed_mask(instruction)
     first_lane = emitter.op(f"and i32 {emitter.op(f'call i32 @llvm.cttz.i32(i32 {lanes}, i1 false)')}, 31")
-    for position, name in enumerate(arguments[:4]):
+    for argument_index, argument_name in enumerate(arguments[:4]):
         argument_value = emitter.op(
-            f"extractelement <32 x i64> {_load_argument(code, instruction, name)}, i32 {first_lane}"
+            f"extractelement <32 x i64> {_load_argument(code, instruction, argument_name)}, i32 {first_lane}"
         )
         pointer = emitter.op(
-            f"getelementptr i8, ptr %ctx, i64 {layout.get_field_offset('fault_extra') + 8 * position}"
+            f"getelementptr i8, ptr %ctx, i64 {layout.get_field_offset('fault_extra') + 8 * argument_index}"
         )
         emitter.raw(f"store i64 {argument_value}, ptr {pointer}")
     any_lane = emitter.op(f"icmp ne i32 {lanes}, 0")

@@ -176,8 +176,10 @@ def _find_call_depth(functions: list[ir.Function], plans: dict[str, FunctionPlan
         if name in path:
             return calls.MAX_DEPTH
         if name not in depth_by_name:
-            names = callgraph.list_callees(plans[name].function)
-            callees = [c for c in plans if not plans[c].function.is_entry] if "" in names else names
+            callee_names = callgraph.list_callees(plans[name].function)
+            callees = (
+                [c for c in plans if not plans[c].function.is_entry] if "" in callee_names else callee_names
+            )
             callees = [c for c in callees if c in plans]
             depth_by_name[name] = max((1 + find_depth(c, (*path, name)) for c in callees), default=0)
         return depth_by_name[name]

@@ -78,9 +78,11 @@ class Loop:
         A predicate is returned as a mask with one bit per lane.
         """
         return {
-            name: emitter.mask_bits(values[name]) if self._get_llvm_type(name) == "i1" else values[name]
-            for name, value in self.start_values.items()
-            if values[name] != value
+            register_name: emitter.mask_bits(values[register_name])
+            if self._get_llvm_type(register_name) == "i1"
+            else values[register_name]
+            for register_name, start_value in self.start_values.items()
+            if values[register_name] != start_value
         }
 
     def close(
@@ -96,23 +98,23 @@ class Loop:
         ]
         load_lines = []
         mask_lines = []
-        for name, value in self.start_values.items():
-            lane_type = self._get_llvm_type(name)
-            slot_offset = self.plan.slots[name]
-            load_lines.append(f"  {value}.slot = getelementptr i8, ptr %frame, i64 {slot_offset}")
+        for register_name, start_value in self.start_values.items():
+            lane_type = self._get_llvm_type(register_name)
+            slot_offset = self.plan.slots[register_name]
+            load_lines.append(f"  {start_value}.slot = getelementptr i8, ptr %frame, i64 {slot_offset}")
             row_type = vector(lane_type)
-            stored_value = value
+            stored_value = start_value
             if lane_type == "i1":
                 row_type = "i32"
-                stored_value = f"{value}.bits"
-                mask_lines.append(make_lane_mask(stored_value, value).rstrip())
-            initial_value = f"{value}.first" if name in carried else stored_value
+                stored_value = f"{start_value}.bits"
+                mask_lines.append(make_lane_mask(stored_value, start_value).rstrip())
+            initial_value = f"{start_value}.first" if register_name in carried else stored_value
             load_lines.append(
-                f"  {initial_value} = load {row_type}, ptr {value}.slot, align {4 if lane_type == 'i1' else 64}"
+                f"  {initial_value} = load {row_type}, ptr {start_value}.slot, align {4 if lane_type == 'i1' else 64}"
             )
-            if name in carried:
+            if register_name in carried:
                 phi_lines.append(
-                    f"  {stored_value} = phi {row_type} [{initial_value}, %{self.label_before}], [{carried[name]}, %{last_label}]"
+                    f"  {stored_value} = phi {row_type} [{initial_value}, %{self.label_before}], [{carried[register_name]}, %{last_label}]"
                 )
         first_lines = [*load_lines, f"  br label %{self.label}", f"{self.label}:", *phi_lines, *mask_lines]
         emitter.lines[self.line] = "\n".join(first_lines)

@@ -84,19 +84,23 @@ def _emit_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         return
     size_operand = instruction.operands[2]
     assert isinstance(size_operand, ir.Immediate)
-    size = size_operand.value
-    if size not in (4, 8, 16):
+    copied_bytes = size_operand.value
+    if copied_bytes not in (4, 8, 16):
         raise PtxError(
-            f"{instruction.text!r} (line {instruction.line}) copies {size} bytes. Copy 4, 8 or 16 bytes."
+            f"{instruction.text!r} (line {instruction.line}) copies {copied_bytes} bytes. Copy 4, 8 or 16 bytes."
         )
     shared_address = memory_ops.address_of(code, instruction.operands[0], "shared")
     source_address = memory_ops.address_of(code, instruction.operands[1], "global")
     from_host = memory_ops.host_addresses(
-        code, memory_ops.as_access(instruction, "ld", "global", size), source_address, "global", size
+        code,
+        memory_ops.as_access(instruction, "ld", "global", copied_bytes),
+        source_address,
+        "global",
+        copied_bytes,
     )
-    store_access = memory_ops.as_access(instruction, "st", "shared", size)
+    store_access = memory_ops.as_access(instruction, "st", "shared", copied_bytes)
     store_access = dataclasses.replace(store_access, parts=("st", ASYNC_COPY_MARK, *store_access.parts[1:]))
-    to_host = memory_ops.host_addresses(code, store_access, shared_address, "shared", size)
+    to_host = memory_ops.host_addresses(code, store_access, shared_address, "shared", copied_bytes)
     access_index = len(code.tables.accesses) - 1
     size_limit = instruction.operands[3] if len(instruction.operands) > 3 else None
     source_bytes = code.get(size_limit, "u32") if isinstance(size_limit, ir.Register | ir.Immediate) else None
@@ -104,7 +108,7 @@ def _emit_copy(code: WarpCode, instruction: ir.Instruction) -> None:
     alloca_line = f"  {copied_words} = alloca [4 x <32 x i32>], align 64"
     if alloca_line not in code.allocas:
         code.allocas.append(alloca_line)
-    for byte in range(0, size, 4):
+    for byte in range(0, copied_bytes, 4):
         address = emitter.binary("add", "i64", from_host, constant("i64", byte))
         value = memory_ops.gather(code, address, executed_lanes, "b32")
         if source_bytes is not None:
@@ -114,7 +118,7 @@ def _emit_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         emitter.raw(f"store <32 x i32> {value}, ptr {row_pointer}, align 64")
     emitter.raw(
         f"call void @{copy_queue.make_begin_function(code)}(ptr %ctx, <32 x i64> {to_host}, i32 {executed_lanes}, ptr {copied_words}, "
-        f"i32 {size // 4}, i32 {access_index}, i64 0)"
+        f"i32 {copied_bytes // 4}, i32 {access_index}, i64 0)"
     )
 
 
@@ -144,7 +148,7 @@ def _emit_bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
             "block copy its own data."
         )
     to_shared = state_spaces[0] == "shared"
-    size = bulk_ir.PIECE_BYTES
+    piece_bytes = bulk_ir.PIECE_BYTES
     addresses = []
     for operand, space in zip(instruction.operands[:2], state_spaces, strict=True):
         address = memory_ops.address_of(code, operand, space)
@@ -158,7 +162,7 @@ def _emit_bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         barrier_host = memory_ops.host_addresses(code, barrier_access, barrier_address, "shared", 8)
     barrier_site = len(code.tables.accesses) - 1
     load_access, store_access = (
-        memory_ops.as_access(instruction, *root_and_space, size)
+        memory_ops.as_access(instruction, *root_and_space, piece_bytes)
         for root_and_space in (("ld", state_spaces[1]), ("st", state_spaces[0]))
     )
     if to_shared:
@@ -171,7 +175,7 @@ def _emit_bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         check_functions = []
         for space, rule in zip(reversed(state_spaces), _ACCESS_RULES, strict=True):
             check_of_space = checks.make_shared_check if space == "shared" else checks.make_global_check
-            check_functions.append(check_of_space(size, code.options.with_counters, rule))
+            check_functions.append(check_of_space(piece_bytes, code.options.with_counters, rule))
         for check_function in check_functions:
             code.add_support(*check_function)
         code.add_support(*lanes.make_gather("i32"))

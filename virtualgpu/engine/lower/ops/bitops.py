@@ -243,12 +243,12 @@ def _emit_bfind(code: WarpCode, instruction: ir.Instruction) -> None:
         a = emitter.binary("xor", llvm, a, emitter.binary("ashr", llvm, a, constant(llvm, width - 1)))
     leading_zeros = emitter.cast(emitter.intrinsic("ctlz", llvm, a, extra=("i1 false",)), llvm, "i32")
     no_bit = emitter.compare("eq", llvm, a, constant(llvm, 0))
-    value = (
+    bit_position = (
         leading_zeros
         if "shiftamt" in instruction.parts
         else emitter.binary("sub", "i32", constant("i32", width - 1), leading_zeros)
     )
-    code.set(instruction.operands[0], emitter.select("i32", no_bit, constant("i32", -1), value), "u32")
+    code.set(instruction.operands[0], emitter.select("i32", no_bit, constant("i32", -1), bit_position), "u32")
 
 
 def _emit_prmt(code: WarpCode, instruction: ir.Instruction) -> None:

@@ -320,25 +320,25 @@ def _emit_plain_access(
 ) -> None:
     """Emit a load or store, including checks and counters, as the call of one function."""
     emitter = code.emitter
-    size = size_of(instruction)
+    access_bytes = size_of(instruction)
     with_counters = code.options.with_counters
-    llvm = f"i{8 * size}"
+    llvm = f"i{8 * access_bytes}"
     is_load = instruction.root != "st"
     if space == "shared":
         support_functions = [
-            checks.make_shared_check(size, with_counters),
+            checks.make_shared_check(access_bytes, with_counters),
             lanes.make_gather(llvm),
             rows.make_shared_load(llvm, with_counters),
         ]
     elif is_load:
         support_functions = [
-            checks.make_global_check(size, with_counters),
+            checks.make_global_check(access_bytes, with_counters),
             lanes.make_gather(llvm),
             rows.make_global_load(llvm, with_counters),
         ]
     else:
         support_functions = [
-            checks.make_global_check(size, with_counters, "store"),
+            checks.make_global_check(access_bytes, with_counters, "store"),
             lanes.make_scatter(llvm),
             rows.make_global_store(llvm, with_counters),
         ]

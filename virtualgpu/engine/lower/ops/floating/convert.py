@@ -34,34 +34,34 @@ def _emit_cvt(code: WarpCode, instruction: ir.Instruction) -> None:
         return
     target_type = instruction.parts[-2]
     source_type = instruction.parts[-1]
-    value = code.get(instruction.operands[1], source_type)
+    converted_value = code.get(instruction.operands[1], source_type)
     target_llvm = llvm_of(target_type)
     source_llvm = llvm_of(source_type)
     if source_type == "bf16":
-        value = floats.emit_bf16_to_float(code, value)
+        converted_value = floats.emit_bf16_to_float(code, converted_value)
         source_type = "f32"
         source_llvm = "float"
     elif source_type == "f16":
-        value = floats.emit_half_to_float(code, value)
+        converted_value = floats.emit_half_to_float(code, converted_value)
         source_llvm = "float"
     if floats.is_float(source_type) and "ftz" in instruction.parts and source_type == "f32":
-        value = floats.emit_flush(code, source_llvm, value)
+        converted_value = floats.emit_flush(code, source_llvm, converted_value)
     is_from_float = floats.is_float(source_type)
     to_float = floats.is_float(target_type)
     rounding = next((modifier for modifier in instruction.parts if modifier in _INTRINSIC_BY_ROUNDING), None)
     if is_from_float and rounding:
-        value = emitter.intrinsic(_INTRINSIC_BY_ROUNDING[rounding], source_llvm, value)
+        converted_value = emitter.intrinsic(_INTRINSIC_BY_ROUNDING[rounding], source_llvm, converted_value)
     if is_from_float and to_float:
-        value = _emit_float_to_float(code, instruction, value, source_llvm, target_type)
+        converted_value = _emit_float_to_float(code, instruction, converted_value, source_llvm, target_type)
     elif is_from_float:
-        value = _emit_float_to_integer(code, value, source_llvm, target_type)
+        converted_value = _emit_float_to_integer(code, converted_value, source_llvm, target_type)
     elif to_float:
-        value = _emit_integer_to_float(code, instruction, value, source_type, target_type)
+        converted_value = _emit_integer_to_float(code, instruction, converted_value, source_type, target_type)
     else:
         if "sat" in instruction.parts:
-            value = _emit_saturation(code, value, source_type, target_type)
-        value = emitter.cast(value, source_llvm, target_llvm, source_type[0] == "s")
-    code.set(instruction.operands[0], value, target_type)
+            converted_value = _emit_saturation(code, converted_value, source_type, target_type)
+        converted_value = emitter.cast(converted_value, source_llvm, target_llvm, source_type[0] == "s")
+    code.set(instruction.operands[0], converted_value, target_type)
 
 
 def _emit_float_to_float(
@@ -213,7 +213,7 @@ _ADDRESS_TAGS = {"shared": layout.SHARED_TAG, "local": layout.LOCAL_TAG}
 def _emit_cvta(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit a conversion between addresses of a state space and generic addresses (a tag in the top byte)."""
     emitter = code.emitter
-    value = code.get(instruction.operands[1], "u64")
+    address = code.get(instruction.operands[1], "u64")
     space = next(
         (
             modifier.split("::")[0]
@@ -225,12 +225,15 @@ def _emit_cvta(code: WarpCode, instruction: ir.Instruction) -> None:
     if space:
         address_tag = _ADDRESS_TAGS[space]
         if "to" in instruction.parts:
-            value = emitter.binary(
-                "and", "i64", value, constant("i64", address_tag - 1 if space == "shared" else (1 << 56) - 1)
+            address = emitter.binary(
+                "and",
+                "i64",
+                address,
+                constant("i64", address_tag - 1 if space == "shared" else (1 << 56) - 1),
             )
         else:
-            value = emitter.binary("or", "i64", value, constant("i64", address_tag))
-    code.set(instruction.operands[0], value, instruction.type)
+            address = emitter.binary("or", "i64", address, constant("i64", address_tag))
+    code.set(instruction.operands[0], address, instruction.type)
 
 
 def _emit_isspacep(code: WarpCode, instruction: ir.Instruction) -> None:

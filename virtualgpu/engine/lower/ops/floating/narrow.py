@@ -158,12 +158,12 @@ def _convert_to_halves(warp_code: WarpCode, instruction: ir.Instruction, source_
             scaled_bits = emitter.cast(
                 emitter.binary("shl", "i32", magnitude, constant("i32", 7)), "i32", "i16"
             )
-            value = floats.emit_half_to_float(
+            as_float = floats.emit_half_to_float(
                 warp_code, emitter.convert("bitcast", "i16", scaled_bits, "half")
             )
-            value = emitter.binary("fmul", "float", value, float_constant("float", 0x43800000))  # 2^8
+            as_float = emitter.binary("fmul", "float", as_float, float_constant("float", 0x43800000))  # 2^8
             half_bits = emitter.cast(
-                emitter.convert("bitcast", "half", floats.emit_float_to_half(warp_code, value), "i16"),
+                emitter.convert("bitcast", "half", floats.emit_float_to_half(warp_code, as_float), "i16"),
                 "i16",
                 "i32",
             )

@@ -115,10 +115,10 @@ def positions_of(instruction: ir.Instruction, name: str) -> ElementPositions:
     shape = shape_of(instruction)
     if instruction.root == "mma":
         return _compute_mma_positions(name, shape, types_of(instruction)[1])
-    kind = instruction.type
+    element_type = instruction.type
     if is_product(instruction):
-        kind = dict(zip("dabc", types_of(instruction), strict=True))[name]
-    return wmma_layouts.positions_of(name, shape, kind)
+        element_type = dict(zip("dabc", types_of(instruction), strict=True))[name]
+    return wmma_layouts.positions_of(name, shape, element_type)
 
 
 def compute_row_positions(instruction: ir.Instruction) -> ElementPositions:

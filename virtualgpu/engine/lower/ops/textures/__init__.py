@@ -71,11 +71,11 @@ def _store_coordinates(
     rows_pointer = code.allocate_scratch(_CHANNEL_ROWS_TYPE)
     for n, coordinate in enumerate(coordinates.items):
         coordinate_type = "u32" if types == "f32" and n == 0 and "a" in _geometry_of(instruction) else types
-        value = code.emitter.cast(
+        coordinate_bits = code.emitter.cast(
             code.get(coordinate, coordinate_type), "float" if coordinate_type == "f32" else "i32", "i32"
         )
         row_pointer = code.emitter.op(f"getelementptr [32 x i32], ptr {rows_pointer}, i64 {n}")
-        code.emitter.raw(f"store <32 x i32> {value}, ptr {row_pointer}")
+        code.emitter.raw(f"store <32 x i32> {coordinate_bits}, ptr {row_pointer}")
     return handles, rows_pointer, len(coordinates.items)
 
 
@@ -180,13 +180,13 @@ def _emit_surface_access(code: WarpCode, instruction: ir.Instruction) -> None:
     if not geometry or not element_type or "p" in instruction.parts:
         raise _make_unsupported_error(instruction)
     dimensions, is_layered = _DIMENSIONS_AND_LAYERED[geometry]
-    value, surface = instruction.operands[:2]
+    value_operand, surface_operand = instruction.operands[:2]
     if not is_load:
-        value, surface = surface, value
-    registers = value.items if isinstance(value, ir.Vector) else (value,)
+        value_operand, surface_operand = surface_operand, value_operand
+    registers = value_operand.items if isinstance(value_operand, ir.Vector) else (value_operand,)
     item_bytes = ir.TYPE_BYTES[element_type]
     access_bytes = item_bytes * len(registers)
-    handles, coordinate_rows, _ = _store_coordinates(code, instruction, surface, "u32")
+    handles, coordinate_rows, _ = _store_coordinates(code, instruction, surface_operand, "u32")
     for support_function in (fetch.OBJECT_FUNCTION, fetch.INDEX_FUNCTION):
         code.add_support(*support_function)
     name, surface_text = surfaces.make_address_function(
