@@ -74,11 +74,11 @@ def main() -> int:
     options = parser.parse_args()
     max_core_share = 0.0
     for pause_s in (0.01, 0.0):
-        tick_cost = measure_tick_cost(options.seconds, pause_s, options.device)
-        max_core_share = max(max_core_share, tick_cost["share"])
+        cost = measure_tick_cost(options.seconds, pause_s, options.device)
+        max_core_share = max(max_core_share, cost["share"])
         print(
-            f"{tick_cost['hz']:.1f} readings a second beside {tick_cost['allocations']:,.0f} allocations a second: "
-            f"{100 * tick_cost['share']:.2f} % of a core, {1e6 * tick_cost['share'] / tick_cost['hz']:,.0f} us a reading"
+            f"{cost['hz']:.1f} readings a second beside {cost['allocations']:,.0f} allocations a second: "
+            f"{100 * cost['share']:.2f} % of a core, {1e6 * cost['share'] / cost['hz']:,.0f} us a reading"
         )
     print(f"at most {100 * MAX_SHARE:.0f} %: {'kept' if max_core_share <= MAX_SHARE else 'missed'}")
     return int(max_core_share > MAX_SHARE)
