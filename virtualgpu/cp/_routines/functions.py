@@ -327,14 +327,16 @@ select = lift_to_device(np.select)
 
 
 def _piecewise(x: Any, condlist: Any, funclist: Any) -> Any:
-    if [choice for choice in funclist if callable(choice)]:
+    if [piece_value for piece_value in funclist if callable(piece_value)]:
         raise NotImplementedError("Callable functions are not supported currently. Pass values or arrays.")
     # Elements of an array keep their positions; NumPy would assign them one after another where the condition
     # is true.
-    result = np.piecewise(x, condlist, [0 if np.ndim(choice) else choice for choice in funclist])
-    for condition, choice in zip(condlist, funclist, strict=False):
-        if np.ndim(choice):
-            np.copyto(result, choice, where=condition, casting="unsafe")
+    result = np.piecewise(
+        x, condlist, [0 if np.ndim(piece_value) else piece_value for piece_value in funclist]
+    )
+    for condition, piece_value in zip(condlist, funclist, strict=False):
+        if np.ndim(piece_value):
+            np.copyto(result, piece_value, where=condition, casting="unsafe")
     return result
 
 

@@ -86,7 +86,7 @@ _WIDEN_TEXTS = {
     "u8": "  %value = uitofp i8 %bits to double\n",
     "s32": "  %value = sitofp i32 %bits to double\n",
 }
-_NARROW_TEXTS = {
+_NARROWING_TEXTS = {
     "f32": "  %float = fptrunc double %sum to float\n  %bits = bitcast float %float to i32\n",
     # Sums of integers are exact in a double; they wrap around, or stay within 32 bits.
     "s32": "  %whole = fptosi double %sum to i64\n  %bits = trunc i64 %whole to i32\n",
@@ -135,7 +135,7 @@ def _make_pack_function(name: str, count: int, table: str, kind: str) -> str:
     llvm = f"i{32 // count_per_register(kind)}"
     element_text = (
         "  %from = getelementptr double, ptr %matrix, i32 %i\n  %sum = load double, ptr %from\n"
-        f"{_NARROW_TEXTS[kind]}"
+        f"{_NARROWING_TEXTS[kind]}"
         f"  %p = getelementptr i8, ptr %registers, i32 %offset\n  store {llvm} %bits, ptr %p\n"
     )
     return _make_element_loop(name, count, table, element_text, "ptr %matrix, ptr %registers")

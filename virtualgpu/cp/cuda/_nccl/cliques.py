@@ -191,21 +191,23 @@ class Clique:
 
     def _find_matching_calls(self) -> list[list[NcclCall]]:
         """Return the calls at the heads of all queues, and the following calls that share their kernel."""
-        call_rows: list[list[NcclCall]] = []
+        matching_rows: list[list[NcclCall]] = []
         for queued_items in zip(*self.queues, strict=False):
             matching_row = [queued_item for queued_item in queued_items if isinstance(queued_item, NcclCall)]
             is_complete_row = len(matching_row) == self.size and all(
                 call.signature == matching_row[0].signature for call in matching_row
             )
             if not is_complete_row or (
-                call_rows
-                and any(a.kernel_key != b.kernel_key for a, b in zip(call_rows[0], matching_row, strict=True))
+                matching_rows
+                and any(
+                    a.kernel_key != b.kernel_key for a, b in zip(matching_rows[0], matching_row, strict=True)
+                )
             ):
                 break
-            call_rows.append(matching_row)
+            matching_rows.append(matching_row)
             if matching_row[0].group_token is None:
                 break
-        return call_rows
+        return matching_rows
 
     def _run_exchange(self) -> bool:
         """Run sends and receives of connected ranks, and return whether any ran."""

@@ -118,20 +118,20 @@ class CUDAarray:
                 f"dtype mismatch: the array has the dtype {array.dtype}, but the CUDA array "
                 f"needs {self.texel.dtype}."
             )
-        owner = None
+        memory_device = None
         if isinstance(array, ndarray):
             check_device(array, self.device)
-            owner = self.device
-            array_bytes = owner.memory.view(array.data.ptr, array.nbytes)
+            memory_device = self.device
+            array_bytes = memory_device.memory.view(array.data.ptr, array.nbytes)
         else:
             array_bytes = array.reshape(-1).view(np.uint8)
         target_bytes, source_bytes = (self._bytes, array_bytes) if to_texture else (array_bytes, self._bytes)
         enqueue_copy(
             lambda: np.copyto(target_bytes, source_bytes),
             target_bytes.nbytes,
-            target=self.device if to_texture else owner,
-            source=owner if to_texture else self.device,
-            host=array_bytes if owner is None else None,
+            target=self.device if to_texture else memory_device,
+            source=memory_device if to_texture else self.device,
+            host=array_bytes if memory_device is None else None,
             stream=stream,
             arrays=(target_bytes, source_bytes),
         )

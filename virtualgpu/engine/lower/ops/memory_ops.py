@@ -215,9 +215,9 @@ def add_generic_resolver(size: int, code: WarpCode, rule: Rule) -> str:
         for make_check in (checks.make_global_check, checks.make_shared_check)
     ]
     check_functions.append(checks.make_local_check(size, code.options.with_counters))
-    for function_text in check_functions:
-        code.add_support(*function_text)
-    in_global, in_shared, in_local = (function_text for function_text, _ in check_functions)
+    for name_and_text in check_functions:
+        code.add_support(*name_and_text)
+    global_check_name, shared_check_name, local_check_name = (check_name for check_name, _ in check_functions)
     shared_offset, local_offset, local_bytes_offset = (
         layout.get_field_offset(field_name) for field_name in ("shared", "local_base", "local_bytes")
     )
@@ -235,9 +235,9 @@ define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %func
   %m.g0 = xor i32 %m.sl, -1
   %m.g = and i32 %m.g0, %mask
   %off = trunc <32 x i64> %plain to <32 x i32>
-  %f1 = call i1 @{in_global}(ptr %ctx, <32 x i64> %a, i32 %m.g, i32 %function, i32 %pc, i32 %site)
-  %f2 = call i1 @{in_shared}(ptr %ctx, <32 x i32> %off, i32 %m.s, i32 %function, i32 %pc, i32 %site)
-  %f3 = call i1 @{in_local}(ptr %ctx, <32 x i64> %plain, i32 %m.l, i32 %function, i32 %pc, i32 %site)
+  %f1 = call i1 @{global_check_name}(ptr %ctx, <32 x i64> %a, i32 %m.g, i32 %function, i32 %pc, i32 %site)
+  %f2 = call i1 @{shared_check_name}(ptr %ctx, <32 x i32> %off, i32 %m.s, i32 %function, i32 %pc, i32 %site)
+  %f3 = call i1 @{local_check_name}(ptr %ctx, <32 x i64> %plain, i32 %m.l, i32 %function, i32 %pc, i32 %site)
   %sp = getelementptr i8, ptr %ctx, i64 {shared_offset}
   %s = load i64, ptr %sp
   %sv0 = insertelement <32 x i64> poison, i64 %s, i32 0

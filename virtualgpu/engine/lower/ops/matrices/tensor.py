@@ -273,12 +273,12 @@ def _emit_matrix_product(code: WarpCode, instruction: ir.Instruction) -> None:
         code.emitter.declared.add("declare i32 @llvm.fptosi.sat.i32.f64(double)")
     matrix_types = {"a": input_kind, "b": second_input_kind, "c": sum_kind, "d": result_kind}
     operands = dict(zip("dabc", instruction.operands, strict=True))
-    positions = {}
+    positions_by_matrix = {}
     for matrix, element_type in matrix_types.items():
-        positions[matrix] = positions_of(instruction, matrix)
+        positions_by_matrix[matrix] = positions_of(instruction, matrix)
         if input_kind in FP8_TYPES and matrix in "ab":
-            positions[matrix] = _reorder_fp8(matrix, positions[matrix])
-        elements_per_lane = positions[matrix][0].shape[1]
+            positions_by_matrix[matrix] = _reorder_fp8(matrix, positions_by_matrix[matrix])
+        elements_per_lane = positions_by_matrix[matrix][0].shape[1]
         register_count = len(fragments.list_items(operands[matrix]))
         required_registers = elements_per_lane // count_per_register(element_type)
         if register_count < required_registers or (matrix == "d" and register_count != required_registers):
@@ -288,7 +288,9 @@ def _emit_matrix_product(code: WarpCode, instruction: ir.Instruction) -> None:
     register_count = len(fragments.list_items(operands["d"]))
     name = f"{instruction.root}_m{m}n{n}k{k}_{result_kind}_{input_kind}_{second_input_kind}_{sum_kind}"
     if name not in code.tables.support_functions:
-        code.add_support(name, matrix_ir.make_product(name, shape, positions, matrix_types, register_count))
+        code.add_support(
+            name, matrix_ir.make_product(name, shape, positions_by_matrix, matrix_types, register_count)
+        )
     a, b, accumulator_pointer = (
         fragments.emit_input_pointer(code, operands[matrix], matrix) for matrix in "abc"
     )
