@@ -55,7 +55,7 @@ ALLOWED = {
     "load_launch_records": "the index of shipped records, read once",
     "load_timeline_records": "the index of shipped timelines, read once",
     "_open_store": "a learner's folder, opened once",
-    "_prediction": "a learner's prediction, which two cells of a notebook share",
+    "_get_prediction": "a learner's prediction, which two cells of a notebook share",
     "_failures": "what a learner's last answers to each exercise have failed on",
     "_temporary_limits": "limits of compilations while an answer is judged",
     # Kept by argument without bound.

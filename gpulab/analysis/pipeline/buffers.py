@@ -113,7 +113,7 @@ class Buffers:
     ) -> Ints:
         """Return the buffer of each piece; buffers are numbered by their first byte.
 
-        `read_epoch` is the number of waits before each row that reads.
+        `read_wait_counts` has the number of waits before each row that reads.
         """
         unknown_step = np.iinfo(np.int64).max
         first_write = np.full(self.count, unknown_step)
@@ -176,7 +176,7 @@ def _make_writes(
 ) -> Writes:
     """Return the stores and copies, with the steps at which the data of the copies land.
 
-    `epoch` is the number of waits before each of them.
+    `wait_counts` has the number of waits before each of them.
     """
     accesses = steps.accesses
     is_copy = accesses.kind[is_write] == _COPY_KIND

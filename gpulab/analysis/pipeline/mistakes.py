@@ -19,7 +19,7 @@ class _FillParts:
     """The parts of the fills of one buffer, one for each warp that fills it.
 
     A row has the fill, the warp, its first tick, and the chain and the tick at which the part has landed
-    (`_NEVER` if it does not).
+    (`_NEVER_TICK` if it does not).
     """
 
     def __init__(self, steps: Steps, buffers: Buffers, buffer: int) -> None:
