@@ -17,7 +17,7 @@ _COURSE_PACKAGE = "gpulab_course"
 
 
 def load_attribute(module_name: str, name: str) -> Any:
-    """Return the object `name`, which is an attribute or a submodule of the module `home`."""
+    """Return the object `name`, which is an attribute or a submodule of the module `module_name`."""
     module = import_module(module_name)
     return getattr(module, name) if hasattr(module, name) else import_module(f"{module_name}.{name}")
 

@@ -78,7 +78,7 @@ class RecordedResult(PicturedResult, Generic[R]):
     """A recording of a ``with`` block, which can be displayed, queried and saved afterwards.
 
     A subclass passes its name for messages and the code that starts a recording, as in ``class
-    Seen(Recorded[Record], what="list", write="with gl.seen() as s:")``. It also defines `_recorder_of_now`,
+    Seen(Recorded[Record], what="list", write="with gl.seen() as s:")``. It also defines `_make_recorder`,
     `_make_picture` and `_sentence`. With ``live=True``, the record is available during the recording. With
     ``display=True``, the recording starts when the object is displayed, and stops when its view is closed.
     """

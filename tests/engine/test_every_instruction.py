@@ -96,7 +96,7 @@ def outside(adapt: str, target_processor: Processor) -> set[str]:
 
 
 # Higher levels lack nothing that these have.
-@pytest.mark.parametrize(("family", "level"), product(FAMILIES, processor.feature_levels()[:2]))
+@pytest.mark.parametrize(("family", "level"), [*product(FAMILIES, processor.feature_levels()[:2])])
 def test_instructions_call_no_outside_functions(family: str, level: str) -> None:
     assert called(text_of(family, False), level) <= EVERYWHERE
 
@@ -142,7 +142,7 @@ def test_observers_call_no_outside_functions(
     assert called(texts[0], level) <= EVERYWHERE
 
 
-@pytest.mark.parametrize(("family", "which"), product(COMPARED, OPERANDS))
+@pytest.mark.parametrize(("family", "which"), [*product(COMPARED, OPERANDS)])
 def test_every_processor_gives_the_same_bits(
     family: str, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -527,7 +527,7 @@ def test_wmma_fragments_of_doubles() -> None:
     ],
 )
 def test_wmma_has_the_elements_that_an_h200_has(kind: str, shape: tuple[int, int, int]) -> None:
-    """`recorded` also compares results with NumPy after each x[i] was replaced."""
+    """`record_layouts` also compares results with NumPy after each x[i] was replaced."""
     known = json.loads(wmma_layouts.LAYOUTS_PATH.read_text(encoding="utf-8"))
     assert known["device"] == "NVIDIA H200"
     case = next(case for case in recording.list_cases(kind) if case.shape == shape)

@@ -40,7 +40,7 @@ def test_every_class_of_inputs_gives_an_h200s_bits(cp: Any, kind: str) -> None:
     assert [cls for cls in CLASSES if result[cls] != known[cls]] == []
 
 
-@pytest.mark.parametrize(("kind", "cls"), product(KINDS, ["near", "spread"]))
+@pytest.mark.parametrize(("kind", "cls"), [*product(KINDS, ["near", "spread"])])
 def test_a_million_random_sums_are_an_h200s(cp: Any, kind: str, cls: str) -> None:
     kernel = cp.RawKernel(source(kind), "go")
     known = RECORDED["kinds"][kind]["million"][cls]

@@ -83,7 +83,7 @@ def twice(cp: Any) -> Any:
 
 
 def part(cp: Any) -> Any:
-    """Return a kernel that writes `count` elements of an array from `first` on, `step` apart."""
+    """Return a kernel that writes `count` elements of an array from the index `first` on, `step` apart."""
     return cp.RawKernel(
         'extern "C" __global__ void part(float* x, int first, int count, int step) {'
         "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < count) x[first + i * step] = i; }",

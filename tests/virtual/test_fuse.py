@@ -157,7 +157,7 @@ ROUTINES = (
 
 @pytest.mark.parametrize(
     ("function", "dtypes"),
-    product(ROUTINES, [("f4", "f4"), ("i4", "f8"), ("f2", "f4"), ("i4", "i8")]),
+    [*product(ROUTINES, [("f4", "f4"), ("i4", "f8"), ("f2", "f4"), ("i4", "i8")])],
 )
 def test_same_result_and_type_as_without(function: Callable[..., Any], dtypes: tuple[str, str]) -> None:
     rng = np.random.default_rng(5)

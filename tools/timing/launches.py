@@ -159,7 +159,7 @@ def _make_sorted_indices(size: int) -> Arguments:
 
 
 def _make_sparse_args(rows: int, mean_length: int) -> Arguments:
-    """Return a random sparse matrix with about `mean` entries per row, a vector and space for a product."""
+    """Return a sparse matrix with about `mean_length` entries per row, a vector and space for a product."""
 
     def make(cp: Any) -> tuple[Any, ...]:
         random = np.random.default_rng(4)

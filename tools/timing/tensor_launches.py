@@ -541,7 +541,7 @@ NODE = np.dtype([("next", np.int32), ("key", np.int32), ("value", np.float32), (
 
 
 def _make_list_args(list_count: int, mean_length: int) -> Arguments:
-    """Return the arguments of ``lists``: lists of random lengths around `mean`, with scattered nodes."""
+    """Return the arguments of ``lists``: lists of about `mean_length` nodes, which are scattered."""
 
     def make(cp: Any) -> tuple[Any, ...]:
         random = np.random.default_rng(7)

@@ -285,7 +285,7 @@ def _select_lowest_lane(names: _NameGenerator) -> str:
 def _compute_linear_index(names: _NameGenerator, destination: str, index_name: str, size_name: str) -> str:
     """Return PTX that computes the linear index ``x + size.x * (y + size.y * z)`` in 64 bits.
 
-    ``index`` is ``tid`` for a thread or ``ctaid`` for a block.
+    ``index_name`` is ``tid`` for a thread or ``ctaid`` for a block.
     """
     size_register = names("factor")
     coordinate_register = names("part")

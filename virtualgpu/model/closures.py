@@ -1,7 +1,8 @@
 """Addresses of the device memory that a Python function uses, and copies of it that use other addresses.
 
 A library kernel of the virtual GPU is a closure over NumPy views of device memory; these views are its
-parameters. Device arrays are recognized by ``_view_anywhere``, which returns the array at another address.
+parameters. Device arrays are recognized by ``_make_outside_view``, which returns the array at another
+address.
 """
 
 from __future__ import annotations

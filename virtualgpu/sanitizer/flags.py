@@ -37,8 +37,8 @@ class Flags:
         """Update the order of accesses after an atomic, strong or volatile access to a flag.
 
         The access publishes the thread's earlier accesses, receives the accesses that others published, or
-        does both. Lanes in `fenced` have executed a memory fence, those in `wide` a fence that other blocks
-        see, too.
+        does both. Lanes in `fenced_mask` have executed a memory fence, those in `wide_fence_mask` a fence
+        that other blocks see, too.
 
         Returns
         -------

@@ -68,7 +68,7 @@ class Context:
 
 @make_structure
 class Site:
-    """A memory instruction as the checks store it. The field ``high`` is the highest address in the
+    """A memory instruction as the checks store it. The field ``high_address`` is the highest address in the
     allocation that the instruction may access.
     """
 
@@ -178,7 +178,7 @@ class Block:
     arrived: int
     planes: int
     step: int
-    plain_readers: int  # if `partial`, the last plain read by word and warp
+    plain_readers: int  # if `has_partial_waits`, the last plain read by word and warp
     written: int
     local: int
     pending_copies: int

@@ -155,7 +155,7 @@ def read_records(data: memoryview, offsets: list[int]) -> dict[int, list[tuple[A
 def _gather_records(
     buffer_bytes: npt.NDArray[np.uint8], record_starts: npt.NDArray[np.int64], layout: np.dtype[Any]
 ) -> npt.NDArray[Any]:
-    """Return the records with dtype `layout` that begin at the offsets `starts`, shape (n,)."""
+    """Return the records with dtype `layout` that begin at the offsets `record_starts`, shape (n,)."""
     record_bytes = buffer_bytes[record_starts[:, None] + np.arange(layout.itemsize)]
     records: npt.NDArray[Any] = record_bytes.view(layout).reshape(-1)
     return records

@@ -130,7 +130,7 @@ def find_node_predecessors(
     ----------
     spans
         Number, start and end of each node, by their starts.
-    before
+    launch_predecessors
         The operations that the graph's launch had to follow.
     """
     predecessors: dict[int, tuple[int, ...]] = {}

@@ -38,7 +38,7 @@ def run_under_tool(
         added.
     job
         Returns the call to run. Under ``ncu``, the call runs twice, and the second run is counted.
-    refusal
+    find_refusal
         Returns the reason why the tool did nothing, from its output; empty if the output has no reason.
 
     Raises

@@ -87,8 +87,8 @@ class Lanes:
     """The bars of one timeline as arrays that are sorted by start, and the rows on which they are drawn.
 
     Columns that represent texts contain indices into ``names``, ``details``, ``lines`` (the texts of
-    ``sources``) or `ENGINES`. `fold` assigns the rows. NVTX ranges deeper than `max_depth` share the last row
-    of their thread.
+    ``sources``) or `ENGINES`. `fold_streams` assigns the rows. NVTX ranges deeper than `max_depth` share the
+    last row of their thread.
     """
 
     def __init__(self, record: Timeline, max_depth: int, name: str = "") -> None:

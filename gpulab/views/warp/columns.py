@@ -66,9 +66,9 @@ def encode_lane_rows(name: str, values: npt.NDArray[np.uint64], masks: npt.NDArr
     -------
     dict
         Columns ``NAME_at`` and so on. If a row's ``at`` is negative, the row is
-        ``base[~at] + stride[~at] * lane``. Otherwise ``at >> 1`` is its index in ``table``, which contains
-        the low halves of 32 lanes and, if ``at`` is odd, the high halves after them. ``LaneRows`` in
-        ``record.js`` decodes it.
+        ``base[~at] + stride[~at] * lane``. Otherwise ``at >> 1`` is its index in ``NAME_table``, which
+        contains the low halves of 32 lanes and, if ``at`` is odd, the high halves after them. ``record.js``
+        decodes it.
     """
     signed_values = values.view(np.int64)
     lanes = expand_lane_masks(masks)

@@ -25,7 +25,7 @@ def find_parameter_uses(ptx: str, kernel_name: str) -> list[int]:
     ----------
     ptx
         Text of the module.
-    name
+    kernel_name
         The kernel's name there.
     """
     function = parse(ptx).functions[kernel_name]

@@ -456,10 +456,10 @@ def replay(
 
     Parameters
     ----------
-    packed
+    note_words
         Shape (notes, 3), in order of time: `packed_lines`, the SM times 2^32 with the instruction's number,
         and the time in nanoseconds.
-    whats
+    kinds
         Kind of each instruction (`notes`).
     sizes
         The caches.
@@ -467,7 +467,7 @@ def replay(
         SMs.
     one_in
         Number of lines of which one was recorded; the caches are smaller by this factor.
-    before
+    earlier_notes
         Notes that filled L2 earlier, which are not counted; None: L2 is empty.
     """
     l1_sets = max(sizes.l1_bytes // LINE_BYTES // L1_WAYS // one_in, 1)

@@ -52,9 +52,9 @@ def make_bulk_copy(
         Whether the addresses are recorded in a trace.
     check_names
         Names of the functions that check and count the reads and the writes.
-    begin
-        Name of the function that queues a copy until an mbarrier's phase is over (`copy_queue.begin`).
-    complete
+    begin_function
+        Name of the function that queues a copy until an mbarrier's phase is over (`copy_queue.make_begin_function`).
+    complete_function
         Name of the function that counts the bytes that an mbarrier expects (``mbarrier_update``).
     """
     source_space = "shared"

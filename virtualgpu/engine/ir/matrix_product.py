@@ -313,7 +313,7 @@ def make_product(
         Name of the function.
     shape
         m, n and k.
-    places
+    positions
         For a, b, c and d the row and column of every lane's elements, each of shape (32, elements).
     kinds
         For a, b, c and d the type of their elements.

@@ -1,7 +1,7 @@
 """Division of a long kernel's LLVM text into two modules: its own code, and the functions that it calls.
 
 LLVM's time grows with the kernel's own code, which may be thousands of wide operations written out. In
-two halves that code is little but calls (see `by_address`), translated quickly; the functions are few,
+two halves that code is little but calls (see `split_kernel`), translated quickly; the functions are few,
 short and translated well. The results are the same, and the kernel runs 20 to 40 % more slowly.
 """
 

@@ -179,8 +179,8 @@ class StreamWatch:
     def run_node(
         self, stream: StreamRef, number: int, operation: WatchedOperation, source: SourceLine | None
     ) -> tuple[float, Work]:
-        """Run a node of a graph. The result is the duration in ns and a record to pass to the method
-        `launched`.
+        """Run a node of a graph. The result is the duration in ns and a record to pass to
+        `note_graph_launch`.
         """
         source = source or self.here()
         changes_host = operation.kind == "HOST_LAUNCH"

@@ -114,8 +114,8 @@ class GeneratedKernel:
     """A generated kernel, with the graph nodes that are its inputs and outputs.
 
     The attribute ``operation`` contains the C++ code for one element, or the three expressions of a
-    reduction. ``takes`` lists the nodes whose arrays are inputs, and ``gives`` the nodes whose arrays are
-    outputs, both in the order of the kernel's parameters.
+    reduction. ``input_nodes`` lists the nodes whose arrays are inputs, and ``output_nodes`` the nodes whose
+    arrays are outputs, both in the order of the kernel's parameters.
     """
 
     kernel: Any

@@ -41,7 +41,7 @@ _LAYER_ARGUMENT_MAKERS: tuple[Callable[[Any, float], tuple[tuple[Any, ...], dict
 
 
 def _call_arguments(layer_index: int, x: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the positional and keyword arguments with which layer `number` must be called."""
+    """Return the positional and keyword arguments with which layer `layer_index` must be called."""
     return _LAYER_ARGUMENT_MAKERS[layer_index % len(_LAYER_ARGUMENT_MAKERS)](x, layer_index + 0.5)
 
 

@@ -424,7 +424,7 @@ def make_all_reduce_card(rng: Random) -> DrawnCard:
     array_mib = rng.choice([256, 512, 1024])
 
     def compute_ring_traffic() -> FoundValue:
-        # Each rank's buffer has `gpus` chunks. Count the MiB that rank 0 sends, step by step.
+        # Each rank's buffer has `gpu_count` chunks. Count the MiB that rank 0 sends, step by step.
         chunk_mib = array_mib / gpu_count
         sent_mib = 0.0
         for _ in range(gpu_count - 1):  # reduce-scatter
