@@ -203,7 +203,7 @@ def read_digest(name: str) -> str | None:
 
 
 def add_digest(name: str) -> None:
-    """Add the digest of its page to a picture."""
+    """Store a digest of the gallery page in the README picture of the same name."""
     path = IMAGES / f"{name}.png"
     png_texts = PngInfo()
     png_texts.add_text(DIGEST, compute_page_digest(name))

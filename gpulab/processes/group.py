@@ -61,11 +61,10 @@ class ProcessGroup:
         self._folder.cleanup()
 
     def ask(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Call ``function(at, rank, *arguments)`` in each process of the group, and return the results as
-        plain data.
+        """Call a function in the process of each rank, and return the results as plain data.
 
-        The function reports each call of its rank with ``at(call)``, so that error messages can name the
-        failed call.
+        The call is ``function(at, rank, *arguments)``. The function reports each call of its rank with
+        ``at(call)``, so that error messages can name the failed call.
 
         Raises
         ------

@@ -62,10 +62,13 @@ def test_running_all_again_leaves_nothing_behind(
             ),
             what="all views",
         )
-        lab.page.wait_for_timeout(1_000)
-        devtools.send("HeapProfiler.collectGarbage")
-        metrics = {m["name"]: int(m["value"]) for m in devtools.send("Performance.getMetrics")["metrics"]}
-        return [metrics["Nodes"], metrics["JSEventListeners"], kernel.value("len(w._instances)")]
+        page_counts = []
+        for _ in range(3):  # on a busy computer, JupyterLab releases old outputs late
+            lab.page.wait_for_timeout(1_000)
+            devtools.send("HeapProfiler.collectGarbage")
+            metrics = {m["name"]: int(m["value"]) for m in devtools.send("Performance.getMetrics")["metrics"]}
+            page_counts.append((metrics["Nodes"], metrics["JSEventListeners"]))
+        return [*map(min, zip(*page_counts, strict=True)), kernel.value("len(w._instances)")]
 
     counts()
     before, *_, after = [counts() for _ in range(4)]

@@ -285,7 +285,7 @@ def encode_values(values: Integers, kind: str, as_bits: bool) -> npt.NDArray[Any
 
 
 def decode_values(stored: npt.NDArray[Any], kind: str, as_bits: bool) -> Integers:
-    """Return the integers that numbers of a type, or their bits, contain."""
+    """Convert stored numbers of a type to integers; with `as_bits`, return their bits instead."""
     if not as_bits:
         stored = (
             (stored.astype(np.uint32) << 16).view(np.float32)

@@ -267,7 +267,7 @@ class PreparedLaunch:
         limits.check_cooperative(self.device.info, prod(self.grid), self.resident_blocks)
         return replace(self, packed=replace(self.packed, cooperative=True))
 
-    def fitted_cooperative(self) -> PreparedLaunch:
+    def make_cooperative(self) -> PreparedLaunch:
         """Return a copy of the launch as a cooperative launch, with a grid that fits on the device.
 
         If the grid is too large, it is reduced and a warning is shown.

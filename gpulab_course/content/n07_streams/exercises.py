@@ -33,7 +33,7 @@ _ALLOWED_WAIT_COUNT = 2  # such as one after the warm-up
 
 
 def _draw_time_shares(rng: np.random.Generator, n: int) -> list[float]:
-    """Draw durations of calls as shares of their mean; no duration and no median is near the mean."""
+    """Draw durations of calls as shares of their mean. No duration, and no median, is near the mean."""
     short_shares = [float(time_share) for time_share in rng.uniform(0.4, 0.8, n - 1)]
     return [float(time_share) for time_share in rng.permutation([*short_shares, n - sum(short_shares)])]
 

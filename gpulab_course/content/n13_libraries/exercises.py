@@ -302,7 +302,7 @@ def judge_halfsum(answer: Answer) -> str:
 
 # 13-tf32x3
 
-MOST_PRODUCTS = 3
+MAX_PRODUCT_CALLS = 3
 _HIGH_BITS = np.uint32(0xFFFFE000)
 
 
@@ -424,9 +424,9 @@ def judge_tf32x3(answer: Answer) -> str:
             raise NotYet(
                 f"{call_text} never calls product. All multiplications must be done by the tensor cores."
             )
-        if len(products) > MOST_PRODUCTS:
+        if len(products) > MAX_PRODUCT_CALLS:
             raise NotYet(
-                f"{call_text} calls product {len(products)} times, but {MOST_PRODUCTS} calls are enough. "
+                f"{call_text} calls product {len(products)} times, but {MAX_PRODUCT_CALLS} calls are enough. "
                 "The product of the two remainders is too small to change the result."
             )
         if result.dtype != np.float32:

@@ -305,7 +305,7 @@ class Function:
             device, kernel, launch, self._max_dynamic_shared_bytes, allow_extra=True
         )
         if cooperative:
-            prepared_launch = prepared_launch.fitted_cooperative()
+            prepared_launch = prepared_launch.make_cooperative()
         prepared_launch.submit(stream)
 
     def linear_launch(

@@ -207,7 +207,7 @@ class LineWatch:
 
 
 class _LineSearch:
-    """A search for the source lines of calls in the recorded times of lines."""
+    """A lookup of the source line that a thread executed at a given time, by recorded starts."""
 
     def __init__(self, beginnings: list[_LineStart], switched_off: dict[tuple[CodeType, int], int]) -> None:
         self._times: dict[int, list[int]] = defaultdict(list)
