@@ -132,16 +132,26 @@ def test_averages_are_rounded_as_types_are(gpus: Gpus) -> None:
         arrays = on_devices([np.array(h, dtype) for h in hosts])
         all_reduce(comms, arrays, NUMBERS[dtype], nccl.NCCL_AVG)
         assert arrays[1].get().tolist() == expected
+    arrays = on_devices([bfloat16_bits(values) for values in ([3, -1.5], [1, 2.5])])
+    all_reduce(comms, arrays, nccl.NCCL_BFLOAT16, nccl.NCCL_AVG)
+    assert float32_values(arrays[1]).tolist() == [2, 0.5]
+
+
+def bfloat16_bits(values: list[float]) -> np.ndarray[Any, Any]:
+    return (np.array(values, np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def float32_values(array: Any) -> np.ndarray[Any, Any]:
+    return (array.get().astype(np.uint32) << 16).view(np.float32)
 
 
 def test_bfloat16_is_added_as_such(gpus: Gpus) -> None:
     """256 + 1 is 256 in eight bits, ties to even; 257 + 1 of float32 would be 258."""
     gpus(3)
     comms = nccl.NcclCommunicator.initAll(3)
-    values = [np.array([256, 1.5, np.nan]), np.array([1, 2.25, 1]), np.array([1, 0.25, 1])]
-    arrays = on_devices([(v.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16) for v in values])
+    arrays = on_devices([bfloat16_bits(v) for v in ([256, 1.5, np.nan], [1, 2.25, 1], [1, 0.25, 1])])
     all_reduce(comms, arrays, nccl.NCCL_BFLOAT16)
-    result = (arrays[0].get().astype(np.uint32) << 16).view(np.float32)
+    result = float32_values(arrays[0])
     assert result[:2].tolist() == [256, 4]
     assert np.isnan(result[2])
 

@@ -142,7 +142,7 @@ def test_type_checkers_see_the_names_that_load_on_first_use(package: ModuleType)
         node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
     )
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
-    assert {alias.name: node.module for node in imports for alias in node.names} == package._HOMES
+    assert {alias.name: node.module for node in imports for alias in node.names} == package._MODULE_OF_NAME
 
 
 SCALE = """

@@ -62,6 +62,12 @@ def test_kernels_use_page_locked_memory_where_it_lies_and_at_the_rate_of_the_bus
     assert machine.current_device.memory.bus_bytes == 2 * host.nbytes
 
 
+def test_each_page_locked_array_of_a_kernel_is_moved_over_the_bus(machine: Machine) -> None:
+    first, second = cupyx.zeros_pinned(N, np.float32), cupyx.zeros_pinned(N, np.float32)
+    cp.add(mapped(first), 1, out=mapped(second))
+    assert machine.current_device.memory.bus_bytes == first.nbytes + second.nbytes
+
+
 @pytest.mark.parametrize(
     "pick", [lambda x, indices: x[indices], lambda x, indices: cp.take(x, indices, axis=0)]
 )
