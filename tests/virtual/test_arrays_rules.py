@@ -90,9 +90,9 @@ class TestMemory:
         np.testing.assert_array_equal(both.get(), [[1] * 4, [2] * 4])
         memory.memset(0, 16)
         assert both.get()[0].tolist() == [0] * 4
-        flag = cp.zeros(1, cp.int8)
-        flag.fill(7)
-        assert flag.get().tolist() == [7], "a single byte is set, too"
+        flag = cp.ones(1, cp.int8)
+        flag.data.memset(0, 1)
+        assert flag.get().tolist() == [0], "a single byte is set, too"
         column = cp.ndarray((2,), cp.float32, memptr=memory, strides=(16,))
         assert column.get().tolist() == [0, 2]
 
