@@ -184,7 +184,7 @@ SAVE = """\
 from pathlib import Path
 from tools import gallery
 folder = Path({folder!r})
-pages = gallery.saved_pages(folder, {{name: Out[number] for number, name in enumerate({names!r}, start=2)}})
+pages = gallery.save_pages(folder, {{name: Out[number] for number, name in enumerate({names!r}, start=2)}})
 if len(pages) == len(gallery.CELLS):
     gallery.write_index(folder, pages)
 """

@@ -50,7 +50,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def be_unkind(cupy: Any) -> None:
     """Take the help out of the copy's launches that a driver does not give."""
     function = importlib.import_module(f"{second_copy.NAME}.cp.cuda.function")
-    prepare = function.prepare
+    prepare = function.prepare_launch
     launches = importlib.import_module(f"{second_copy.NAME}.launch.prepare")
     run = launches.PreparedLaunch.run
 
@@ -71,7 +71,7 @@ def be_unkind(cupy: Any) -> None:
         except cupy.cuda.runtime.CUDARuntimeError as error:
             raise HardwareHarm(f"the CUDA context would have ended: {error}") from error
 
-    function.prepare = prepared
+    function.prepare_launch = prepared
     launches.PreparedLaunch.run = ran
 
 
