@@ -42,6 +42,11 @@ def rates_of(info: DeviceInfo) -> Picture:
     def draw_text(x: float, y: float, string: str, **options: Any) -> None:
         axes.text(x, y, string, color=find_hex("fg"), **{"fontsize": 10, "va": "center", **options})
 
+    def draw_unit(corner: tuple[float, float], width: float, height: float) -> None:
+        fill_colour, edge_colour = find_hex("accent-2"), find_hex("fg")
+        unit = Rectangle(corner, width, height, facecolor=fill_colour, edgecolor=edge_colour, linewidth=0.4)
+        axes.add_patch(unit)
+
     # The units of one SM.
     draw_text(0.2, 8.2, "one SM", weight="bold")
     draw_text(0.2, 7.7, f"{info.fp32_lanes_per_sm} FP32 units; in each clock cycle,", fontsize=9)
@@ -50,32 +55,14 @@ def rates_of(info: DeviceInfo) -> Picture:
     for lane in range(info.fp32_lanes_per_sm):
         row, column = divmod(lane, _UNITS_PER_ROW)
         corner = (0.2 + 0.26 * column, 6.6 - 0.32 * row)
-        axes.add_patch(
-            Rectangle(
-                corner,
-                0.2,
-                0.24,
-                facecolor=find_hex("accent-2"),
-                edgecolor=find_hex("fg"),
-                linewidth=0.4,
-            )
-        )
+        draw_unit(corner, 0.2, 0.24)
     bottom_y = 6.6 - 0.32 * (row_count - 1)
     # The chip with its SMs.
     draw_text(5.3, 8.2, f"the GPU: {info.sm_count} SMs", weight="bold")
     for sm in range(info.sm_count):
         row, column = divmod(sm, _SMS_PER_ROW)
         corner = (5.3 + 0.36 * column, 7.5 - 0.42 * row)
-        axes.add_patch(
-            Rectangle(
-                corner,
-                0.28,
-                0.32,
-                facecolor=find_hex("accent-2"),
-                edgecolor=find_hex("fg"),
-                linewidth=0.4,
-            )
-        )
+        draw_unit(corner, 0.28, 0.32)
     axes.plot([4.4, 5.3], [6.84, 7.82], color=find_hex("muted"), linewidth=0.8)
     axes.plot([4.4, 5.3], [bottom_y, 7.5], color=find_hex("muted"), linewidth=0.8)
     chip_bottom = 7.5 - 0.42 * ((info.sm_count - 1) // _SMS_PER_ROW)
