@@ -226,7 +226,10 @@ def test_arange_respects_the_pools_limit() -> None:
 
 
 @pytest.mark.parametrize("grid", [(2**31 - 1,), (2**31 - 1, 65535, 65535)])
-def test_a_grid_with_too_many_blocks_is_refused(grid: tuple[int, ...]) -> None:
+def test_a_grid_with_too_many_blocks_is_refused(
+    grid: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("virtualgpu.model.memory.host._read_available_bytes", lambda: 16 << 30)
     kernel = cp.RawKernel('extern "C" __global__ void nothing() {}', "nothing")
     with pytest.raises(cp.cuda.memory.OutOfMemoryError, match=r"blocks of kernel 'nothing'\. Launch fewer"):
         kernel(grid, (1,), ())
