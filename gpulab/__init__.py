@@ -118,9 +118,11 @@ def __getattr__(name: str) -> Any:
     elif not name.startswith("_") and name in (entry_points := find_course_functions()):
         value = entry_points[name].load()
     elif not name.startswith("_") and name in (
-        renamed_functions := load_attribute("gpulab._deprecated", "FUNCTIONS")
+        renamed_functions := load_attribute("gpulab._deprecated", "RENAMED_FUNCTIONS")
     ):
-        load_attribute("gpulab._deprecated", "warn")(f"gl.{name}", f"gl.{renamed_functions[name]}")
+        load_attribute("gpulab._deprecated", "warn_about_old_name")(
+            f"gl.{name}", f"gl.{renamed_functions[name]}"
+        )
         return getattr(sys.modules[__name__], renamed_functions[name])
     else:
         raise AttributeError(make_missing_message(name) or _make_unknown_message(name), name=name)
@@ -169,6 +171,6 @@ def __dir__() -> list[str]:
     )
 
 
-_moved.install()
+_moved.install_finder()
 if "IPython" in sys.modules:
     load_attribute("gpulab.lab.messages", "use_in_ipython")()

@@ -14,7 +14,7 @@ T = TypeVar("T")
 # Modules whose frames are not the learner's; importlib is between `from gpulab import name` and gpulab.
 _OWN_MODULES = ("gpulab", "gpulab_course", "importlib", "_frozen_importlib")
 
-FUNCTIONS = {
+RENAMED_FUNCTIONS = {
     "as_run": "machine_code",
     "before_volta": "lockstep_warps",
     "calls": "library_calls",
@@ -22,7 +22,7 @@ FUNCTIONS = {
     "ladder": "memory_hierarchy",
 }
 
-PARAMETERS: dict[str, dict[str, str]] = {
+RENAMED_PARAMETERS: dict[str, dict[str, str]] = {
     "call_layers": {"function": "fn"},
     "library_calls": {"what": "fn"},
     "sandbox": {"function": "fn"},
@@ -39,7 +39,7 @@ PARAMETERS: dict[str, dict[str, str]] = {
 }
 
 
-def warn(old_name: str, new_name: str) -> None:
+def warn_about_old_name(old_name: str, new_name: str) -> None:
     """Warn that `old_name` was renamed to `new_name`. The warning refers to the line of the learner's code
     that uses the old name.
     """
@@ -58,10 +58,10 @@ def warn(old_name: str, new_name: str) -> None:
 
 def accept_old_parameters(function: Callable[P, T]) -> Callable[P, T]:
     """Return a wrapper of a function that also accepts the old names of its parameters. The dictionary
-    `PARAMETERS` contains the old names.
+    `RENAMED_PARAMETERS` contains the old names.
     """
     name = function.__name__
-    new_names = PARAMETERS[name]
+    new_names = RENAMED_PARAMETERS[name]
 
     @functools.wraps(function)
     def wrapper(*args: P.args, **options: P.kwargs) -> T:
@@ -72,32 +72,32 @@ def accept_old_parameters(function: Callable[P, T]) -> Callable[P, T]:
                         f"gl.{name} got both {new_name!r} and its old name {old_name!r}. Pass only "
                         f"{new_name!r}."
                     )
-                warn(f"{old_name}= of gl.{name}", f"{new_name}=")
+                warn_about_old_name(f"{old_name}= of gl.{name}", f"{new_name}=")
                 options[new_name] = options.pop(old_name)
         return function(*args, **options)
 
     return wrapper
 
 
-def make_old_property(old: str, new: str) -> property:
+def make_old_property(old_name: str, new_name: str) -> property:
     """Return a property for the old name of an attribute. The property returns the value of the attribute
     with the new name.
     """
 
     def deprecated(self: Any) -> Any:
-        warn(f".{old}", f".{new}")
-        return getattr(self, new)
+        warn_about_old_name(f".{old_name}", f".{new_name}")
+        return getattr(self, new_name)
 
-    return property(deprecated, doc=f"Deprecated: use `{new}`.")
+    return property(deprecated, doc=f"Deprecated: use `{new_name}`.")
 
 
-def make_old_method(old: str, new: str) -> Callable[..., Any]:
+def make_old_method(old_name: str, new_name: str) -> Callable[..., Any]:
     """Return a function for the old name of a method. The function calls the method with the new name."""
 
     def deprecated(self: Any, *args: Any, **options: Any) -> Any:
-        warn(f".{old}()", f".{new}()")
-        return getattr(self, new)(*args, **options)
+        warn_about_old_name(f".{old_name}()", f".{new_name}()")
+        return getattr(self, new_name)(*args, **options)
 
-    deprecated.__name__ = old
-    deprecated.__doc__ = f"Deprecated: use `{new}`."
+    deprecated.__name__ = old_name
+    deprecated.__doc__ = f"Deprecated: use `{new_name}`."
     return deprecated

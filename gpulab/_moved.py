@@ -65,10 +65,10 @@ class MovedFinder(MetaPathFinder):
                 )
                 raise ModuleNotFoundError(missing_message, name=error.name) from None
             raise
-        return ModuleSpec(fullname, _SameModule(module), is_package=hasattr(module, "__path__"))
+        return ModuleSpec(fullname, _LoadedModuleLoader(module), is_package=hasattr(module, "__path__"))
 
 
-class _SameModule(Loader):
+class _LoadedModuleLoader(Loader):
     """An import loader that returns a module that is already loaded, unchanged."""
 
     def __init__(self, module: ModuleType) -> None:
@@ -82,7 +82,7 @@ class _SameModule(Loader):
         module.__spec__ = self._spec  # which the import system has replaced
 
 
-def install() -> None:
+def install_finder() -> None:
     """Insert the import finder for old module names before all other import finders.
 
     Otherwise, another finder would load the files of a new location a second time.

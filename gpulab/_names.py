@@ -29,14 +29,14 @@ def find_course_functions() -> dict[str, EntryPoint]:
     """
     from importlib.metadata import EntryPoint, entry_points
 
-    course_points = [*entry_points(group=ENTRY_POINT_GROUP)]
-    if not course_points:
-        course_points = [
+    course_entry_points = [*entry_points(group=ENTRY_POINT_GROUP)]
+    if not course_entry_points:
+        course_entry_points = [
             EntryPoint(name, f"{_COURSE_PACKAGE}.api:{name}", ENTRY_POINT_GROUP) for name in COURSE_FUNCTIONS
         ]
     return {
         entry_point.name: entry_point
-        for entry_point in course_points
+        for entry_point in course_entry_points
         if find_spec(entry_point.module.partition(".")[0])
     }
 

@@ -45,8 +45,10 @@ MimeBundle = tuple[dict[str, Any], dict[str, Any]]
 class StepCallback(Protocol):
     """The type of a callback that a long-running call invokes at the beginning of each step."""
 
-    def __call__(self, picture: Callable[[], MimeBundle] | None = None) -> None:
-        """Begin the next step. `picture` returns an output with the results so far, as data and metadata."""
+    def __call__(self, make_picture: Callable[[], MimeBundle] | None = None) -> None:
+        """Begin the next step. `make_picture` returns an output with the results so far, as data and
+        metadata.
+        """
 
 
 class _Display:
@@ -65,11 +67,11 @@ class _Display:
             self.show({"text/plain": ""})
 
 
-class _Cell:
+class _CellProgress:
     """The progress display of the running cell: a thread that checks the cell once per second."""
 
     def __init__(self) -> None:
-        self._began_s = time.monotonic()
+        self._start_s = time.monotonic()
         self._line, self._picture = _Display(), _Display()
         self._ended, self._lock = threading.Event(), threading.Lock()
         self.is_shown = False
@@ -88,17 +90,17 @@ class _Cell:
     def _update_until_end(self) -> None:
         wait_s = QUIET_S
         while not self._ended.wait(wait_s):
-            self.look()
+            self.update_progress()
             wait_s = _UPDATE_INTERVAL_S
 
-    def look(self) -> None:
+    def update_progress(self) -> None:
         """Show how long the notebook cell has been running and what gpulab is doing."""
         activities = [*self.activities.values()][-1:] or _find_running_line()
         if activities and not _is_captured():
             (progress_text,) = activities
             if not progress_text.endswith("."):
                 progress_text = (
-                    f"The cell has run for {int(time.monotonic() - self._began_s)} s: {progress_text}."
+                    f"The cell has run for {int(time.monotonic() - self._start_s)} s: {progress_text}."
                 )
             with self._lock:
                 if not self._ended.is_set():
@@ -117,7 +119,7 @@ class _Cell:
             self._picture.end()
 
 
-_cell: _Cell | None = None
+_cell_progress: _CellProgress | None = None
 
 
 def watch_cells(shell: Any) -> None:
@@ -128,18 +130,18 @@ def watch_cells(shell: Any) -> None:
 
 
 def _begin_cell(*_: Any) -> None:
-    global _cell
+    global _cell_progress
     _end_cell()
     if _is_person_waiting():
-        _cell = _Cell()
-        _cell.start()
+        _cell_progress = _CellProgress()
+        _cell_progress.start()
 
 
 def _end_cell(*_: Any) -> None:
-    global _cell
-    if _cell is not None:
-        _cell.end()
-        _cell = None
+    global _cell_progress
+    if _cell_progress is not None:
+        _cell_progress.end()
+        _cell_progress = None
 
 
 def load_when_idle(loaders: Iterable[Callable[[], object]]) -> None:
@@ -151,7 +153,7 @@ def load_when_idle(loaders: Iterable[Callable[[], object]]) -> None:
 
     def run() -> None:
         for load_objects in loaders:
-            while _cell is not None:
+            while _cell_progress is not None:
                 time.sleep(_IDLE_POLL_S)
             with suppress(Exception):
                 load_objects()
@@ -160,30 +162,30 @@ def load_when_idle(loaders: Iterable[Callable[[], object]]) -> None:
         threading.Thread(target=run, name="gpulab names", daemon=True).start()
 
 
-class KernelLine:
+class KernelProgressLine:
     """A line below the notebook cell that shows the progress of a long-running kernel."""
 
     def __init__(self) -> None:
-        self._began_s = time.monotonic()
-        self._next_s = self._began_s + QUIET_S
+        self._start_s = time.monotonic()
+        self._next_update_s = self._start_s + QUIET_S
 
-    def look(self, whereabouts: Callable[[], LaunchProgress]) -> None:
+    def look(self, find_progress: Callable[[], LaunchProgress]) -> None:
         """Update the progress text of the kernel, at most once per interval."""
         now_s = time.monotonic()
-        if now_s < self._next_s:
+        if now_s < self._next_update_s:
             return
-        self._next_s = now_s + _UPDATE_INTERVAL_S
-        if cell := _find_own_cell():
-            cell.activities[self] = _make_waiting_message(whereabouts(), now_s - self._began_s)
+        self._next_update_s = now_s + _UPDATE_INTERVAL_S
+        if cell_progress := _find_own_cell():
+            cell_progress.activities[self] = _make_waiting_message(find_progress(), now_s - self._start_s)
 
     def end(self) -> None:
         """Remove the progress text of the kernel."""
-        if cell := _find_own_cell():
-            cell.activities.pop(self, None)
+        if cell_progress := _find_own_cell():
+            cell_progress.activities.pop(self, None)
 
 
 @contextmanager
-def show_steps(total: int, call: str) -> Iterator[StepCallback]:
+def show_steps(total: int, call_name: str) -> Iterator[StepCallback]:
     """Show progress such as "2 of 4" below a notebook cell if a call with several kernel launches takes a
     long time.
 
@@ -191,7 +193,7 @@ def show_steps(total: int, call: str) -> Iterator[StepCallback]:
     ----------
     total
         The maximum number of steps.
-    call
+    call_name
         The name of the call, such as ``"gl.check"``.
 
     Yields
@@ -199,26 +201,26 @@ def show_steps(total: int, call: str) -> Iterator[StepCallback]:
     Begin
         A function to call at the beginning of each step, optionally with a picture of the results so far.
     """
-    cell, step_count, activity_key = _find_own_cell(), 0, object()
+    cell_progress, step_count, activity_key = _find_own_cell(), 0, object()
 
-    def begin(picture: Callable[[], MimeBundle] | None = None) -> None:
+    def begin(make_picture: Callable[[], MimeBundle] | None = None) -> None:
         nonlocal step_count
         step_count += 1
-        if cell is not None:
-            cell.activities[activity_key] = f"{call}, {step_count} of {total}"
-            if picture is not None and cell.is_shown:
-                cell.show_picture(picture())
+        if cell_progress is not None:
+            cell_progress.activities[activity_key] = f"{call_name}, {step_count} of {total}"
+            if make_picture is not None and cell_progress.is_shown:
+                cell_progress.show_picture(make_picture())
 
     try:
         yield begin
     finally:
-        if cell is not None:
-            cell.activities.pop(activity_key, None)
+        if cell_progress is not None:
+            cell_progress.activities.pop(activity_key, None)
 
 
-def _find_own_cell() -> _Cell | None:
+def _find_own_cell() -> _CellProgress | None:
     """Return the running cell if it runs in this thread."""
-    return _cell if threading.current_thread() is threading.main_thread() else None
+    return _cell_progress if threading.current_thread() is threading.main_thread() else None
 
 
 def _find_shell() -> Any:
@@ -264,10 +266,11 @@ def _find_running_line() -> list[str]:
     return [line_text + activity_text] if line_text and activity_text is not None else []
 
 
-def _make_waiting_message(whereabouts: LaunchProgress, seconds: float) -> str:
-    line_code = f" `{whereabouts.source_text}`" if whereabouts.source_text else ""
-    line_text = f"near line {whereabouts.line}{line_code}, " if whereabouts.line else ""
+def _make_waiting_message(launch_progress: LaunchProgress, seconds: float) -> str:
+    line_code = f" `{launch_progress.source_text}`" if launch_progress.source_text else ""
+    line_text = f"near line {launch_progress.line}{line_code}, " if launch_progress.line else ""
     return (
-        f"Kernel '{whereabouts.kernel}' has run for {int(seconds)} s: {line_text}block {whereabouts.block}, "
-        f"{whereabouts.ended:,} of {count(whereabouts.blocks, 'block')} done."
+        f"Kernel '{launch_progress.kernel}' has run for {int(seconds)} s: {line_text}"
+        f"block {launch_progress.block}, "
+        f"{launch_progress.ended:,} of {count(launch_progress.blocks, 'block')} done."
     )

@@ -25,7 +25,7 @@ MODULES = sorted(
 ALLOWED = {
     # The one session and the one virtual machine.
     "_session": "the session",
-    "_cell": "the progress of the notebook cell that runs",
+    "_cell_progress": "the progress of the notebook cell that runs",
     "_slot": "the virtual machine that cp works on",
     # Filled while modules load, and only read afterwards.
     "OPERANDS_BY_ROOT": "instructions register themselves",

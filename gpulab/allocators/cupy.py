@@ -15,7 +15,7 @@ from virtualgpu.records.origin import Provenance
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
+class _AddressRange:
     """A range of addresses in the memory of the modelled device."""
 
     ptr: int
@@ -23,7 +23,7 @@ class _Range:
 
 
 def _ignore_event(action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int) -> None:
-    """Ignore an event; this is the sink until a caller sets another one."""
+    """Ignore an event. An allocator calls this function until another event sink is set."""
 
 
 class CuPyAllocator:
@@ -55,12 +55,14 @@ class CuPyAllocator:
         device_id: int = 0,
         device_name: str = "a GPU",
     ) -> None:
-        self.sink: EventSink = _ignore_event
+        self.event_sink: EventSink = _ignore_event
         self._device = Device(capacity_bytes)
-        self._pool: ChunkPool[_Range] = ChunkPool(released=self._release)
-        self._stream = 0  # of the current request
-        self._in_use: dict[int, tuple[Chunk[_Range], int]] = {}  # by address, with the requested bytes
-        self._id = device_id
+        self._pool: ChunkPool[_AddressRange] = ChunkPool(released=self._release_segment)
+        self._request_stream = 0  # of the current request
+        self._used_chunks: dict[
+            int, tuple[Chunk[_AddressRange], int]
+        ] = {}  # by address, with the requested bytes
+        self._device_id = device_id
         self._provenance = Provenance("modelled", device_name, "CuPy 14.2")
         self.set_limit(limit_bytes)
 
@@ -95,10 +97,10 @@ class CuPyAllocator:
         if size_bytes == 0:
             return 0
         rounded_bytes = round_size(size_bytes)
-        self._stream = stream
-        chunk = self._pool.take(rounded_bytes, stream, self._allocate)
+        self._request_stream = stream
+        chunk = self._pool.take(rounded_bytes, stream, self._allocate_segment)
         if chunk is None:
-            self.sink("oom", self._device.free_bytes, rounded_bytes, size_bytes, stream)
+            self.event_sink("oom", self._device.free_bytes, rounded_bytes, size_bytes, stream)
             limit_bytes = self._pool.limit_bytes
             raise OutOfMemory(
                 f"{size_bytes:,} bytes do not fit: CuPy's pool has reserved {self.total_bytes:,} bytes, "
@@ -109,29 +111,29 @@ class CuPyAllocator:
                     else ", and the device is full."
                 )
             )
-        self._in_use[chunk.address] = chunk, size_bytes
-        self.sink("alloc", chunk.address, rounded_bytes, size_bytes, stream)
+        self._used_chunks[chunk.address] = chunk, size_bytes
+        self.event_sink("alloc", chunk.address, rounded_bytes, size_bytes, stream)
         return chunk.address
 
     def free(self, address: int) -> None:
         """Free a block of memory. Later requests in the stream of the block can reuse it immediately."""
         if address == 0:
             return
-        if address not in self._in_use:
+        if address not in self._used_chunks:
             raise RequestError(
                 f"No block in use starts at {address:#x}. The block has been freed, or was never allocated."
             )
-        chunk, requested_bytes = self._in_use.pop(address)
+        chunk, requested_bytes = self._used_chunks.pop(address)
         freed_bytes = chunk.size
         stream = chunk.arena.stream
         self._pool.give(chunk)
-        self.sink("free_requested", address, freed_bytes, requested_bytes, stream)
-        self.sink("free_completed", address, freed_bytes, requested_bytes, stream)
+        self.event_sink("free_requested", address, freed_bytes, requested_bytes, stream)
+        self.event_sink("free_completed", address, freed_bytes, requested_bytes, stream)
 
     def record_stream(self, address: int, stream: int) -> None:
         """Do nothing, because CuPy's memory pool knows only the stream in which a block was allocated."""
 
-    def complete(self, stream: int) -> None:
+    def complete_stream_work(self, stream: int) -> None:
         """Do nothing, because CuPy's memory pool does not wait for streams."""
 
     def empty_cache(self) -> None:
@@ -161,10 +163,10 @@ class CuPyAllocator:
             )
             for chunk in self._pool.segments()
         )
-        return BlockMap(self._provenance, self._id, 0, self._pool.limit_bytes, segments)
+        return BlockMap(self._provenance, self._device_id, 0, self._pool.limit_bytes, segments)
 
-    def _make_block(self, chunk: Chunk[_Range]) -> Block:
-        requested_bytes = 0 if chunk.is_free else self._in_use[chunk.address][1]
+    def _make_block(self, chunk: Chunk[_AddressRange]) -> Block:
+        requested_bytes = 0 if chunk.is_free else self._used_chunks[chunk.address][1]
         return Block(
             address=chunk.address,
             size_bytes=chunk.size,
@@ -172,13 +174,13 @@ class CuPyAllocator:
             requested_bytes=requested_bytes,
         )
 
-    def _allocate(self, size: int) -> _Range | None:
+    def _allocate_segment(self, size: int) -> _AddressRange | None:
         address = self._device.malloc(size)
         if address is None:
             return None
-        self.sink("segment_alloc", address, size, 0, self._stream)
-        return _Range(address, size)
+        self.event_sink("segment_alloc", address, size, 0, self._request_stream)
+        return _AddressRange(address, size)
 
-    def _release(self, chunk: Chunk[_Range]) -> None:
+    def _release_segment(self, chunk: Chunk[_AddressRange]) -> None:
         self._device.free(chunk.address, chunk.size)
-        self.sink("segment_free", chunk.address, chunk.size, 0, chunk.arena.stream)
+        self.event_sink("segment_free", chunk.address, chunk.size, 0, chunk.arena.stream)

@@ -27,7 +27,7 @@ def measure_fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragm
 
     Examples
     --------
-    >>> fragmentation(pool.block_map()).external
+    >>> measure_fragmentation(pool.block_map()).external
     0.5
     """
     reserved_bytes = block_map.total_bytes
@@ -38,21 +38,21 @@ def measure_fragmentation(block_map: BlockMap, capacity_bytes: int = 0) -> Fragm
     arena_keys = {(segment.stream, segment.pool) for segment in block_map.segments}
     if any(pool for _, pool in arena_keys):  # large requests go to a pool that may have nothing yet
         arena_keys |= {(stream, "large") for stream, _ in arena_keys}
-    has_expandable = any(segment.is_expandable for segment in block_map.segments)
+    has_expandable_segment = any(segment.is_expandable for segment in block_map.segments)
     arenas = tuple(
         _make_arena(
             stream,
             pool,
-            [s for s in block_map.segments if (s.stream, s.pool) == (stream, pool)],
+            [segment for segment in block_map.segments if (segment.stream, segment.pool) == (stream, pool)],
             None if available_bytes is None else available_bytes + releasable_bytes,
-            has_expandable,
+            has_expandable_segment,
         )
         for stream, pool in sorted(arena_keys)
     )
     rounding_bytes = sum(
-        b.size_bytes - b.requested_bytes
-        for b in block_map.blocks
-        if b.requested_bytes and b.state in ("used", "waiting")
+        block.size_bytes - block.requested_bytes
+        for block in block_map.blocks
+        if block.requested_bytes and block.state in ("used", "waiting")
     )
     return Fragmentation(
         provenance=block_map.provenance,
@@ -83,13 +83,13 @@ def count_releasable_bytes(segment: Segment) -> int:
 
 
 def _make_arena(
-    stream: int, pool: str, segments: list[Segment], device_bytes: int | None, has_expandable: bool
+    stream: int, pool: str, segments: list[Segment], device_bytes: int | None, has_expandable_segment: bool
 ) -> Arena:
     blocks = [block for segment in segments for block in segment.blocks]
     free_sizes = [block.size_bytes for block in blocks if block.state == "free"]
     largest_free_bytes = max(free_sizes, default=0)
     tail_sizes = [_count_tail_bytes(segment) for segment in segments if segment.is_expandable]
-    tail_sizes += [0] * (has_expandable and not tail_sizes)
+    tail_sizes += [0] * (has_expandable_segment and not tail_sizes)
     largest_request_bytes = (
         None
         if device_bytes is None

@@ -10,14 +10,15 @@ _ACTION_CODES = {action: code for code, action in enumerate(ACTIONS)}
 
 
 class EventLog:
-    """A log of the events and stack traces of an allocator model. The model calls `emit` for each event.
+    """A log of the events and stack traces of an allocator model. The model calls `append_event` for each
+    event.
 
     ``time_ns`` and ``stack`` are those of the current request; the caller sets them before each request.
 
     Examples
     --------
     >>> log = EventLog()
-    >>> log.emit("alloc", 0x1000, 512, 100, 0)
+    >>> log.append_event("alloc", 0x1000, 512, 100, 0)
     >>> list(log.events().rows())
     [('alloc', 4096, 512, 100, 0, 0, -1)]
     """
@@ -25,15 +26,17 @@ class EventLog:
     def __init__(self) -> None:
         self.time_ns = 0
         self.stack = -1
-        self._rows: list[tuple[int, int, int, int, int, int, int]] = []
+        self._event_rows: list[tuple[int, int, int, int, int, int, int]] = []
         self._stacks: dict[Stack, int] = {}
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._event_rows)
 
-    def emit(self, action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int) -> None:
+    def append_event(
+        self, action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int
+    ) -> None:
         """Append an event to the log, with the current time and stack trace."""
-        self._rows.append(
+        self._event_rows.append(
             (_ACTION_CODES[action], address, size_bytes, requested_bytes, stream, self.time_ns, self.stack)
         )
 
@@ -47,7 +50,7 @@ class EventLog:
 
     def events(self) -> AllocatorEvents:
         """Return all logged events so far, as columns."""
-        columns = np.array(self._rows, dtype=np.int64).reshape(-1, 7).T
+        columns = np.array(self._event_rows, dtype=np.int64).reshape(-1, 7).T
         actions, addresses, sizes, requested_sizes, streams, times_ns, stack_numbers = columns
         return AllocatorEvents(
             actions=actions.astype(np.uint8),

@@ -14,7 +14,7 @@ _SEGMENT_FREE_CODE = ACTIONS.index("segment_free")
 EventRow = tuple[int, int, int, int, int, int, int]
 
 
-def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, int]:
+def name_released_segments(first_map: BlockMap, events: AllocatorEvents) -> tuple[AllocatorEvents, int]:
     """Determine which segments a memory pool released. The recorded events contain only the total number of
     released bytes.
 
@@ -23,7 +23,7 @@ def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[Al
 
     Parameters
     ----------
-    first
+    first_map
         The segments and blocks of the pool before the events.
     events
         The events, with ``segment_free`` events of address 0, whose size is the decrease of the pool's total.
@@ -34,7 +34,7 @@ def name_released_segments(first: BlockMap, events: AllocatorEvents) -> tuple[Al
         The events with the addresses and sizes of segments; and the number of bytes without such segments,
         for which there is no event.
     """
-    segments = _Segments(first)
+    segments = _Segments(first_map)
     event_rows = list[EventRow]()
     unnamed_bytes = 0
     event_columns = (
@@ -80,8 +80,8 @@ class _Segments:
 
     def __init__(self, first_map: BlockMap) -> None:
         self.segments: dict[int, tuple[int, int]] = {}  # address -> size, stream
-        self.starts: list[int] = []
-        self.blocks: dict[int, int] = {}
+        self.segment_starts: list[int] = []
+        self.block_counts: dict[int, int] = {}
         for segment in first_map.segments:
             self.handle_event("segment_alloc", segment.address, segment.size_bytes, segment.stream)
             for block in segment.blocks:
@@ -91,22 +91,25 @@ class _Segments:
     def handle_event(self, action: str, address: int, size: int, stream: int) -> None:
         match action:
             case "segment_alloc":
-                insort(self.starts, address)
+                insort(self.segment_starts, address)
                 self.segments[address] = size, stream
-                self.blocks[address] = 0
+                self.block_counts[address] = 0
             case "segment_free":
-                self.starts.remove(address)
-                del self.segments[address], self.blocks[address]
+                self.segment_starts.remove(address)
+                del self.segments[address], self.block_counts[address]
             case "alloc" | "free_completed":
-                index = bisect_right(self.starts, address) - 1
-                if index >= 0 and address < self.starts[index] + self.segments[self.starts[index]][0]:
-                    self.blocks[self.starts[index]] += 1 if action == "alloc" else -1
+                index = bisect_right(self.segment_starts, address) - 1
+                if (
+                    index >= 0
+                    and address < self.segment_starts[index] + self.segments[self.segment_starts[index]][0]
+                ):
+                    self.block_counts[self.segment_starts[index]] += 1 if action == "alloc" else -1
 
     def find_released_starts(self, size: int) -> list[int]:
         """Return unused segments whose sizes add up to `size` bytes, from as many streams as possible. If
         there are no such segments, return an empty list.
         """
-        unused_starts = [start for start, block_count in self.blocks.items() if block_count <= 0]
+        unused_starts = [start for start, block_count in self.block_counts.items() if block_count <= 0]
         for streams in self._list_stream_sets({self.segments[start][1] for start in unused_starts}):
             chosen_starts = [start for start in unused_starts if self.segments[start][1] in streams]
             if sum(self.segments[start][0] for start in chosen_starts) == size:

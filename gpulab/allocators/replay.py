@@ -33,7 +33,7 @@ class RequestError(GpulabError, ValueError):
 
 
 class EventSink(Protocol):
-    """A function that receives the events of an allocator, such as `EventLog.emit`."""
+    """A function that receives the events of an allocator, such as `EventLog.append_event`."""
 
     def __call__(
         self, action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int, /
@@ -43,11 +43,11 @@ class EventSink(Protocol):
 class Allocator(Protocol):
     """The interface of an allocator model, which processes memory requests without a device.
 
-    The model reports each event of a block or a segment to `sink`, with an action from `AllocatorEvents`.
-    Before `malloc` raises, it sends ``oom`` with the device's free bytes as the address.
+    The model reports each event of a block or a segment to `event_sink`, with an action from
+    `AllocatorEvents`. Before `malloc` raises, it sends ``oom`` with the device's free bytes as the address.
     """
 
-    sink: EventSink
+    event_sink: EventSink
 
     @property
     def name(self) -> str:
@@ -74,7 +74,7 @@ class Allocator(Protocol):
         that stream has ended.
         """
 
-    def complete(self, stream: int) -> None:
+    def complete_stream_work(self, stream: int) -> None:
         """Record that all work submitted to `stream` so far has ended."""
 
     def empty_cache(self) -> None:
@@ -111,7 +111,7 @@ def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[S
         If a request is impossible: a negative size, or a free of a number that is not alive.
     """
     log = EventLog()
-    allocator.sink = log.emit
+    allocator.event_sink = log.append_event
     first_map = allocator.block_map()
     addresses: dict[int, int] = {}
     failed_numbers: set[int] = set()
@@ -135,7 +135,7 @@ def replay(requests: Iterable[Request], allocator: Allocator, stacks: Sequence[S
             case "record_stream":
                 allocator.record_stream(_find_address(request, addresses), request.stream)
             case "complete":
-                allocator.complete(request.stream)
+                allocator.complete_stream_work(request.stream)
             case "empty_cache":
                 allocator.empty_cache()
             case "set_limit":
@@ -187,9 +187,9 @@ def reconstruct_requests(trace: AllocatorTrace) -> list[Request]:
     """
     events = trace.events
     action_codes = events.actions.tolist()
-    completed_by_index, completed_by_address = _find_completion_events(events)
+    completion_by_free_index, completion_by_address = _find_completion_events(events)
     release_indices = find_release_starts(trace)
-    last_index = len(action_codes) - 1
+    last_event_index = len(action_codes) - 1
     requests: list[Request] = []
     request_numbers: dict[int, int] = {}
     wait_numbers: dict[int, int] = {}
@@ -207,8 +207,8 @@ def reconstruct_requests(trace: AllocatorTrace) -> list[Request]:
                 )
             )
             if block.state == "waiting":
-                wait_number = wait_numbers[block.address] = completed_by_address.get(
-                    block.address, last_index + 1 + request_count
+                wait_number = wait_numbers[block.address] = completion_by_address.get(
+                    block.address, last_event_index + 1 + request_count
                 )
                 requests += (
                     Request("record_stream", request_count, stream=-1 - wait_number),
@@ -229,9 +229,9 @@ def reconstruct_requests(trace: AllocatorTrace) -> list[Request]:
                 request_count += 1
             case "free_requested" if address in request_numbers:
                 request_number = request_numbers.pop(address)
-                if completed_by_index and completed_by_index.get(i) != i + 1:
-                    wait_number = wait_numbers[address] = completed_by_index.get(
-                        i, last_index + 1 + request_number
+                if completion_by_free_index and completion_by_free_index.get(i) != i + 1:
+                    wait_number = wait_numbers[address] = completion_by_free_index.get(
+                        i, last_event_index + 1 + request_number
                     )
                     requests.append(
                         Request(
@@ -246,7 +246,7 @@ def reconstruct_requests(trace: AllocatorTrace) -> list[Request]:
             case "free_completed" if address in wait_numbers:
                 requests.append(Request("complete", stream=-1 - wait_numbers.pop(address), time_ns=time_ns))
                 # Allocators check streams when they allocate, or when the program asks for it.
-                if i == last_index or action_codes[i + 1] == _FREE_REQUESTED:
+                if i == last_event_index or action_codes[i + 1] == _FREE_REQUESTED:
                     requests.append(Request("empty_cache", time_ns=time_ns, stack=stack))
             case "segment_free" | "segment_unmap" if i in release_indices:
                 requests.append(Request("empty_cache", time_ns=time_ns, stack=stack))
@@ -254,7 +254,7 @@ def reconstruct_requests(trace: AllocatorTrace) -> list[Request]:
                 requests.append(
                     Request("alloc", request_count, requested_bytes or event_bytes, stream, time_ns, stack)
                 )
-                if i < last_index:
+                if i < last_event_index:
                     requests.append(Request("free", request_count, time_ns=time_ns, stack=stack))
                 request_count += 1
     return requests
@@ -262,12 +262,12 @@ def reconstruct_requests(trace: AllocatorTrace) -> list[Request]:
 
 def _find_completion_events(events: AllocatorEvents) -> tuple[dict[int, int], dict[int, int]]:
     """Return the event that completed each free, by the index of its ``free_requested``, or by address."""
-    completed_code = ACTIONS.index("free_completed")
-    completed_by_index: dict[int, int] = {}
-    completed_by_address: dict[int, int] = {}
+    completion_code = ACTIONS.index("free_completed")
+    completion_by_free_index: dict[int, int] = {}
+    completion_by_address: dict[int, int] = {}
     pending_frees: dict[int, int] = {}
     free_indices = np.flatnonzero(
-        (events.actions == _FREE_REQUESTED) | (events.actions == completed_code)
+        (events.actions == _FREE_REQUESTED) | (events.actions == completion_code)
     ).tolist()
     action_codes = events.actions.tolist()
     addresses = events.addresses.tolist()
@@ -275,10 +275,10 @@ def _find_completion_events(events: AllocatorEvents) -> tuple[dict[int, int], di
         if action_codes[i] == _FREE_REQUESTED:
             pending_frees[addresses[i]] = i
         elif addresses[i] in pending_frees:
-            completed_by_index[pending_frees.pop(addresses[i])] = i
+            completion_by_free_index[pending_frees.pop(addresses[i])] = i
         else:
-            completed_by_address.setdefault(addresses[i], i)
-    return completed_by_index, completed_by_address
+            completion_by_address.setdefault(addresses[i], i)
+    return completion_by_free_index, completion_by_address
 
 
 def find_release_starts(trace: AllocatorTrace) -> set[int]:
@@ -301,7 +301,7 @@ def find_release_starts(trace: AllocatorTrace) -> set[int]:
             reserved_bytes += event_sizes[i] if action_codes[i] in allocation_codes else 0
             i += 1
             continue
-        run_start = i
+        series_start = i
         earlier_reserved_bytes = reserved_bytes
         while i < len(action_codes) and action_codes[i] in release_codes:
             reserved_bytes -= event_sizes[i]
@@ -311,7 +311,7 @@ def find_release_starts(trace: AllocatorTrace) -> set[int]:
         next_code = action_codes[i] if i < len(action_codes) else -1
         if next_code == oom_code:
             continue
-        is_same_call = i < len(action_codes) and stack_numbers[run_start] == stack_numbers[i]
+        is_same_call = i < len(action_codes) and stack_numbers[series_start] == stack_numbers[i]
         if (
             next_code in allocation_codes
             and is_same_call
@@ -322,5 +322,5 @@ def find_release_starts(trace: AllocatorTrace) -> set[int]:
             )
         ):
             continue
-        release_starts.add(run_start)
+        release_starts.add(series_start)
     return release_starts

@@ -15,8 +15,7 @@ from gpulab.allocators.torch.settings import (
     Settings,
     SettingsError,
 )
-from gpulab.allocators.torch.statistics import METRICS
-from gpulab.allocators.torch.statistics import Figure as Tally
+from gpulab.allocators.torch.statistics import METRICS, Tally
 from virtualgpu.records.memory import ACTIONS, AllocatorStatistics, AllocatorTrace, Figure
 
 _SUMMARY_TITLES = {"PyTorch": "PyTorch CUDA memory summary", "CuPy": "CuPy memory pool summary"}
@@ -73,13 +72,13 @@ class _Segment:
 
     start: int
     end: int
-    used: list[tuple[int, int]] = field(default_factory=list)
+    used_ranges: list[tuple[int, int]] = field(default_factory=list)
 
     def find_gap(self, start: int, end: int) -> tuple[int, int]:
         """Return the largest free address range that contains the addresses from `start` to `end`."""
-        i = bisect_left(self.used, (start, end))
-        gap_start = self.used[i - 1][1] if i else self.start
-        return gap_start, self.used[i][0] if i < len(self.used) else self.end
+        i = bisect_left(self.used_ranges, (start, end))
+        gap_start = self.used_ranges[i - 1][1] if i else self.start
+        return gap_start, self.used_ranges[i][0] if i < len(self.used_ranges) else self.end
 
     def measure_free_parts(self, *address_ranges: tuple[int, int]) -> tuple[int, int]:
         """Return the number and the total size in bytes of the segment's free parts. A segment that is
@@ -97,14 +96,16 @@ class _StatisticsCounter:
         self.is_torch = "PyTorch" in trace.allocator
         pools = ("all", "small_pool", "large_pool") if self.is_torch else ("all",)
         self.tallies = {metric: {pool: Tally() for pool in pools} for metric in METRICS}
-        self.oversize = {name: Tally() for name in ("oversize_allocations", "oversize_segments")}
+        self.oversize_tallies = {name: Tally() for name in ("oversize_allocations", "oversize_segments")}
         counter_names = ("num_alloc_retries", "num_ooms", "num_device_alloc", "num_device_free")
         self.counts = dict.fromkeys(counter_names, 0)
         self.max_split_bytes = _read_max_split_bytes(trace.settings) if self.is_torch else None
         self.segments: dict[int, _Segment] = {}
-        self.starts: list[int] = []  # of the segments
-        self.mapped: dict[int, str] = {}  # pools of the mapped ranges of expandable segments, by address
-        self.blocks: dict[int, tuple[int, int]] = {}  # bytes, and bytes asked for, of blocks in use
+        self.segment_starts: list[int] = []  # of the segments
+        self.pool_by_address: dict[
+            int, str
+        ] = {}  # pools of the mapped ranges of expandable segments, by address
+        self.used_block_sizes: dict[int, tuple[int, int]] = {}  # bytes, and bytes asked for, of blocks in use
         self.freed_addresses: set[int] = set()  # those of them that the program has freed
 
     def count(self) -> AllocatorStatistics:
@@ -126,7 +127,7 @@ class _StatisticsCounter:
         self.counts["num_alloc_retries"] = self.counts["num_ooms"] + _count_forced_releases(self.trace)
         figures = {metric: _make_figures(tallies) for metric, tallies in self.tallies.items()}
         if self.is_torch:
-            figures |= {name: _make_figures({"": tally}) for name, tally in self.oversize.items()}
+            figures |= {name: _make_figures({"": tally}) for name, tally in self.oversize_tallies.items()}
             self.counts["max_split_size"] = -1 if self.max_split_bytes is None else self.max_split_bytes
         trace = self.trace
         title = next(
@@ -163,46 +164,46 @@ class _StatisticsCounter:
     def _list_tallies(self) -> Iterator[Tally]:
         for tallies in self.tallies.values():
             yield from tallies.values()
-        yield from self.oversize.values()
+        yield from self.oversize_tallies.values()
 
     # Memory of the device
 
-    def _count_segment_alloc(self, address: int, size: int, is_map: bool, pool: str = "") -> None:
+    def _count_segment_alloc(self, address: int, size: int, is_mapping: bool, pool: str = "") -> None:
         pool = pool or ("small" if size == SMALL_SEGMENT_BYTES else "large")
         self._change_tally("reserved_bytes", pool, size)
         self.counts["num_device_alloc"] += 1
-        self.mapped[address] = pool
-        if not is_map:
+        self.pool_by_address[address] = pool
+        if not is_mapping:
             self.segments[address] = _Segment(address, address + size)
-            insort(self.starts, address)
+            insort(self.segment_starts, address)
             self._change_tally("segment", pool, 1)
             self._count_oversize("oversize_segments", size, 1)
 
-    def _count_segment_free(self, address: int, size: int, is_map: bool) -> None:
-        pool_name = self.mapped.get(address) or ("small" if size == SMALL_SEGMENT_BYTES else "large")
+    def _count_segment_free(self, address: int, size: int, is_mapping: bool) -> None:
+        pool_name = self.pool_by_address.get(address) or ("small" if size == SMALL_SEGMENT_BYTES else "large")
         self._change_tally("reserved_bytes", pool_name, -size)
         self.counts["num_device_free"] += 1
-        if not is_map and self.segments.pop(address, None) is not None:
-            del self.starts[bisect_left(self.starts, address)]
+        if not is_mapping and self.segments.pop(address, None) is not None:
+            del self.segment_starts[bisect_left(self.segment_starts, address)]
             self._change_tally("segment", pool_name, -1)
             self._count_oversize("oversize_segments", size, -1)
 
     def _find_segment(self, address: int) -> _Segment | None:
         """Return the segment of fixed size around an address, or None within an expandable segment."""
-        i = bisect_right(self.starts, address) - 1
-        segment = self.segments[self.starts[i]] if i >= 0 else None
+        i = bisect_right(self.segment_starts, address) - 1
+        segment = self.segments[self.segment_starts[i]] if i >= 0 else None
         return segment if segment is not None and address < segment.end else None
 
     # Blocks
 
-    def _count_alloc(self, address: int, size: int, requested: int) -> None:
+    def _count_alloc(self, address: int, size: int, requested_bytes: int) -> None:
         pool_name = "small" if size <= SMALL_REQUEST_BYTES else "large"
-        self.blocks[address] = size, requested
+        self.used_block_sizes[address] = size, requested_bytes
         segment = self._find_segment(address)
         end_address = address + size
         if segment is not None:
             gap_start_address, gap_end_address = segment.find_gap(address, end_address)
-            insort(segment.used, (address, end_address))
+            insort(segment.used_ranges, (address, end_address))
             split_count, size_bytes = segment.measure_free_parts((gap_start_address, gap_end_address))
             self._count_split(
                 pool_name,
@@ -212,15 +213,15 @@ class _StatisticsCounter:
         for metric, metric_increase in (
             ("allocation", 1),
             ("allocated_bytes", size),
-            *_list_active_amounts(size, requested),
+            *_list_active_amounts(size, requested_bytes),
         ):
             self._change_tally(metric, pool_name, metric_increase)
         self._count_oversize("oversize_allocations", size, 1)
 
     def _count_free_request(self, address: int) -> None:
-        if address not in self.blocks or address in self.freed_addresses:
+        if address not in self.used_block_sizes or address in self.freed_addresses:
             return
-        block_bytes = self.blocks[address][0]
+        block_bytes = self.used_block_sizes[address][0]
         self.freed_addresses.add(address)
         pool_name = "small" if block_bytes <= SMALL_REQUEST_BYTES else "large"
         self._change_tally("allocation", pool_name, -1)
@@ -229,15 +230,15 @@ class _StatisticsCounter:
 
     def _count_free(self, address: int) -> None:
         self._count_free_request(address)  # for traces that do not distinguish the two events
-        if address not in self.blocks:
+        if address not in self.used_block_sizes:
             return
         self.freed_addresses.discard(address)
-        block_bytes, requested_bytes = self.blocks.pop(address)
+        block_bytes, requested_bytes = self.used_block_sizes.pop(address)
         pool_name = "small" if block_bytes <= SMALL_REQUEST_BYTES else "large"
         segment = self._find_segment(address)
         end_address = address + block_bytes
         if segment is not None:
-            segment.used.remove((address, end_address))
+            segment.used_ranges.remove((address, end_address))
             gap_start_address, gap_end_address = segment.find_gap(address, end_address)
             split_count, size_bytes = segment.measure_free_parts(
                 (gap_start_address, address), (end_address, gap_end_address)
@@ -263,18 +264,18 @@ class _StatisticsCounter:
 
     def _count_oversize(self, name: str, size: int, amount: int) -> None:
         if self.max_split_bytes is not None and size >= self.max_split_bytes:
-            _add_amount(self.oversize[name], amount)
+            _add_amount(self.oversize_tallies[name], amount)
 
 
-def _list_active_amounts(size: int, requested: int) -> tuple[tuple[str, int], ...]:
-    return ("active", 1), ("active_bytes", size), ("requested_bytes", requested)
+def _list_active_amounts(size: int, requested_bytes: int) -> tuple[tuple[str, int], ...]:
+    return ("active", 1), ("active_bytes", size), ("requested_bytes", requested_bytes)
 
 
 def _add_amount(tally: Tally, amount: int) -> None:
     if amount > 0:
         tally.add(amount)
     else:
-        tally.take(-amount)
+        tally.subtract(-amount)
 
 
 def _make_figures(tallies: dict[str, Tally]) -> dict[str, Figure]:

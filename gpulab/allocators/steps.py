@@ -157,17 +157,17 @@ def _find_mapped_spans(ranges: RangeLives, step: int) -> dict[int, list[tuple[in
 
 def _find_live_blocks(history: AllocatorHistory, step: int) -> dict[int, list[Block]]:
     """Return the blocks of each segment that are in use or wait, sorted by address."""
-    block_lives = history.blocks
-    live_rows = np.flatnonzero((block_lives.begins <= step) & (step < block_lives.ends))
+    block_lifetimes = history.blocks
+    live_rows = np.flatnonzero((block_lifetimes.begins <= step) & (step < block_lifetimes.ends))
     blocks_of_segment: dict[int, list[Block]] = {}
     lifetime_columns = (
-        block_lives.segments,
-        block_lives.addresses,
-        block_lives.size_bytes,
-        block_lives.requested_bytes,
-        block_lives.stacks,
-        block_lives.begins,
-        block_lives.freed,
+        block_lifetimes.segments,
+        block_lifetimes.addresses,
+        block_lifetimes.size_bytes,
+        block_lifetimes.requested_bytes,
+        block_lifetimes.stacks,
+        block_lifetimes.begins,
+        block_lifetimes.freed,
     )
     selected_columns = (column[live_rows].tolist() for column in lifetime_columns)
     for (
@@ -181,7 +181,7 @@ def _find_live_blocks(history: AllocatorHistory, step: int) -> dict[int, list[Bl
         freed_step,
     ) in zip(live_rows.tolist(), *selected_columns, strict=True):
         is_waiting = freed_step <= step
-        label = block_lives.labels.get(block_row, "")
+        label = block_lifetimes.labels.get(block_row, "")
         event_index = (freed_step if is_waiting else allocated_step) - 1
         block = Block(
             address=address,
@@ -201,15 +201,15 @@ def _make_segment(
     history: AllocatorHistory, segment_index: int, spans: list[tuple[int, int]], blocks: list[Block]
 ) -> Segment:
     segment_blocks = tuple(_fill_spans(spans, blocks))
-    segment_lives = history.segments
+    segment_lifetimes = history.segments
     segment_address = spans[0][0]
     return Segment(
         segment_address,
         spans[-1][1] - segment_address,
-        segment_lives.streams[segment_index],
+        segment_lifetimes.streams[segment_index],
         segment_blocks,
-        segment_lives.pools[segment_index],
-        segment_lives.is_expandable[segment_index],
+        segment_lifetimes.pools[segment_index],
+        segment_lifetimes.is_expandable[segment_index],
     )
 
 
@@ -238,24 +238,24 @@ class _Lifetimes:
 
     def __init__(self, trace: AllocatorTrace) -> None:
         self.trace = trace
-        self.never = len(trace.events) + 1
-        self.of_torch = "PyTorch" in trace.allocator
+        self.never_step = len(trace.events) + 1
+        self.is_torch = "PyTorch" in trace.allocator
         # Rows of the tables; the index of a row is its number until they are sorted.
-        self.blocks: list[
+        self.block_table: list[
             list[int]
         ] = []  # address, size, requested, stream, stack, segment, begin, freed, end
-        self.ranges: list[list[int]] = []  # address, size, segment, begin, end
-        self.kinds: list[tuple[int, str, bool, bool]] = []  # of each segment
-        self.parents: list[int] = []  # of each segment, the segment of which it is a part, or itself
-        self.used_blocks: list[int] = []  # number of blocks in use, of each segment
-        self.labels: dict[int, str] = {}
+        self.range_table: list[list[int]] = []  # address, size, segment, begin, end
+        self.segment_kinds: list[tuple[int, str, bool, bool]] = []  # of each segment
+        self.parent_segments: list[int] = []  # of each segment, the segment of which it is a part, or itself
+        self.used_block_counts: list[int] = []  # number of blocks in use, of each segment
+        self.label_of_row: dict[int, str] = {}
         # Present state.
-        self.used: dict[int, int] = {}  # address -> row of blocks
-        self.starts: list[int] = []  # of mapped ranges, in order
+        self.used_block_rows: dict[int, int] = {}  # address -> row of blocks
+        self.range_starts: list[int] = []  # of mapped ranges, in order
         self.range_rows: dict[int, int] = {}  # start -> row of ranges
         for segment in trace.first.segments:
             self._add_first_segment(segment)
-        self.event_blocks = [
+        self.event_block_rows = [
             self._handle_event(step, *event_row) for step, event_row in enumerate(trace.events.rows(), 1)
         ]
 
@@ -285,29 +285,37 @@ class _Lifetimes:
                     0,
                 )
                 if block.is_waiting:
-                    self.blocks[block_row][7] = 0
+                    self.block_table[block_row][7] = 0
                 if block.label:
-                    self.labels[block_row] = block.label
+                    self.label_of_row[block_row] = block.label
 
     def _handle_event(
-        self, step: int, action: str, address: int, size: int, requested: int, stream: int, _: int, stack: int
+        self,
+        step: int,
+        action: str,
+        address: int,
+        size: int,
+        requested_bytes: int,
+        stream: int,
+        _: int,
+        stack: int,
     ) -> int:
         if size <= 0 and not action.startswith("free"):
             return -1  # a damaged trace
         match action:
             case "alloc":
-                replaced_block_row = self.used.pop(address, None)
+                replaced_block_row = self.used_block_rows.pop(address, None)
                 if replaced_block_row is not None:
                     self._end_block(replaced_block_row, step)
                 segment_index = self._find_block_segment(address, size, stream, step)
-                return self._add_block(address, size, requested, stream, stack, segment_index, step)
+                return self._add_block(address, size, requested_bytes, stream, stack, segment_index, step)
             case "free_requested":
-                block_row = self.used.get(address, -1)
+                block_row = self.used_block_rows.get(address, -1)
                 if block_row >= 0:
-                    self.blocks[block_row][7] = min(step, self.blocks[block_row][7])
+                    self.block_table[block_row][7] = min(step, self.block_table[block_row][7])
                 return block_row
             case "free_completed":
-                block_row = self.used.pop(address, -1)
+                block_row = self.used_block_rows.pop(address, -1)
                 if block_row >= 0:
                     self._end_block(block_row, step)
                 return block_row
@@ -324,62 +332,79 @@ class _Lifetimes:
         return -1
 
     def _guess_pool(self, size: int) -> str:
-        if not self.of_torch:
+        if not self.is_torch:
             return ""
         return "small" if size == TORCH_SMALL_BYTES else "large"
 
     # Blocks
 
     def _add_block(
-        self, address: int, size: int, requested: int, stream: int, stack: int, segment_index: int, step: int
+        self,
+        address: int,
+        size: int,
+        requested_bytes: int,
+        stream: int,
+        stack: int,
+        segment_index: int,
+        step: int,
     ) -> int:
-        block_row = self.used[address] = len(self.blocks)
-        self.used_blocks[segment_index] += 1
-        self.blocks.append(
-            [address, size, requested, stream, stack, segment_index, step, self.never, self.never]
+        block_row = self.used_block_rows[address] = len(self.block_table)
+        self.used_block_counts[segment_index] += 1
+        self.block_table.append(
+            [
+                address,
+                size,
+                requested_bytes,
+                stream,
+                stack,
+                segment_index,
+                step,
+                self.never_step,
+                self.never_step,
+            ]
         )
         return block_row
 
-    def _end_block(self, row: int, step: int) -> None:
-        block = self.blocks[row]
+    def _end_block(self, block_row: int, step: int) -> None:
+        block = self.block_table[block_row]
         block[7], block[8] = min(step, block[7]), step
-        self.used_blocks[self._find_root_segment(block[5])] -= 1
+        self.used_block_counts[self._find_root_segment(block[5])] -= 1
 
     # Segments and ranges
 
     def _add_segment(self, stream: int, pool: str, is_expandable: bool, is_seen: bool) -> int:
-        self.kinds.append((stream, pool, is_expandable, is_seen))
-        self.parents.append(len(self.parents))
-        self.used_blocks.append(0)
-        return len(self.parents) - 1
+        self.segment_kinds.append((stream, pool, is_expandable, is_seen))
+        self.parent_segments.append(len(self.parent_segments))
+        self.used_block_counts.append(0)
+        return len(self.parent_segments) - 1
 
     def _find_root_segment(self, segment_index: int) -> int:
-        while self.parents[segment_index] != segment_index:
-            segment_index = self.parents[segment_index]
+        while self.parent_segments[segment_index] != segment_index:
+            segment_index = self.parent_segments[segment_index]
         return segment_index
 
     def _add_range(self, address: int, size: int, segment_index: int, step: int) -> None:
         if size <= 0:
             return
-        insort(self.starts, address)
-        self.range_rows[address] = len(self.ranges)
-        self.ranges.append([address, size, segment_index, step, self.never])
+        insort(self.range_starts, address)
+        self.range_rows[address] = len(self.range_table)
+        self.range_table.append([address, size, segment_index, step, self.never_step])
 
     def _extend_segment(self, address: int, size: int, stream: int, step: int, *, is_expandable: bool) -> int:
         """Add a mapped range to the segment of its kind that it touches, or to a new segment.
 
         An expandable segment contains all ranges of its stream and pool, even with holes between them.
         """
-        next_range_index = bisect_right(self.starts, address)
+        next_range_index = bisect_right(self.range_starts, address)
         pool = self._guess_pool(size) if is_expandable else ""
         segment_kind = (stream, pool, is_expandable, is_expandable)
         adjacent_segments = []
-        for range_start in self.starts[max(0, next_range_index - 1) : next_range_index + 1]:
-            _, range_bytes, segment_index, *_ = self.ranges[self.range_rows[range_start]]
+        for range_start in self.range_starts[max(0, next_range_index - 1) : next_range_index + 1]:
+            _, range_bytes, segment_index, *_ = self.range_table[self.range_rows[range_start]]
             segment_index = self._find_root_segment(segment_index)
             is_adjacent = range_start + range_bytes >= address and range_start <= address + size
             if (
-                self.kinds[segment_index] == segment_kind
+                self.segment_kinds[segment_index] == segment_kind
                 and (is_adjacent or is_expandable)
                 and segment_index not in adjacent_segments
             ):
@@ -387,8 +412,8 @@ class _Lifetimes:
         if adjacent_segments:
             segment_index = adjacent_segments[0]
             for other_segment in adjacent_segments[1:]:
-                self.parents[other_segment] = segment_index
-                self.used_blocks[segment_index] += self.used_blocks[other_segment]
+                self.parent_segments[other_segment] = segment_index
+                self.used_block_counts[segment_index] += self.used_block_counts[other_segment]
         else:
             segment_index = self._add_segment(*segment_kind)
         self._add_range(address, size, segment_index, step)
@@ -399,16 +424,16 @@ class _Lifetimes:
         block_segment = -1
         next_address = address
         while next_address < address + size:
-            next_range_index = bisect_right(self.starts, next_address)
-            range_start = self.starts[next_range_index - 1] if next_range_index else -1
-            range_row = self.ranges[self.range_rows[range_start]] if next_range_index else None
+            next_range_index = bisect_right(self.range_starts, next_address)
+            range_start = self.range_starts[next_range_index - 1] if next_range_index else -1
+            range_row = self.range_table[self.range_rows[range_start]] if next_range_index else None
             if range_row is not None and range_start + range_row[1] > next_address:
                 block_segment = self._find_root_segment(range_row[2]) if block_segment < 0 else block_segment
                 next_address = range_start + range_row[1]
                 continue
             end_address = (
-                min(self.starts[next_range_index], address + size)
-                if next_range_index < len(self.starts)
+                min(self.range_starts[next_range_index], address + size)
+                if next_range_index < len(self.range_starts)
                 else address + size
             )
             grown_segment = self._extend_segment(
@@ -421,44 +446,49 @@ class _Lifetimes:
     def _end_ranges(self, address: int, size: int, step: int) -> None:
         """End all mappings and blocks within a range; the frees of these blocks were not recorded."""
         end_address = address + size
-        first_range_index = max(0, bisect_right(self.starts, address) - 1)
-        overlapping_starts = self.starts[first_range_index : bisect_left(self.starts, end_address)]
+        first_range_index = max(0, bisect_right(self.range_starts, address) - 1)
+        overlapping_starts = self.range_starts[
+            first_range_index : bisect_left(self.range_starts, end_address)
+        ]
         for range_start in overlapping_starts:
-            range_row = self.ranges[self.range_rows[range_start]]
+            range_row = self.range_table[self.range_rows[range_start]]
             range_end = range_start + range_row[1]
             if range_end <= address:
                 continue
-            del self.starts[bisect_left(self.starts, range_start)]
+            del self.range_starts[bisect_left(self.range_starts, range_start)]
             del self.range_rows[range_start]
             range_row[4] = step
             # The remaining parts on both sides continue as separate ranges.
             self._add_range(range_start, address - range_start, range_row[2], step)
             self._add_range(end_address, range_end - end_address, range_row[2], step)
-            if self.used_blocks[self._find_root_segment(range_row[2])]:
+            if self.used_block_counts[self._find_root_segment(range_row[2])]:
                 self._end_blocks(max(range_start, address), min(range_end, end_address), step)
 
     def _end_blocks(self, start_address: int, end_address: int, step: int) -> None:
         for address in [
-            block_address for block_address in self.used if start_address <= block_address < end_address
+            block_address
+            for block_address in self.used_block_rows
+            if start_address <= block_address < end_address
         ]:
-            self._end_block(self.used.pop(address), step)
+            self._end_block(self.used_block_rows.pop(address), step)
 
     # Tables
 
     def history(self) -> AllocatorHistory:
-        blocks = np.array(self.blocks, np.int64).reshape(-1, 9)
-        ranges = np.array(self.ranges, np.int64).reshape(-1, 5)
+        blocks = np.array(self.block_table, np.int64).reshape(-1, 9)
+        ranges = np.array(self.range_table, np.int64).reshape(-1, 5)
         block_order = np.lexsort((blocks[:, 6], blocks[:, 0]))
         blocks = blocks[block_order]
         ranges = ranges[np.lexsort((ranges[:, 3], ranges[:, 0]))]
         new_rows = np.full(len(blocks) + 1, -1, np.int32)  # the last one stands for none
         new_rows[block_order] = np.arange(len(block_order), dtype=np.int32)
         root_of_segment = np.array(
-            [self._find_root_segment(segment_index) for segment_index in range(len(self.parents))] or [0],
+            [self._find_root_segment(segment_index) for segment_index in range(len(self.parent_segments))]
+            or [0],
             np.int32,
         )
         streams, pool_names, is_expandable, is_seen = (
-            zip(*self.kinds, strict=True) if self.kinds else ((), (), (), ())
+            zip(*self.segment_kinds, strict=True) if self.segment_kinds else ((), (), (), ())
         )
 
         def copy_column(table: Column, column: int) -> Column:
@@ -467,7 +497,7 @@ class _Lifetimes:
         def convert_steps(table: Column, column: int) -> Steps:
             return table[:, column].astype(np.int32)
 
-        block_lives = BlockLives(
+        block_lifetimes = BlockLives(
             addresses=copy_column(blocks, 0),
             size_bytes=copy_column(blocks, 1),
             requested_bytes=copy_column(blocks, 2),
@@ -477,11 +507,11 @@ class _Lifetimes:
             begins=convert_steps(blocks, 6),
             freed=convert_steps(blocks, 7),
             ends=convert_steps(blocks, 8),
-            labels={int(new_rows[row]): label for row, label in self.labels.items()},
+            labels={int(new_rows[row]): label for row, label in self.label_of_row.items()},
         )
         return AllocatorHistory(
             self.trace,
-            block_lives,
+            block_lifetimes,
             RangeLives(
                 copy_column(ranges, 0),
                 copy_column(ranges, 1),
@@ -490,5 +520,7 @@ class _Lifetimes:
                 convert_steps(ranges, 4),
             ),
             SegmentLives(streams, pool_names, is_expandable, is_seen),
-            new_rows[np.array(self.event_blocks, np.int64)] if self.event_blocks else np.empty(0, np.int32),
+            new_rows[np.array(self.event_block_rows, np.int64)]
+            if self.event_block_rows
+            else np.empty(0, np.int32),
         )

@@ -19,7 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
 from gpulab.analysis.critical_path import find_critical_path
-from gpulab.analysis.flow import Flow
+from gpulab.analysis.flow import TimelineLookup
 from gpulab.analysis.gaps import find_group_gaps
 from gpulab.analysis.overlap import find_engine, find_pair_overlaps, group_by_engine, group_by_stream
 from gpulab.analysis.sentences import format_lines
@@ -28,15 +28,23 @@ from virtualgpu.records import Activity, Advice, CopyKind, Gap, GapCause, PathSt
 
 MAX_ADVICE = 4
 # Smallest gains that are worth a sentence.
-_MIN_FRACTION = 0.02
+_MIN_GAIN_FRACTION = 0.02
 # Copies from a pinned buffer in one direction over PCIe 5.0 x16 (measured on an H200), and on older GPUs.
 PINNED_GB_S = 55.0
-_PINNED_GB_S_OF = {"T4": 13.0, "V100": 13.0, "A100": 26.0, "A10": 26.0, "A30": 26.0, "L4": 26.0, "RTX": 26.0}
+_PINNED_GB_S_OF_DEVICE = {
+    "T4": 13.0,
+    "V100": 13.0,
+    "A100": 26.0,
+    "A10": 26.0,
+    "A30": 26.0,
+    "L4": 26.0,
+    "RTX": 26.0,
+}
 # Measured on an H200: 1.03 µs per node in a graph of 1,000 nodes.
 GRAPH_NODE_NS = 1_030
 _MIN_LAUNCHES = 10
 OVERLAP_PIECES = 4
-_GOOD_OVERLAP = 0.5
+_GOOD_OVERLAP_FRACTION = 0.5
 # Smaller copies take only the fixed time of a copy.
 _MIN_COPY_BYTES = 64 << 10
 _WAIT_CAUSES: tuple[GapCause, ...] = ("hidden synchronisation", "synchronisation")
@@ -52,21 +60,21 @@ def make_advice(timeline: Timeline) -> tuple[Advice, ...]:
     >>> print(advice(timeline)[0].text)
     Remove the wait in cell [3], line 4 (`float(y)`), behind which ...: up to about 412 µs of 1.05 ms (39 %).
     """
-    flow = Flow(timeline)
-    path = find_critical_path(timeline)
-    device_operations = [a for a in timeline.activities if find_engine(a) is not None]
-    idle_gaps = [gap for gap in find_group_gaps(flow, {"device": device_operations}) if gap.before]
+    timeline_lookup = TimelineLookup(timeline)
+    critical_path = find_critical_path(timeline)
+    device_operations = [activity for activity in timeline.activities if find_engine(activity) is not None]
+    idle_gaps = [gap for gap in find_group_gaps(timeline_lookup, {"device": device_operations}) if gap.before]
     candidates = [
-        *_make_pinning_advice(flow, path),
-        *_make_wait_advice(flow, idle_gaps),
-        *_make_graph_advice(flow, idle_gaps),
+        *_make_pinning_advice(timeline_lookup, critical_path),
+        *_make_wait_advice(timeline_lookup, idle_gaps),
+        *_make_graph_advice(timeline_lookup, idle_gaps),
         *_make_host_advice(idle_gaps),
-        *_make_overlap_advice(flow, path),
-        *_make_stream_advice(flow, find_group_gaps(flow, group_by_stream(timeline))),
+        *_make_overlap_advice(timeline_lookup, critical_path),
+        *_make_stream_advice(timeline_lookup, find_group_gaps(timeline_lookup, group_by_stream(timeline))),
     ]
     total_ns = timeline.duration_ns
     candidates = [
-        candidate for candidate in candidates if candidate.gain_ns >= max(1, _MIN_FRACTION * total_ns)
+        candidate for candidate in candidates if candidate.gain_ns >= max(1, _MIN_GAIN_FRACTION * total_ns)
     ]
     # A wait cannot be captured, so waits must be removed first.
     has_wait = any(candidate.topic == "wait" for candidate in candidates)
@@ -86,24 +94,33 @@ def _format_gain(gain_ns: int, total_ns: int) -> str:
     return f"up to about {duration(gain_ns)} of {duration(total_ns)} ({percent(gain_ns / total_ns)})"
 
 
-def _find_path_operations(flow: Flow, path: Sequence[PathStep]) -> list[Activity]:
-    return [flow.operations[step.correlation_id] for step in path if step.kind == "operation"]
-
-
-def _make_pinning_advice(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
-    copies = [
-        a for a in _find_path_operations(flow, path) if a.pinned is False and a.size_bytes >= _MIN_COPY_BYTES
+def _find_path_operations(
+    timeline_lookup: TimelineLookup, critical_path: Sequence[PathStep]
+) -> list[Activity]:
+    return [
+        timeline_lookup.operations[step.correlation_id] for step in critical_path if step.kind == "operation"
     ]
-    speed_gb_s = {
-        copy_kind: _find_pinned_speed(flow, copy_kind) for copy_kind in {copy.copy_kind for copy in copies}
+
+
+def _make_pinning_advice(
+    timeline_lookup: TimelineLookup, critical_path: Sequence[PathStep]
+) -> Iterable[Advice]:
+    copies = [
+        activity
+        for activity in _find_path_operations(timeline_lookup, critical_path)
+        if activity.pinned is False and activity.size_bytes >= _MIN_COPY_BYTES
+    ]
+    speeds_gb_s = {
+        copy_kind: _find_pinned_speed(timeline_lookup, copy_kind)
+        for copy_kind in {copy.copy_kind for copy in copies}
     }
     saved_ns = 0.0
     copy_lines = []
     for copy in copies:
-        pinned_ns = copy.size_bytes / speed_gb_s[copy.copy_kind]
+        pinned_ns = copy.size_bytes / speeds_gb_s[copy.copy_kind]
         if pinned_ns < copy.duration_ns:
             saved_ns += copy.duration_ns - pinned_ns
-            copy_lines.append(_find_issuing_line(flow, copy))
+            copy_lines.append(_find_issuing_line(timeline_lookup, copy))
     if saved_ns:
         copies_text = count(len(copy_lines), "copy", "copies")
         advice_text = (
@@ -116,26 +133,28 @@ def _make_pinning_advice(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advic
         yield Advice("pin", advice_text, round(saved_ns), _find_distinct_lines(copy_lines))
 
 
-def _find_pinned_speed(flow: Flow, copy_kind: CopyKind | None) -> float:
+def _find_pinned_speed(timeline_lookup: TimelineLookup, copy_kind: CopyKind | None) -> float:
     """Return the speed of this timeline's pinned copies of one direction, in bytes per ns."""
     copies = [
-        a for a in flow.timeline.activities if a.copy_kind == copy_kind and a.size_bytes >= _MIN_COPY_BYTES
+        activity
+        for activity in timeline_lookup.timeline.activities
+        if activity.copy_kind == copy_kind and activity.size_bytes >= _MIN_COPY_BYTES
     ]
-    total_ns = sum(a.duration_ns for a in copies if a.pinned)
+    total_ns = sum(activity.duration_ns for activity in copies if activity.pinned)
     if total_ns:
-        return sum(a.size_bytes for a in copies if a.pinned) / total_ns
-    device = flow.timeline.provenance.device
-    return next((speed for name, speed in _PINNED_GB_S_OF.items() if name in device), PINNED_GB_S)
+        return sum(activity.size_bytes for activity in copies if activity.pinned) / total_ns
+    device = timeline_lookup.timeline.provenance.device
+    return next((speed for name, speed in _PINNED_GB_S_OF_DEVICE.items() if name in device), PINNED_GB_S)
 
 
-def _make_wait_advice(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
+def _make_wait_advice(timeline_lookup: TimelineLookup, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
     gaps_by_line: dict[SourceLine | None, list[Gap]] = defaultdict(list)
     for gap in idle_gaps:
         if gap.cause in _WAIT_CAUSES:
             gaps_by_line[gap.source].append(gap)
     # A value that stays on the device needs no copy, nor the idle time before it.
     copies_by_line: dict[SourceLine | None, dict[int, Activity]] = defaultdict(dict)
-    for waits in flow.waits.values():
+    for waits in timeline_lookup.waits.values():
         for wait in waits:
             copy = wait.operation
             is_hidden = wait.synchronization is not None and wait.synchronization.hidden
@@ -156,9 +175,9 @@ def _make_wait_advice(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
         yield Advice("wait", advice_text, saved_ns, _find_distinct_lines([line]))
 
 
-def _make_graph_advice(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
+def _make_graph_advice(timeline_lookup: TimelineLookup, idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
     launch_bound_gaps = [gap for gap in idle_gaps if gap.cause == "launch-bound"]
-    launch_gaps = [gap for gap in launch_bound_gaps if not flow.operations[gap.before].graph_id]
+    launch_gaps = [gap for gap in launch_bound_gaps if not timeline_lookup.operations[gap.before].graph_id]
     if len(launch_gaps) >= _MIN_LAUNCHES:
         launch_lines = [gap.source for gap in launch_gaps]
         remedy = "Capture the launches in a CUDA Graph"
@@ -167,7 +186,7 @@ def _make_graph_advice(flow: Flow, idle_gaps: Sequence[Gap]) -> Iterable[Advice]
         advice_text = f"{remedy}{format_lines(launch_lines)}: {_format_gap_time(launch_gaps)} the device "
         advice_text += "was idle because the host launches work more slowly than it runs"
         node_spacing_ns = sum(
-            max(0, GRAPH_NODE_NS - flow.operations[gap.before].duration_ns) for gap in launch_gaps
+            max(0, GRAPH_NODE_NS - timeline_lookup.operations[gap.before].duration_ns) for gap in launch_gaps
         )
         yield Advice(
             "graph",
@@ -189,9 +208,11 @@ def _make_host_advice(idle_gaps: Sequence[Gap]) -> Iterable[Advice]:
         yield Advice("host", advice_text, _sum_gaps_ns(host_gaps), _find_distinct_lines(host_lines))
 
 
-def _make_overlap_advice(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advice]:
+def _make_overlap_advice(
+    timeline_lookup: TimelineLookup, critical_path: Sequence[PathStep]
+) -> Iterable[Advice]:
     busy_ns: Counter[str] = Counter()
-    for operation in _find_path_operations(flow, path):
+    for operation in _find_path_operations(timeline_lookup, critical_path):
         engine = find_engine(operation)
         if engine == "compute" or (engine in ("H2D", "D2H") and operation.size_bytes >= _MIN_COPY_BYTES):
             busy_ns[engine] += operation.duration_ns
@@ -199,11 +220,11 @@ def _make_overlap_advice(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advic
         return
     operations_by_engine = {
         name: operations
-        for name, operations in group_by_engine(flow.timeline).items()
+        for name, operations in group_by_engine(timeline_lookup.timeline).items()
         if name.split()[0] in busy_ns
     }
     overlaps = find_pair_overlaps(operations_by_engine)
-    if all(overlap.fraction >= _GOOD_OVERLAP for overlap in overlaps):
+    if all(overlap.fraction >= _GOOD_OVERLAP_FRACTION for overlap in overlaps):
         return
     (longest_engine, _), *other_engines = busy_ns.most_common()
     saved_ns = sum(time_ns for _, time_ns in other_engines) * (OVERLAP_PIECES - 1) / OVERLAP_PIECES
@@ -213,12 +234,14 @@ def _make_overlap_advice(flow: Flow, path: Sequence[PathStep]) -> Iterable[Advic
     advice_text = (
         f"Let {engine_names} overlap: divide the work into pieces, and launch them in several streams in turn"
     )
-    if any(a.pinned is False for a in _find_path_operations(flow, path)):
+    if any(activity.pinned is False for activity in _find_path_operations(timeline_lookup, critical_path)):
         advice_text += ", with pinned buffers"
-    yield Advice("overlap", advice_text, round(min(saved_ns, flow.timeline.duration_ns - shortest_ns)))
+    yield Advice(
+        "overlap", advice_text, round(min(saved_ns, timeline_lookup.timeline.duration_ns - shortest_ns))
+    )
 
 
-def _make_stream_advice(flow: Flow, gaps: Sequence[Gap]) -> Iterable[Advice]:
+def _make_stream_advice(timeline_lookup: TimelineLookup, gaps: Sequence[Gap]) -> Iterable[Advice]:
     default_stream_gaps = [gap for gap in gaps if gap.cause == "default stream"]
     if default_stream_gaps:
         stream_list = listing(list(dict.fromkeys(gap.where for gap in default_stream_gaps)))
@@ -228,7 +251,10 @@ def _make_stream_advice(flow: Flow, gaps: Sequence[Gap]) -> Iterable[Advice]:
         advice_text += (
             f"waited {_format_gap_time(default_stream_gaps)} because of its implicit synchronization"
         )
-        issuing_calls = [flow.find_issuing_call(flow.operations[gap.before]) for gap in default_stream_gaps]
+        issuing_calls = [
+            timeline_lookup.find_issuing_call(timeline_lookup.operations[gap.before])
+            for gap in default_stream_gaps
+        ]
         issue_times = [
             gap.start_ns if issuing_call is None else issuing_call.end_ns
             for gap, issuing_call in zip(default_stream_gaps, issuing_calls, strict=True)
@@ -240,8 +266,8 @@ def _make_stream_advice(flow: Flow, gaps: Sequence[Gap]) -> Iterable[Advice]:
         yield Advice("stream", advice_text, saved_ns)
 
 
-def _find_issuing_line(flow: Flow, operation: Activity) -> SourceLine | None:
-    issuing_call = flow.find_issuing_call(operation)
+def _find_issuing_line(timeline_lookup: TimelineLookup, operation: Activity) -> SourceLine | None:
+    issuing_call = timeline_lookup.find_issuing_call(operation)
     return None if issuing_call is None else issuing_call.source
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpulab.analysis.flow import Flow, sum_within_ns
+from gpulab.analysis.flow import TimelineLookup, sum_within_ns
 from gpulab.analysis.overlap import make_stream_names
 from gpulab.words import listing
 from virtualgpu.records import Activity, PathStep, SourceLine, StepKind, Timeline
@@ -26,22 +26,22 @@ def find_critical_path(timeline: Timeline) -> tuple[PathStep, ...]:
     >>> sum(step.duration_ns for step in critical_path(timeline)) == timeline.duration_ns
     True
     """
-    return _PathSearch(Flow(timeline)).steps()
+    return _PathSearch(TimelineLookup(timeline)).steps()
 
 
 class _PathSearch:
     """Search for the critical path, which follows a timeline backwards from its end and collects steps."""
 
-    def __init__(self, flow: Flow) -> None:
-        self._flow = flow
-        self._names = make_stream_names(flow.timeline)
+    def __init__(self, timeline_lookup: TimelineLookup) -> None:
+        self._timeline_lookup = timeline_lookup
+        self._stream_names = make_stream_names(timeline_lookup.timeline)
         self._steps: list[PathStep] = []
         self._path_ids: set[int] = set()
 
     def steps(self) -> tuple[PathStep, ...]:
         """Return the steps of the critical path in chronological order."""
-        timeline = self._flow.timeline
-        last_operation = max(timeline.activities, key=lambda a: a.end_ns, default=None)
+        timeline = self._timeline_lookup.timeline
+        last_operation = max(timeline.activities, key=lambda activity: activity.end_ns, default=None)
         operation: Activity | None
         if last_operation is not None and last_operation.end_ns >= timeline.end_ns:
             operation = last_operation
@@ -56,11 +56,11 @@ class _PathSearch:
 
     def _follow_operation(self, operation: Activity) -> Activity | None:
         """Add an operation to the path, and return the previous operation, or None at the beginning."""
-        flow = self._flow
-        timeline_start_ns = self._flow.timeline.start_ns
-        stream_name = self._names[operation.device_id, operation.stream_id]
+        timeline_lookup = self._timeline_lookup
+        timeline_start_ns = self._timeline_lookup.timeline.start_ns
+        stream_name = self._stream_names[operation.device_id, operation.stream_id]
         start_ns = max(timeline_start_ns, operation.start_ns)
-        issuing_call = flow.find_issuing_call(operation)
+        issuing_call = timeline_lookup.find_issuing_call(operation)
         self._add_step(
             "operation",
             operation.name,
@@ -70,13 +70,18 @@ class _PathSearch:
             operation.correlation_id,
             issuing_call.source if issuing_call else None,
         )
-        candidates = [*flow.find_predecessors(operation), flow.find_engine_predecessor(operation)]
-        predecessors = [
-            a
-            for a in candidates
-            if a is not None and a.end_ns <= start_ns and a.correlation_id not in self._path_ids
+        candidates = [
+            *timeline_lookup.find_predecessors(operation),
+            timeline_lookup.find_engine_predecessor(operation),
         ]
-        last_predecessor = max(predecessors, key=lambda a: a.end_ns, default=None)
+        predecessors = [
+            activity
+            for activity in candidates
+            if activity is not None
+            and activity.end_ns <= start_ns
+            and activity.correlation_id not in self._path_ids
+        ]
+        last_predecessor = max(predecessors, key=lambda activity: activity.end_ns, default=None)
         issued_ns = timeline_start_ns if issuing_call is None else min(issuing_call.end_ns, start_ns)
         ready_ns = max(
             timeline_start_ns, issued_ns, last_predecessor.end_ns if last_predecessor else timeline_start_ns
@@ -88,10 +93,10 @@ class _PathSearch:
 
     def _follow_host(self, thread: int, interval_end_ns: int) -> Activity | None:
         """Add the host's time up to `interval_end_ns`; return the operation for which it had waited."""
-        flow = self._flow
-        timeline_start_ns = self._flow.timeline.start_ns
+        timeline_lookup = self._timeline_lookup
+        timeline_start_ns = self._timeline_lookup.timeline.start_ns
         wait_limit_ns = interval_end_ns
-        while (wait := flow.find_last_wait(thread, wait_limit_ns)) is not None:
+        while (wait := timeline_lookup.find_last_wait(thread, wait_limit_ns)) is not None:
             operation = wait.operation
             if (
                 operation is not None
@@ -106,7 +111,7 @@ class _PathSearch:
 
     def _add_host_step(self, thread: int, start_ns: int, end_ns: int) -> None:
         """Add a step of the host, named after its CUDA calls or after the NVTX range around it."""
-        calls = self._flow.find_calls_within(thread, start_ns, end_ns)
+        calls = self._timeline_lookup.find_calls_within(thread, start_ns, end_ns)
         call_ns = sum_within_ns(calls, start_ns, end_ns)
         line_ns: Counter[SourceLine] = Counter()
         for host_call in calls:
@@ -120,7 +125,7 @@ class _PathSearch:
                 for step_name, call_count in call_counts.most_common(2)
             ]
             step_name = listing([*call_texts, *(["others"] if len(call_counts) > 2 else [])])
-        elif range_name := self._flow.find_running_range(thread, start_ns, end_ns):
+        elif range_name := self._timeline_lookup.find_running_range(thread, start_ns, end_ns):
             step_name = f"the host runs {range_name}"
         longest_line = line_ns.most_common(1)[0][0] if line_ns else None
         self._add_step("host", step_name, start_ns, end_ns, "host", 0, longest_line)

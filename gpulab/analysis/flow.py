@@ -28,7 +28,7 @@ class Wait:
     source: SourceLine | None
 
 
-class Flow:
+class TimelineLookup:
     """A timeline with indices for queries about CUDA calls, waits, ranges and predecessors of operations.
 
     Parameters
@@ -40,21 +40,23 @@ class Flow:
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
-        self.operations = {a.correlation_id: a for a in timeline.activities}
-        self._calls = {call.correlation_id: call for call in timeline.calls if call.correlation_id}
+        self.operations = {activity.correlation_id: activity for activity in timeline.activities}
+        self._call_of_correlation = {
+            call.correlation_id: call for call in timeline.calls if call.correlation_id
+        }
         self._stream_predecessor: dict[int, Activity] = {}
-        streams: dict[tuple[int, int], Activity] = {}
+        last_in_stream: dict[tuple[int, int], Activity] = {}
         for activity in timeline.activities:
             key = (activity.device_id, activity.stream_id)
-            if key in streams:
-                self._stream_predecessor[activity.correlation_id] = streams[key]
-            streams[key] = activity
+            if key in last_in_stream:
+                self._stream_predecessor[activity.correlation_id] = last_in_stream[key]
+            last_in_stream[key] = activity
 
     def find_issuing_call(self, activity: Activity) -> HostCall | None:
         """Return the CUDA call that submitted an operation. For a graph node, return the call that launched
         the graph.
         """
-        issuing_call = self._calls.get(activity.correlation_id)
+        issuing_call = self._call_of_correlation.get(activity.correlation_id)
         if issuing_call is None and activity.graph_id:
             call_numbers, calls = self._graph_calls
             call_index = bisect_right(call_numbers, activity.correlation_id) - 1
@@ -65,7 +67,7 @@ class Flow:
     def _graph_calls(self) -> tuple[list[int], list[HostCall]]:
         """Return the calls that launched graphs, sorted by number, after a list of their numbers."""
         graph_calls = []
-        for call_number, graph_call in sorted(self._calls.items(), key=lambda item: item[0]):
+        for call_number, graph_call in sorted(self._call_of_correlation.items(), key=lambda item: item[0]):
             operation = self.operations.get(call_number)
             if operation is not None and operation.graph_id:
                 graph_calls.append((call_number, graph_call))
@@ -106,10 +108,10 @@ class Flow:
     # The host
 
     @cached_property
-    def _calls_of(self) -> dict[int, tuple[list[HostCall], list[int], list[int]]]:
+    def _outermost_calls_of_thread(self) -> dict[int, tuple[list[HostCall], list[int], list[int]]]:
         """Return the outermost calls of each thread in their order, with their starts and ends."""
         calls_of_thread: dict[int, list[HostCall]] = {}
-        for call in sorted(self.timeline.calls, key=lambda c: (c.start_ns, -c.end_ns)):
+        for call in sorted(self.timeline.calls, key=lambda call: (call.start_ns, -call.end_ns)):
             outermost_calls = calls_of_thread.setdefault(call.thread, [])
             if (
                 not outermost_calls
@@ -118,7 +120,7 @@ class Flow:
             ):
                 outermost_calls.append(call)
         return {
-            thread: (calls, [c.start_ns for c in calls], [c.end_ns for c in calls])
+            thread: (calls, [call.start_ns for call in calls], [call.end_ns for call in calls])
             for thread, calls in calls_of_thread.items()
         }
 
@@ -126,7 +128,7 @@ class Flow:
     def waits(self) -> dict[int, list[Wait]]:
         """Return the waits of each host thread, sorted by end time. Waits that took no time are left out."""
         thread_of_call = {(call.end_ns, call.source): call.thread for call in self.timeline.calls}
-        operations_by_end = sorted(self.timeline.activities, key=lambda a: a.end_ns)
+        operations_by_end = sorted(self.timeline.activities, key=lambda activity: activity.end_ns)
         end_times = [activity.end_ns for activity in operations_by_end]
         main_thread = self.timeline.calls[0].thread if self.timeline.calls else 0
         waits_of_thread: dict[int, list[Wait]] = {}
@@ -182,7 +184,7 @@ class Flow:
             if operation_number in self.operations
         ]
         if predecessors:
-            last_predecessor = max(predecessors, key=lambda a: a.end_ns)
+            last_predecessor = max(predecessors, key=lambda activity: activity.end_ns)
             return last_predecessor if last_predecessor.end_ns > synchronization.start_ns else None
         for index in range(bisect_right(end_times, synchronization.end_ns) - 1, -1, -1):
             operation = operations_by_end[index]
@@ -216,7 +218,7 @@ class Flow:
 
     def find_calls_within(self, thread: int, start_ns: int, end_ns: int) -> list[HostCall]:
         """Return the CUDA calls of a host thread that overlap a time interval."""
-        calls, start_times_ns, end_times_ns = self._calls_of.get(thread, ([], [], []))
+        calls, start_times_ns, end_times_ns = self._outermost_calls_of_thread.get(thread, ([], [], []))
         candidates = calls[bisect_left(end_times_ns, start_ns) : bisect_left(start_times_ns, end_ns)]
         return [call for call in candidates if call.end_ns > start_ns or call.start_ns == call.end_ns]
 
@@ -227,7 +229,7 @@ class Flow:
         For a timeline that is not from a file of another profiler, the result is empty. If no range covers
         half, it is the range with the most time of its own, with the words "and others".
         """
-        thread_ranges, range_starts, parent_indices = self._ranges_of.get(thread, ([], [], []))
+        thread_ranges, range_starts, parent_indices = self._ranges_of_thread.get(thread, ([], [], []))
         middle_ns = (start_ns + end_ns) // 2
         index = bisect_right(range_starts, middle_ns) - 1
         while index >= 0:
@@ -245,20 +247,20 @@ class Flow:
         return f"{ns_by_range.most_common(1)[0][0]} and others" if ns_by_range else ""
 
     @cached_property
-    def _ranges_of(self) -> dict[int, tuple[list[NvtxRange], list[int], list[int]]]:
+    def _ranges_of_thread(self) -> dict[int, tuple[list[NvtxRange], list[int], list[int]]]:
         """Return the ranges of each thread in another tool's file, with their starts and enclosing ranges."""
         ranges_of_thread: dict[int, tuple[list[NvtxRange], list[int], list[int]]] = {}
         ranges = self.timeline.ranges if self.timeline.method == "file" else ()
-        for marker in sorted(ranges, key=lambda r: (r.start_ns, -r.end_ns)):
-            if not marker.is_mark:
+        for nvtx_range in sorted(ranges, key=lambda nvtx_range: (nvtx_range.start_ns, -nvtx_range.end_ns)):
+            if not nvtx_range.is_mark:
                 thread_ranges, range_starts_ns, parent_indices = ranges_of_thread.setdefault(
-                    marker.thread, ([], [], [])
+                    nvtx_range.thread, ([], [], [])
                 )
                 parent_index = len(thread_ranges) - 1
-                while parent_index >= 0 and thread_ranges[parent_index].end_ns <= marker.start_ns:
+                while parent_index >= 0 and thread_ranges[parent_index].end_ns <= nvtx_range.start_ns:
                     parent_index = parent_indices[parent_index]
-                thread_ranges.append(marker)
-                range_starts_ns.append(marker.start_ns)
+                thread_ranges.append(nvtx_range)
+                range_starts_ns.append(nvtx_range.start_ns)
                 parent_indices.append(parent_index)
         return ranges_of_thread
 
@@ -267,10 +269,13 @@ class Flow:
     @cached_property
     def _operations_by_engine(self) -> dict[tuple[int, str | None], tuple[list[Activity], list[int]]]:
         """Return the operations of each device and engine, sorted by end, and their ends."""
-        by_engine: dict[tuple[int, str | None], list[Activity]] = {}
-        for activity in sorted(self.timeline.activities, key=lambda a: a.end_ns):
-            by_engine.setdefault((activity.device_id, find_engine(activity)), []).append(activity)
-        return {key: (activities, [a.end_ns for a in activities]) for key, activities in by_engine.items()}
+        operations_by_engine: dict[tuple[int, str | None], list[Activity]] = {}
+        for activity in sorted(self.timeline.activities, key=lambda activity: activity.end_ns):
+            operations_by_engine.setdefault((activity.device_id, find_engine(activity)), []).append(activity)
+        return {
+            key: (activities, [activity.end_ns for activity in activities])
+            for key, activities in operations_by_engine.items()
+        }
 
     def find_engine_predecessor(self, activity: Activity) -> Activity | None:
         """Return the last operation on the same engine that ended before this operation began."""
@@ -290,7 +295,7 @@ def find_idle_intervals(
     """
     intervals: list[tuple[int, int, Activity | None]] = []
     idle_start_ns = start_ns
-    for activity in sorted(activities, key=lambda a: (a.start_ns, a.end_ns)):
+    for activity in sorted(activities, key=lambda activity: (activity.start_ns, activity.end_ns)):
         if activity.start_ns > idle_start_ns:
             intervals.append((idle_start_ns, activity.start_ns, activity))
         idle_start_ns = max(idle_start_ns, activity.end_ns)

@@ -26,7 +26,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from gpulab.analysis.flow import Flow, Wait, find_idle_intervals, sum_within_ns
+from gpulab.analysis.flow import TimelineLookup, Wait, find_idle_intervals, sum_within_ns
 from gpulab.analysis.overlap import (
     find_engine,
     group_by_engine,
@@ -63,7 +63,7 @@ def find_gaps(timeline: Timeline, min_ns: int = 0) -> tuple[Gap, ...]:
     >>> [gap.cause for gap in gaps(timeline, min_ns=1_000)]
     ['hidden synchronisation', 'nothing to do']
     """
-    flow = Flow(timeline)
+    flow = TimelineLookup(timeline)
     return tuple(
         gap
         for operation_groups in (group_by_stream(timeline), group_by_engine(timeline))
@@ -72,7 +72,7 @@ def find_gaps(timeline: Timeline, min_ns: int = 0) -> tuple[Gap, ...]:
     )
 
 
-def find_group_gaps(flow: Flow, groups: Mapping[str, Sequence[Activity]]) -> list[Gap]:
+def find_group_gaps(flow: TimelineLookup, groups: Mapping[str, Sequence[Activity]]) -> list[Gap]:
     """Return the gaps between the operations of each group, with the cause of each gap."""
     timeline = flow.timeline
     causes = _Causes(flow)
@@ -99,7 +99,7 @@ def find_group_gaps(flow: Flow, groups: Mapping[str, Sequence[Activity]]) -> lis
 class _Causes:
     """The analysis of one timeline that determines the cause of each gap."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: TimelineLookup) -> None:
         self._flow = flow
         self._names = make_stream_names(flow.timeline)
         engines = group_by_engine(flow.timeline)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from gpulab.analysis import overlap
-from gpulab.analysis.flow import Flow
+from gpulab.analysis.flow import TimelineLookup
 from virtualgpu.records import Activity, SourceLine, Timeline
 from virtualgpu.records.profile import (
     Profile,
@@ -50,7 +50,7 @@ def make_profile(
     --------
     >>> profile(timeline).kernels[0].device_time_total_ns
     """
-    flow = Flow(timeline)
+    flow = TimelineLookup(timeline)
     operations = timeline.activities
     kernels = _group_by(
         (a for a in operations if a.kind == "CONCURRENT_KERNEL"),
@@ -138,7 +138,7 @@ def _average_occupancy(
     return weighted_sum / total_ns
 
 
-def _make_lines(flow: Flow) -> tuple[ProfiledLine, ...]:
+def _make_lines(flow: TimelineLookup) -> tuple[ProfiledLine, ...]:
     """Return the source lines that issued work to the device, with the work's device time."""
     operations_by_line: dict[SourceLine, list[Activity]] = {}
     for activity in flow.timeline.activities:
@@ -176,7 +176,7 @@ def _make_waits(timeline: Timeline) -> tuple[ProfiledWait, ...]:
     return tuple(sorted(profiled_waits, key=lambda row: -row.cpu_time_total_ns))
 
 
-def _make_ranges(flow: Flow) -> tuple[ProfiledRange, ...]:
+def _make_ranges(flow: TimelineLookup) -> tuple[ProfiledRange, ...]:
     """Return the ranges by name; each contains the operations that were issued within it."""
     timeline = flow.timeline
     issued_operations: dict[int, list[tuple[int, Activity]]] = {}

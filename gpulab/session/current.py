@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gpulab._waiting import KernelLine
+from gpulab._waiting import KernelProgressLine
 from gpulab.session.arguments import StoredArguments, make_recent_arrays
 from gpulab.session.choose import (
     DEVICE_VARIABLE,
@@ -499,7 +499,7 @@ def _make_current(session: _Session) -> None:
 def _new_virtual(info: DeviceInfo, count: int = 1, links: str | None = None) -> VirtualBackend:
     from virtualgpu.backend import VirtualBackend
 
-    return VirtualBackend(slot.Machine([info] * count, onlooker=KernelLine, links=check_links(links)))
+    return VirtualBackend(slot.Machine([info] * count, onlooker=KernelProgressLine, links=check_links(links)))
 
 
 def _set_watchdog(session: _Session, seconds: float | None) -> None:

@@ -153,7 +153,7 @@ def test_the_largest_request_is_the_largest_that_pytorchs_allocator_serves(seed:
     def left() -> TorchAllocator:
         model = TorchAllocator(settings, capacity_bytes=150 * MIB)
         replay(requests, model)
-        model.sink = lambda *_: None
+        model.event_sink = lambda *_: None
         return model
 
     result = measure_fragmentation(left().block_map(), 150 * MIB)

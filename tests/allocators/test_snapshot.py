@@ -85,11 +85,11 @@ def test_a_written_snapshot_reads_the_same(tmp_path: Path, settings: str) -> Non
         snapshot = opened(write_snapshot(tmp_path / "pool.pickle", trace, last))
         read = snapshot.traces[0]
         assert rows(read) == rows(trace)
-        assert blocks(snapshot.last[0]) == blocks(last)
+        assert blocks(snapshot.last_maps[0]) == blocks(last)
         assert read.first.segments == ()
         assert (read.settings, read.note, read.allocator) == (settings, "", trace.allocator)
         assert read.provenance == trace.provenance  # modelled, and still so
-        assert {s.pool for s in snapshot.last[0].segments} == {s.pool for s in last.segments}
+        assert {s.pool for s in snapshot.last_maps[0].segments} == {s.pool for s in last.segments}
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True", "max_split_size_mb:20"])
@@ -100,7 +100,7 @@ def test_sizes_of_blocks_are_worked_out_where_pytorch_does_not_tell_them(
         trace, last = traced(seed, settings)
         snapshot = opened(as_pytorch(write_snapshot(tmp_path / "pool.pickle", trace, last)))
         assert rows(snapshot.traces[0]) == rows(trace)
-        assert blocks(snapshot.last[0]) == blocks(last)
+        assert blocks(snapshot.last_maps[0]) == blocks(last)
         assert snapshot.traces[0].provenance.source == "recorded"
 
 
@@ -110,7 +110,7 @@ def test_another_allocators_trace_comes_back_as_it_was(tmp_path: Path) -> None:
     snapshot = opened(write_snapshot(tmp_path / "pool.pickle", trace, pool.block_map()))
     assert snapshot.traces[0].allocator == "CuPy's pool"
     assert rows(snapshot.traces[0]) == rows(trace)
-    assert blocks(snapshot.last[0]) == blocks(pool.block_map())
+    assert blocks(snapshot.last_maps[0]) == blocks(pool.block_map())
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
@@ -122,7 +122,7 @@ def test_a_trace_that_begins_later_has_its_first_state(tmp_path: Path, settings:
         before = pool.block_map()
         addresses = {b.address for b in before.blocks if b.state == "used"}
         log: list[tuple[Any, ...]] = []
-        pool.sink = lambda *event, log=log: log.append(event)  # type: ignore[misc]
+        pool.event_sink = lambda *event, log=log: log.append(event)  # type: ignore[misc]
         for address in sorted(addresses)[::2]:
             pool.free(address)
         gaps = [(b.size_bytes, s.stream) for s in before.segments for b in s.blocks if b.state == "free"]
@@ -140,7 +140,7 @@ def test_a_trace_that_begins_later_has_its_first_state(tmp_path: Path, settings:
             for a, size, state, requested, stream in blocks(before)
         ]
         assert rows(snapshot.traces[0]) == rows(replace(trace, events=events))
-        assert blocks(snapshot.last[0]) == blocks(pool.block_map())
+        assert blocks(snapshot.last_maps[0]) == blocks(pool.block_map())
 
 
 def _events(log: list[tuple[Any, ...]]) -> Any:
@@ -148,7 +148,7 @@ def _events(log: list[tuple[Any, ...]]) -> Any:
 
     events = EventLog()
     for event in log:
-        events.emit(*event)
+        events.append_event(*event)
     return events.events()
 
 
@@ -181,8 +181,8 @@ def test_several_devices(tmp_path: Path) -> None:
     (tmp_path / "both.pickle").write_bytes(pickle.dumps(both))
     snapshot = read_snapshot(tmp_path / "both.pickle")
     assert snapshot.device_ids == (0, 2)
-    assert snapshot.last[2].device_id == 2
-    assert blocks(snapshot.last[0]) == blocks(snapshot.last[2]) == blocks(last)
+    assert snapshot.last_maps[2].device_id == 2
+    assert blocks(snapshot.last_maps[0]) == blocks(snapshot.last_maps[2]) == blocks(last)
     assert rows(snapshot.traces[2]) == rows(trace)
 
 
@@ -207,7 +207,7 @@ def test_segments_alone_and_old_snapshots(tmp_path: Path) -> None:
     path = tmp_path / "old.pickle"
     path.write_bytes(pickle.dumps(old))
     snapshot = opened(path)
-    (segment,) = snapshot.last[0].segments
+    (segment,) = snapshot.last_maps[0].segments
     assert segment.blocks == (
         Block(address=4096, size_bytes=1024, is_free=False, requested_bytes=900, stack=0),
         Block(address=5120, size_bytes=2048, is_free=True),
@@ -229,17 +229,17 @@ def test_a_training_loop_on_a_gpu(tmp_path: Path) -> None:
     assert trace.stacks[0][0] == Frame("tools/recordings/torch_pools.py", 418, "layer")
     # From the final state back to the first, by the trace's rules, and forward again, by the map's.
     assert trace.first.segments == ()
-    assert blocks(make_block_map(make_history(trace), len(trace.events))) == blocks(snapshot.last[0])
+    assert blocks(make_block_map(make_history(trace), len(trace.events))) == blocks(snapshot.last_maps[0])
     pool = TorchAllocator(trace.settings)
     second_trace = replay(reconstruct_requests(trace), pool, trace.stacks)
     assert [(r[0], r[2], r[3]) for r in rows(second_trace)] == [(r[0], r[2], r[3]) for r in rows(trace)]
-    assert sum(block.is_waiting for block in snapshot.last[0].blocks) == 3
+    assert sum(block.is_waiting for block in snapshot.last_maps[0].blocks) == 3
 
 
 def test_a_program_that_ran_out_of_memory_on_a_gpu(tmp_path: Path) -> None:
     snapshot = read_snapshot(real("torch_oom", tmp_path))
     trace = snapshot.traces[0]
-    last = snapshot.last[0]
+    last = snapshot.last_maps[0]
     assert rows(trace)[-1][0] == "oom"
     assert rows(trace)[-1][2] == 60 * MIB
     assert trace.first.used_bytes == 64 * MIB  # cuBLAS's workspace of the loop before
@@ -457,7 +457,7 @@ def test_lists_of_lists_of_lists_are_not_unfolded(tmp_path: Path) -> None:
         del snapshot["segments"][0]["pool_name"]
 
     owned = plain.load_pickle(io.BytesIO(_snapshot(owned_by_laughs, tmp_path)))
-    assert any(name.endswith("private pool a list.a list") for name in worker.Tables(owned).pools)
+    assert any(name.endswith("private pool a list.a list") for name in worker.SnapshotTables(owned).pools)
 
 
 def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:

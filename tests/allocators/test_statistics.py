@@ -84,7 +84,7 @@ def test_earlier_blocks_count_as_current_and_peak(settings: str) -> None:
         before = replay(requests[:120], pool)
         alive = {request.number for request in requests[:120] if request.kind == "alloc"}
         later = [r for r in requests[120:] if r.number == -1 or r.kind == "alloc" or r.number not in alive]
-        for by_pool in pool.statistics.figures.values():
+        for by_pool in pool.statistics.tallies.values():
             for figure in by_pool.values():
                 figure.peak = figure.current
                 figure.allocated = 0

@@ -97,7 +97,7 @@ def test_giving_memory_back_waits_for_the_device() -> None:
 
 
 def test_memory_that_others_have_is_not_given() -> None:
-    pool = TorchAllocator(capacity_bytes=100 * MIB, others_bytes=30 * MIB)
+    pool = TorchAllocator(capacity_bytes=100 * MIB, other_programs_bytes=30 * MIB)
     pool.malloc(60 * MIB, 0)
     with pytest.raises(OutOfMemory, match="can reserve 10,485,760 more"):
         pool.malloc(12 * MIB, 0)

@@ -28,20 +28,20 @@ class Scripted(Device):
         self._next = 0
 
     def malloc(self, size_bytes: int) -> int | None:
-        return next(self._given) if self.create(size_bytes) else None
+        return next(self._given) if self.create_memory(size_bytes) else None
 
     def free(self, address: int, size_bytes: int) -> None:
-        self.release(size_bytes)
+        self.release_memory(size_bytes)
 
-    def create(self, size_bytes: int) -> bool:
+    def create_memory(self, size_bytes: int) -> bool:
         self._next += 1
-        return super().create(size_bytes)
+        return super().create_memory(size_bytes)
 
-    def reserve(self, size_bytes: int) -> int:
+    def reserve_addresses(self, size_bytes: int) -> int:
         """A new range begins where memory is mapped next."""
         return self._maps[self._next][0]
 
-    def unreserve(self, address: int) -> None:
+    def release_addresses(self, address: int) -> None:
         pass
 
 
@@ -57,7 +57,7 @@ class ModelSide:
     def start(self, settings: str) -> None:
         chosen = replace(Settings.parse(settings), expandable_segments=self.expandable)
         self.pool = TorchAllocator(chosen, self.total_bytes, device=self.device)
-        self.pool.sink = self._note
+        self.pool.event_sink = self._note
         self.events: list[tuple[str, int, int, int]] = []
         self.alive: dict[int, int] = {}
         self.closed: set[int] = set()
@@ -78,18 +78,18 @@ class ModelSide:
                 self.pool.free(self.alive.pop(step.number))
                 for number, handle in enumerate(self.streams):
                     if number not in self.closed:
-                        self.pool.complete(handle)
+                        self.pool.complete_stream_work(handle)
             case "use" if step.number in self.alive:
                 self.pool.record_stream(self.alive[step.number], stream)
             case "close":
                 self.closed.add(step.stream)
             case "open":
                 self.closed.discard(step.stream)
-                self.pool.complete(stream)
+                self.pool.complete_stream_work(stream)
             case "empty":
                 self.closed.clear()
                 for handle in self.streams:
-                    self.pool.complete(handle)
+                    self.pool.complete_stream_work(handle)
                 self.pool.empty_cache()
             case "limit":
                 self.pool.set_memory_fraction(step.value / self.total_bytes)
@@ -103,12 +103,12 @@ class ModelSide:
             if not pending >> number & 1:
                 self.closed.discard(number)
                 if not self.gave_back:
-                    self.pool.complete(self.streams[number])
+                    self.pool.complete_stream_work(self.streams[number])
 
     def row(self) -> list[int]:
         count = self.pool.statistics
         return [
-            *(count.current(name) for name in COLUMNS[:6]),
+            *(count.read_current(name) for name in COLUMNS[:6]),
             count.num_alloc_retries,
             count.num_ooms,
             sum(1 << number for number in self.closed),

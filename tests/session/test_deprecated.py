@@ -48,7 +48,7 @@ def same(first: Any, second: Any) -> bool:
     return repr(first) == repr(second)
 
 
-@pytest.mark.parametrize(("old", "new"), _deprecated.FUNCTIONS.items())
+@pytest.mark.parametrize(("old", "new"), _deprecated.RENAMED_FUNCTIONS.items())
 def test_an_old_function_is_the_new_one(old: str, new: str) -> None:
     function = warned_once(lambda: getattr(gl, old), f"gl.{old} is now gl.{new}.")
     assert function is getattr(gl, new)
@@ -56,7 +56,7 @@ def test_an_old_function_is_the_new_one(old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, renamed in _deprecated.PARAMETERS.items() if "shared_bytes" in renamed]
+    "name", [name for name, renamed in _deprecated.RENAMED_PARAMETERS.items() if "shared_bytes" in renamed]
 )
 def test_shared_bytes_is_shared_mem(name: str) -> None:
     if name == "machine_code" and not sass.is_available():

@@ -148,8 +148,8 @@ class Cell:
         self.shell = SimpleNamespace(display_pub=SimpleNamespace(publish=self._publish))
         monkeypatch.setattr(waiting, "_find_shell", lambda: self.shell)
         monkeypatch.setattr(waiting.time, "monotonic", lambda: self.now_s)
-        self.progress = waiting._Cell()
-        monkeypatch.setattr(waiting, "_cell", self.progress)
+        self.progress = waiting._CellProgress()
+        monkeypatch.setattr(waiting, "_cell_progress", self.progress)
 
     def _publish(self, data: Any, _: Any, transient: dict[str, str], update: bool) -> None:
         self.texts.append(data["text/plain"])
@@ -162,7 +162,7 @@ def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
 
 
 def test_a_kernel_s_line_comes_after_two_seconds_and_then_every_second(cell: Cell) -> None:
-    line = waiting.KernelLine()
+    line = waiting.KernelProgressLine()
     where = LaunchProgress("spin", line=0, source_text="", block=(2, 0, 0), ended=1200, blocks=5000)
     texts = []
     for after_s in (1.9, 2.0, 2.9, 3.0, 9.5, 10.4, 10.5):
@@ -171,7 +171,7 @@ def test_a_kernel_s_line_comes_after_two_seconds_and_then_every_second(cell: Cel
         texts.append("".join(cell.progress.activities.values()))
     assert len(texts[0]) == 0 < len(texts[1])
     assert (texts[1] == texts[2], texts[2] == texts[3], texts[4] == texts[5]) == (True, False, True)
-    cell.progress.look()
+    cell.progress.update_progress()
     for part in ("'spin' has run for 10 s", "block (2, 0, 0), 1,200 of 5,000 blocks done", STOP):
         assert part in cell.texts[0]
     assert "line" not in cell.texts[0], "the source line is not known"
@@ -183,11 +183,11 @@ def test_a_cell_s_line_is_one_output_that_is_empty_at_the_end(cell: Cell) -> Non
     with session.show_steps(4, "gl.something") as begin:
         begin()
         cell.now_s += 5
-        cell.progress.look()
+        cell.progress.update_progress()
         begin()
-        cell.progress.look()
+        cell.progress.update_progress()
         cell.progress.end()
-        cell.progress.look()  # as the thread may, once the cell is over
+        cell.progress.update_progress()  # as the thread may, once the cell is over
     assert [text.removesuffix(STOP).rpartition(": ")[2].strip() for text in cell.texts] == [
         "gl.something, 1 of 4.",
         "gl.something, 2 of 4.",

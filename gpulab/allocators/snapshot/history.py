@@ -29,10 +29,10 @@ class LiveBlock:
     """
 
     size: int
-    requested: int
+    requested_bytes: int
     state: int
-    stack: int
-    event: int = -1
+    stack_number: int
+    event_index: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +43,25 @@ class DeviceHistory:
     first_blocks: dict[int, LiveBlock]
     last_ranges: list[Range]
     last_blocks: dict[int, LiveBlock]
-    sizes: list[int]
+    block_sizes: list[int]
     mismatch_count: int
 
 
-def reconstruct_history(tables: DeviceTables, settings: Settings) -> DeviceHistory:
+def reconstruct_history(device_tables: DeviceTables, settings: Settings) -> DeviceHistory:
     """Reconstruct the first memory state of a device from its last state and its events, and find the block
     size of each event.
     """
-    segment_ranges = Ranges(tables.segments)
+    segment_ranges = Ranges(device_tables.segments)
     blocks = {
-        block.address: LiveBlock(block.size, block.requested, block.state, block.stack)
-        for block in tables.blocks
-        if block.state != FREE
+        block.address: LiveBlock(block.size, block.requested_bytes, block.state_code, block.stack_number)
+        for block in device_tables.blocks
+        if block.state_code != FREE
     }
-    last_blocks = {address: LiveBlock(b.size, b.requested, b.state, b.stack) for address, b in blocks.items()}
-    mismatch_count = _undo_events(tables, segment_ranges, blocks)
+    last_blocks = {
+        address: LiveBlock(block.size, block.requested_bytes, block.state, block.stack_number)
+        for address, block in blocks.items()
+    }
+    mismatch_count = _undo_events(device_tables, segment_ranges, blocks)
     first_ranges = list(segment_ranges)
     large_segments = _LargeSegments(
         [
@@ -70,16 +73,25 @@ def reconstruct_history(tables: DeviceTables, settings: Settings) -> DeviceHisto
     for address in sorted(blocks, reverse=True):
         block = blocks[address]
         if not block.size:
-            block.size = large_segments.find_block_size(address, block.requested, settings)
+            block.size = large_segments.find_block_size(address, block.requested_bytes, settings)
         large_segments.add_block(address)
-    allocated_sizes = _redo_events(tables, blocks, large_segments, settings, last_blocks)
-    return DeviceHistory(first_ranges, blocks, tables.segments, last_blocks, allocated_sizes, mismatch_count)
+    allocated_sizes = _redo_events(device_tables, blocks, large_segments, settings, last_blocks)
+    return DeviceHistory(
+        first_ranges, blocks, device_tables.segments, last_blocks, allocated_sizes, mismatch_count
+    )
 
 
-def _undo_events(tables: DeviceTables, ranges: Ranges, blocks: dict[int, LiveBlock]) -> int:
+def _undo_events(device_tables: DeviceTables, ranges: Ranges, blocks: dict[int, LiveBlock]) -> int:
     mismatch_count = 0
-    block_sizes = tables.block_sizes or [0] * len(tables.sizes)
-    event_rows = zip(tables.actions, tables.addresses, tables.sizes, tables.streams, block_sizes, strict=True)
+    block_sizes = device_tables.block_sizes or [0] * len(device_tables.sizes)
+    event_rows = zip(
+        device_tables.actions,
+        device_tables.addresses,
+        device_tables.sizes,
+        device_tables.streams,
+        block_sizes,
+        strict=True,
+    )
     for action, address, size, stream, block_size in reversed(list(event_rows)):
         if action == ALLOC:
             mismatch_count += blocks.pop(address, None) is None
@@ -92,25 +104,25 @@ def _undo_events(tables: DeviceTables, ranges: Ranges, blocks: dict[int, LiveBlo
             else:
                 blocks[address] = LiveBlock(block_size, size, USED, -1)
         elif action in (SEGMENT_ALLOC, SEGMENT_MAP):
-            mismatch_count += ranges.remove(address, size) is None
+            mismatch_count += ranges.remove_range(address, size) is None
         elif action in (SEGMENT_FREE, SEGMENT_UNMAP):
             pool = 0 if action == SEGMENT_FREE and size == SMALL_SEGMENT_BYTES else 1
-            ranges.add(Range(address, size, stream, pool, action == SEGMENT_UNMAP))
+            ranges.add_range(Range(address, size, stream, pool, action == SEGMENT_UNMAP))
     return mismatch_count
 
 
 def _redo_events(
-    tables: DeviceTables,
+    device_tables: DeviceTables,
     first_blocks: dict[int, LiveBlock],
     large_segments: _LargeSegments,
     settings: Settings,
     last_blocks: dict[int, LiveBlock],
 ) -> list[int]:
     current_sizes = {address: block.size for address, block in first_blocks.items()}
-    event_block_sizes = list(tables.sizes)
+    event_block_sizes = list(device_tables.sizes)
     rounded_sizes: dict[int, int] = {}
     for i, (action, address, size) in enumerate(
-        zip(tables.actions, tables.addresses, tables.sizes, strict=True)
+        zip(device_tables.actions, device_tables.addresses, device_tables.sizes, strict=True)
     ):
         if action == ALLOC:
             if size not in rounded_sizes:
@@ -121,11 +133,11 @@ def _redo_events(
                 large_segments.add_block(address)
             event_block_sizes[i] = current_sizes[address] = block_size
             if address in last_blocks:
-                last_blocks[address].event = i
+                last_blocks[address].event_index = i
         elif action == FREE_REQUESTED:
             event_block_sizes[i] = current_sizes.get(address) or settings.round_size(size)
             if address in last_blocks:
-                last_blocks[address].event = i
+                last_blocks[address].event_index = i
         elif action == FREE_COMPLETED:
             event_block_sizes[i] = current_sizes.pop(address, 0) or settings.round_size(size)
             large_segments.remove_block(address)
@@ -134,12 +146,12 @@ def _redo_events(
                 large_segments.add_segment(address, size)
         elif action == SEGMENT_FREE:
             large_segments.remove_segment(address)
-    if tables.block_sizes:
-        return tables.block_sizes
+    if device_tables.block_sizes:
+        return device_tables.block_sizes
     # The final state is more exact about its blocks than the events that created them.
     for block in last_blocks.values():
-        if block.event >= 0:
-            event_block_sizes[block.event] = block.size
+        if block.event_index >= 0:
+            event_block_sizes[block.event_index] = block.size
     return event_block_sizes
 
 
@@ -182,11 +194,11 @@ class _LargeSegments:
         if index < len(blocks) and blocks[index] == address:
             del blocks[index]
 
-    def find_block_size(self, address: int, requested: int, settings: Settings) -> int:
+    def find_block_size(self, address: int, requested_bytes: int, settings: Settings) -> int:
         """Return the size of the block that an allocator uses for a request. The size is that of the rounded
         request, or of the whole free range if the range is not split.
         """
-        rounded_bytes = settings.round_size(requested)
+        rounded_bytes = settings.round_size(requested_bytes)
         segment_start = self._find_segment_start(address)
         if segment_start is None:
             return rounded_bytes

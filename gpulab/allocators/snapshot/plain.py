@@ -77,8 +77,12 @@ def load_pickle(file: IO[bytes]) -> Any:
         zlib.error,
         gzip.BadGzipFile,
     ) as error:
-        problem = "is cut off" if isinstance(error, EOFError) or "truncated" in str(error) else "is damaged"
-        raise SnapshotError(f"This pickle {problem} ({type(error).__name__}: {str(error)[:80]}).") from None
+        problem_text = (
+            "is cut off" if isinstance(error, EOFError) or "truncated" in str(error) else "is damaged"
+        )
+        raise SnapshotError(
+            f"This pickle {problem_text} ({type(error).__name__}: {str(error)[:80]})."
+        ) from None
     try:
         next_byte = file.read(1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:

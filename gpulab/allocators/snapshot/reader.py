@@ -42,7 +42,7 @@ class Snapshot:
     """
 
     traces: dict[int, AllocatorTrace]
-    last: dict[int, BlockMap]
+    last_maps: dict[int, BlockMap]
 
     @property
     def device_ids(self) -> tuple[int, ...]:
@@ -135,8 +135,8 @@ def read_snapshot(path: str | os.PathLike[str]) -> Snapshot:
 
 def make_snapshot(arrays: dict[str, Array], name: str) -> Snapshot:
     """Build a memory snapshot from the arrays that the function `worker.make_arrays` returns."""
-    about_data = json.loads(arrays["about"].tobytes().decode("utf-8", "surrogatepass"))
-    frames = [Frame(*frame) for frame in about_data["frames"]]
+    header = json.loads(arrays["about"].tobytes().decode("utf-8", "surrogatepass"))
+    frames = [Frame(*frame) for frame in header["frames"]]
     all_frames = [frames[frame_index] for frame_index in arrays["stack_frames"].tolist()]
     stack_ends = arrays["stack_ends"].tolist()
     stacks: tuple[Stack, ...] = tuple(
@@ -145,10 +145,10 @@ def make_snapshot(arrays: dict[str, Array], name: str) -> Snapshot:
     )
     traces = {}
     last_maps = {}
-    for device_text, device_note in about_data["devices"].items():
+    for device_text, device_note in header["devices"].items():
         device = int(device_text)
         prefix = f"{device_text}."
-        provenance = _make_provenance(about_data["provenance"], device, name)
+        provenance = _make_provenance(header["provenance"], device, name)
         times_ns = arrays[prefix + "times_us"] * 1000
         events = AllocatorEvents(
             actions=arrays[prefix + "actions"],
@@ -160,20 +160,18 @@ def make_snapshot(arrays: dict[str, Array], name: str) -> Snapshot:
             stacks=arrays[prefix + "stacks"],
         )
         start_ns, end_ns = (int(times_ns[0]), int(times_ns[-1])) if len(times_ns) else (0, 0)
-        first_map = _make_block_map(
-            arrays, prefix + "first_", about_data["pools"], provenance, device, start_ns
-        )
+        first_map = _make_block_map(arrays, prefix + "first_", header["pools"], provenance, device, start_ns)
         last_maps[device] = _make_block_map(
-            arrays, prefix + "last_", about_data["pools"], provenance, device, end_ns
+            arrays, prefix + "last_", header["pools"], provenance, device, end_ns
         )
         traces[device] = AllocatorTrace(
             provenance=provenance,
             device_id=device,
-            allocator=about_data["allocator"],
+            allocator=header["allocator"],
             first=first_map,
             events=events,
             stacks=stacks,
-            settings=about_data["settings"],
+            settings=header["settings"],
             capacity_bytes=0,
             note=device_note,
         )

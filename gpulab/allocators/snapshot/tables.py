@@ -26,9 +26,9 @@ class FinalBlock(NamedTuple):
 
     address: int
     size: int
-    requested: int
-    state: int
-    stack: int
+    requested_bytes: int
+    state_code: int
+    stack_number: int
 
 
 @dataclass(slots=True)
@@ -45,14 +45,14 @@ class DeviceTables:
     streams: list[int] = field(default_factory=list)
     times_us: list[int] = field(default_factory=list)
     stacks: list[int] = field(default_factory=list)
-    left_out: dict[str, int] = field(default_factory=dict)
-    impossible: int = 0
+    omitted_event_counts: dict[str, int] = field(default_factory=dict)
+    impossible_event_count: int = 0
     """Events left out because of a size or an address that no device has."""
     block_sizes: list[int] = field(default_factory=list)
     """Sizes of blocks, for each event, in files that `write_snapshot` wrote."""
 
 
-class Tables:
+class SnapshotTables:
     """The data of all devices in a memory snapshot. Each device refers to the stack traces and memory pools
     of this object by number.
     """
@@ -72,10 +72,10 @@ class Tables:
         self._frame_numbers: dict[int, int] = {}
         self._stack_numbers: dict[int, int] = {}
         self._stacks_by_sample: dict[tuple[int, ...], list[tuple[list[Any], int]]] = {}
-        self.allocator = _short_text(snapshot.get("allocator", "PyTorch's caching allocator"), 60)
+        self.allocator = _shorten_text(snapshot.get("allocator", "PyTorch's caching allocator"), 60)
         provenance = snapshot.get("provenance", ())
         self.provenance = (
-            [_short_text(text, 200) for text in provenance[:3]]
+            [_shorten_text(text, 200) for text in provenance[:3]]
             if isinstance(provenance, tuple | list)
             else []
         )
@@ -92,10 +92,12 @@ class Tables:
         for device, trace in enumerate(device_traces):
             if trace:
                 self._read_trace(self._find_device_tables(device), _check_type(list, trace, "trace"))
-        for tables in self.devices.values():
-            tables.segments.sort()
-            tables.blocks.sort()
-            for previous_segment, next_segment in zip(tables.segments, tables.segments[1:], strict=False):
+        for device_tables in self.devices.values():
+            device_tables.segments.sort()
+            device_tables.blocks.sort()
+            for previous_segment, next_segment in zip(
+                device_tables.segments, device_tables.segments[1:], strict=False
+            ):
                 if previous_segment.end > next_segment.address:
                     raise SnapshotError(
                         f"This snapshot is damaged: two of its segments overlap at {next_segment.address:#x}."
@@ -109,20 +111,20 @@ class Tables:
         return self.devices.setdefault(device_id, DeviceTables())
 
     def _read_segment(self, segment: dict[Any, Any]) -> None:
-        tables = self._find_device_tables(_read_number(segment, "device", 0))
+        device_tables = self._find_device_tables(_read_number(segment, "device", 0))
         address = _read_number(segment, "address")
         segment_bytes = _read_number(segment, "total_size")
-        pool_name = _short_text(segment.get("pool_name", segment.get("segment_type", "large")), 60)
+        pool_name = _shorten_text(segment.get("pool_name", segment.get("segment_type", "large")), 60)
         pool_id = segment.get("segment_pool_id", (0, 0))
         if isinstance(pool_id, tuple | list) and any(pool_id[:2]) and "pool_name" not in segment:
             pool_name += (
-                f" of private pool {'.'.join(_short_text(pool_number) for pool_number in pool_id[:2])}"
+                f" of private pool {'.'.join(_shorten_text(pool_number) for pool_number in pool_id[:2])}"
             )
-        tables.segments.append(
+        device_tables.segments.append(
             Range(
                 address,
                 segment_bytes,
-                _read_number({"stream": _stream_handle(segment.get("stream", 0))}, "stream"),
+                _read_number({"stream": _make_stream_handle(segment.get("stream", 0))}, "stream"),
                 self.pools.setdefault(pool_name, len(self.pools)),
                 bool(segment.get("is_expandable", False)),
             )
@@ -130,7 +132,7 @@ class Tables:
         block_address = address
         for block in _check_type(list, segment.get("blocks", []), "blocks"):
             block = _check_type(dict, block, "block")
-            block_state = _short_text(block.get("state"))
+            block_state = _shorten_text(block.get("state"))
             if block_state not in _STATE_CODES:
                 raise SnapshotError(f"This snapshot is damaged: a block has the state {block_state!r}.")
             block_bytes = _read_number(block, "size")
@@ -145,9 +147,11 @@ class Tables:
             requested_bytes = _read_number(
                 {"requested_size": _replace_negative(requested_bytes, block_bytes)}, "requested_size"
             )
-            stack = self._number_stack(allocation_entry.get("frames", ()))
-            tables.blocks.append(
-                FinalBlock(block_address, block_bytes, requested_bytes, _STATE_CODES[block_state], stack)
+            stack_number = self._number_stack(allocation_entry.get("frames", ()))
+            device_tables.blocks.append(
+                FinalBlock(
+                    block_address, block_bytes, requested_bytes, _STATE_CODES[block_state], stack_number
+                )
             )
             block_address += block_bytes
         if block_address != address + segment_bytes:
@@ -155,24 +159,28 @@ class Tables:
                 f"This snapshot is damaged: the blocks of the segment at {address:#x} do not fill it."
             )
 
-    def _read_trace(self, tables: DeviceTables, trace: list[Any]) -> None:
+    def _read_trace(self, device_tables: DeviceTables, trace: list[Any]) -> None:
         try:
             known_entries = [trace_entry for trace_entry in trace if trace_entry["action"] in ACTION_CODES]
-            possible_entries = [trace_entry for trace_entry in known_entries if _is_possible(trace_entry)]
-            tables.impossible = len(known_entries) - len(possible_entries)
-            tables.actions = [ACTION_CODES[trace_entry["action"]] for trace_entry in possible_entries]
-            tables.addresses = [
+            possible_entries = [
+                trace_entry for trace_entry in known_entries if _is_possible_entry(trace_entry)
+            ]
+            device_tables.impossible_event_count = len(known_entries) - len(possible_entries)
+            device_tables.actions = [ACTION_CODES[trace_entry["action"]] for trace_entry in possible_entries]
+            device_tables.addresses = [
                 trace_entry["addr"]
                 if "addr" in trace_entry
                 else _replace_negative(trace_entry["device_free"])
                 for trace_entry in possible_entries
             ]
-            tables.sizes = [trace_entry["size"] for trace_entry in possible_entries]
-            tables.streams = [_stream_handle(trace_entry["stream"]) for trace_entry in possible_entries]
-            tables.times_us = [trace_entry.get("time_us", 0) for trace_entry in possible_entries]
+            device_tables.sizes = [trace_entry["size"] for trace_entry in possible_entries]
+            device_tables.streams = [
+                _make_stream_handle(trace_entry["stream"]) for trace_entry in possible_entries
+            ]
+            device_tables.times_us = [trace_entry.get("time_us", 0) for trace_entry in possible_entries]
             if possible_entries and "block_size" in possible_entries[0]:
-                tables.block_sizes = [trace_entry["block_size"] for trace_entry in possible_entries]
-            tables.stacks = [
+                device_tables.block_sizes = [trace_entry["block_size"] for trace_entry in possible_entries]
+            device_tables.stacks = [
                 self._number_stack(trace_entry.get("frames", ())) for trace_entry in possible_entries
             ]
         except (KeyError, TypeError, AttributeError, IndexError) as error:
@@ -180,13 +188,21 @@ class Tables:
                 "An event of this snapshot's trace does not have PyTorch's format "
                 f"({type(error).__name__}: {str(error)[:60]})."
             ) from None
-        for column in (tables.addresses, tables.sizes, tables.streams, tables.times_us, tables.block_sizes):
+        for column in (
+            device_tables.addresses,
+            device_tables.sizes,
+            device_tables.streams,
+            device_tables.times_us,
+            device_tables.block_sizes,
+        ):
             _check_column(column)
         if len(known_entries) < len(trace):
             for trace_entry in trace:
-                action = _short_text(trace_entry["action"])
+                action = _shorten_text(trace_entry["action"])
                 if action not in ACTION_CODES:
-                    tables.left_out[action] = tables.left_out.get(action, 0) + 1
+                    device_tables.omitted_event_counts[action] = (
+                        device_tables.omitted_event_counts.get(action, 0) + 1
+                    )
 
     def _number_stack(self, frames: Any) -> int:
         """Return the number of a stack trace; lists and frames that the pickle shares are read once."""
@@ -218,9 +234,9 @@ class Tables:
             frame = _check_type(dict, frame, "frame")
             line = _read_number(frame, "line", 0)
             frame_key = (
-                _short_text(frame.get("filename", ""), 1000),
+                _shorten_text(frame.get("filename", ""), 1000),
                 line,
-                _short_text(frame.get("name", ""), 1000),
+                _shorten_text(frame.get("name", ""), 1000),
             )
             frame_number = self.frames.setdefault(frame_key, len(self.frames))
             self._frame_numbers[id(frame)] = frame_number
@@ -235,7 +251,7 @@ def _check_type(expected_type: type, value: Any, name: str) -> Any:
     return value
 
 
-def _short_text(value: Any, max_length: int = 30) -> str:
+def _shorten_text(value: Any, max_length: int = 30) -> str:
     """Return a string of limited length or a number; return only the type's name of a container."""
     if isinstance(value, str):
         return value[:max_length]
@@ -247,7 +263,9 @@ def _short_text(value: Any, max_length: int = 30) -> str:
 def _read_number(record: dict[Any, Any], key: str, default: int | None = None) -> int:
     value = record.get(key, default)
     if type(value) is not int or not -_NUMBER_LIMIT < value < _NUMBER_LIMIT or (value < 0 and key != "line"):
-        raise SnapshotError(f"{key!r} of this snapshot is {_short_text(value)!r}, not a size or an address.")
+        raise SnapshotError(
+            f"{key!r} of this snapshot is {_shorten_text(value)!r}, not a size or an address."
+        )
     return value
 
 
@@ -256,13 +274,13 @@ def _replace_negative(value: Any, default: int = 0) -> Any:
     return default if type(value) is int and (value < 0 or value >= _NUMBER_LIMIT) else value
 
 
-def _stream_handle(value: Any) -> Any:
+def _make_stream_handle(value: Any) -> Any:
     """Return the handle of a stream as a non-negative int that fits into an array."""
     return value % _NUMBER_LIMIT if type(value) is int else value
 
 
-def _is_possible(entry: dict[Any, Any]) -> bool:
-    """Return whether all numbers of an event are possible values; `_check` handles wrong types."""
+def _is_possible_entry(entry: dict[Any, Any]) -> bool:
+    """Return whether all numbers of an event are possible values; `_check_column` rejects wrong types."""
     entry_numbers = [entry.get(key, 0) for key in ("addr", "size", "time_us", "block_size")]
     return all(
         type(entry_number) is not int or 0 <= entry_number < _NUMBER_LIMIT for entry_number in entry_numbers
@@ -282,7 +300,7 @@ def _format_settings(record: Any) -> str:
     """Return the allocator's settings in PyTorch's notation; empty if the snapshot has none."""
     if not isinstance(record, dict):
         return ""
-    text = _short_text(record.get("PYTORCH_CUDA_ALLOC_CONF", ""), 500)
+    text = _shorten_text(record.get("PYTORCH_CUDA_ALLOC_CONF", ""), 500)
     if not text and record.get("expandable_segments") is True:
         text = "expandable_segments:True"
     return text

@@ -15,7 +15,7 @@ _STATE_NAMES = {"used": "active_allocated", "waiting": "active_pending_free", "f
 _PICKLE_PROTOCOL = 4
 
 
-def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: BlockMap) -> Path:
+def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last_map: BlockMap) -> Path:
     """Save an allocator trace in the format of PyTorch's memory snapshots. The trace can come from any
     allocator.
 
@@ -25,7 +25,7 @@ def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: Bl
         The file, such as ``"pool.pickle"``.
     trace : AllocatorTrace
         The trace to save.
-    last : BlockMap
+    last_map : BlockMap
         The segments and blocks after the last event.
 
     Returns
@@ -42,7 +42,7 @@ def write_snapshot(path: str | os.PathLike[str], trace: AllocatorTrace, last: Bl
     snapshot = {
         "segments": [
             segment_entry
-            for segment in last.segments
+            for segment in last_map.segments
             for segment_entry in _make_segment_entries(segment, trace.device_id, frames_by_stack)
         ],
         "device_traces": [[] for _ in range(trace.device_id)] + [_make_event_entries(trace, frames_by_stack)],
@@ -95,9 +95,9 @@ def _make_segment_entries(
                 "device": device,
                 "address": blocks[0].address,
                 "total_size": total_bytes,
-                "allocated_size": sum(b.size_bytes for b in blocks if b.state == "used"),
-                "active_size": sum(b.size_bytes for b in blocks if b.state != "free"),
-                "requested_size": sum(b.requested_bytes for b in blocks if b.state != "free"),
+                "allocated_size": sum(block.size_bytes for block in blocks if block.state == "used"),
+                "active_size": sum(block.size_bytes for block in blocks if block.state != "free"),
+                "requested_size": sum(block.requested_bytes for block in blocks if block.state != "free"),
                 "stream": segment.stream,
                 "segment_type": pool_kind if pool_kind in ("small", "large") else "large",
                 "segment_pool_id": tuple(int(n) for n in private_pool.split(".")) if private_pool else (0, 0),

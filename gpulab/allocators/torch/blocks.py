@@ -9,7 +9,7 @@ from gpulab.allocators.torch.device import Device
 from gpulab.allocators.torch.settings import MIB
 
 
-class Expandable:
+class ExpandableSegment:
     """An expandable segment, which is an address range larger than the device memory. Pages are mapped into
     it on demand.
     """
@@ -20,46 +20,51 @@ class Expandable:
         min_bytes = device.capacity_bytes + device.capacity_bytes // 8
         self.page_bytes = page_bytes
         self.size_bytes = -(-min_bytes // page_bytes) * page_bytes
-        self.address = device.reserve(self.size_bytes)
+        self.address = device.reserve_addresses(self.size_bytes)
 
 
 class Block:
-    """A part of a segment. The attributes ``before`` and ``after`` are the neighbouring blocks in the
-    segment.
+    """A part of a segment. The attributes ``previous_block`` and ``next_block`` are the neighbouring
+    blocks in the segment.
     """
 
     __slots__ = (
         "address",
-        "after",
-        "age_base",
-        "before",
-        "events",
-        "expandable",
+        "expandable_segment",
         "is_allocated",
         "is_mapped",
+        "next_block",
+        "pending_event_count",
         "pool",
-        "requested",
+        "previous_block",
+        "requested_bytes",
+        "search_count_at_insertion",
         "size",
         "stream",
-        "uses",
+        "using_streams",
     )
 
     def __init__(
-        self, pool: Pool, stream: int, address: int, size: int, expandable: Expandable | None = None
+        self,
+        pool: Pool,
+        stream: int,
+        address: int,
+        size: int,
+        expandable_segment: ExpandableSegment | None = None,
     ) -> None:
         self.pool = pool
         self.stream = stream
         self.address = address
         self.size = size
-        self.requested = 0
+        self.requested_bytes = 0
         self.is_allocated = False
         self.is_mapped = True
-        self.uses: set[int] = set()
-        self.events = 0
-        self.age_base = 0
-        self.before: Block | None = None
-        self.after: Block | None = None
-        self.expandable = expandable
+        self.using_streams: set[int] = set()
+        self.pending_event_count = 0
+        self.search_count_at_insertion = 0
+        self.previous_block: Block | None = None
+        self.next_block: Block | None = None
+        self.expandable_segment = expandable_segment
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -67,28 +72,28 @@ class Block:
 
     @property
     def is_split(self) -> bool:
-        return self.before is not None or self.after is not None
+        return self.previous_block is not None or self.next_block is not None
 
     @property
     def is_busy(self) -> bool:
         """Return whether the block is in use or waits for the work of another stream."""
-        return self.is_allocated or self.events > 0 or bool(self.uses)
+        return self.is_allocated or self.pending_event_count > 0 or bool(self.using_streams)
 
-    def insert_after(self, other: Block) -> None:
+    def insert_after(self, other_block: Block) -> None:
         """Insert this block after the block `other` in the linked list of a segment's blocks."""
-        self.before = other
-        self.after = other.after
-        if other.after is not None:
-            other.after.before = self
-        other.after = self
+        self.previous_block = other_block
+        self.next_block = other_block.next_block
+        if other_block.next_block is not None:
+            other_block.next_block.previous_block = self
+        other_block.next_block = self
 
-    def insert_before(self, other: Block) -> None:
+    def insert_before(self, other_block: Block) -> None:
         """Insert this block before the block `other` in the linked list of a segment's blocks."""
-        self.before = other.before
-        self.after = other
-        if other.before is not None:
-            other.before.after = self
-        other.before = self
+        self.previous_block = other_block.previous_block
+        self.next_block = other_block
+        if other_block.previous_block is not None:
+            other_block.previous_block.next_block = self
+        other_block.previous_block = self
 
 
 class Pool:
@@ -96,10 +101,10 @@ class Pool:
 
     def __init__(self, is_small: bool) -> None:
         self.is_small = is_small
-        self.searches = 0
+        self.search_count = 0
         self._keys: list[tuple[int, int, int]] = []
         self._blocks: dict[tuple[int, int, int], Block] = {}
-        self._unmapped: list[tuple[int, int]] = []
+        self._hole_keys: list[tuple[int, int]] = []
         self._holes: dict[tuple[int, int], Block] = {}
 
     @property
@@ -114,7 +119,7 @@ class Pool:
         return len(self._keys)
 
     def add(self, block: Block) -> None:
-        block.age_base = self.searches
+        block.search_count_at_insertion = self.search_count
         insort(self._keys, block.key)
         self._blocks[block.key] = block
 
@@ -122,31 +127,31 @@ class Pool:
         del self._keys[bisect_left(self._keys, block.key)]
         del self._blocks[block.key]
 
-    def index_of(self, stream: int, size: int) -> int:
+    def find_block_index(self, stream: int, size: int) -> int:
         """Return the index of the smallest free block of a stream that is at least `size` bytes large."""
         return bisect_left(self._keys, (stream, size, 0))
 
-    def at(self, index: int) -> Block | None:
+    def block_at(self, index: int) -> Block | None:
         return self._blocks[self._keys[index]] if 0 <= index < len(self._keys) else None
 
     def add_hole(self, block: Block) -> None:
         """Add a part of an expandable segment to which no memory is mapped."""
-        insort(self._unmapped, (block.stream, block.address))
+        insort(self._hole_keys, (block.stream, block.address))
         self._holes[block.stream, block.address] = block
 
     def remove_hole(self, block: Block) -> None:
-        del self._unmapped[bisect_left(self._unmapped, (block.stream, block.address))]
+        del self._hole_keys[bisect_left(self._hole_keys, (block.stream, block.address))]
         del self._holes[block.stream, block.address]
 
     def list_stream_holes(self, stream: int) -> Iterator[Block]:
         """Return the unmapped parts of a stream's expandable segments, sorted by address."""
-        for key in self._unmapped[bisect_left(self._unmapped, (stream, 0)) :]:
+        for key in self._hole_keys[bisect_left(self._hole_keys, (stream, 0)) :]:
             if key[0] != stream:
                 return
             yield self._holes[key]
 
     def list_holes(self) -> Iterator[Block]:
-        return iter([self._holes[key] for key in self._unmapped])
+        return iter([self._holes[key] for key in self._hole_keys])
 
     def page_bytes(self, large_segment_bytes: int) -> int:
         """The size in bytes of the pages in expandable segments of this pool."""

@@ -48,11 +48,11 @@ class Device:
     def __init__(self, capacity_bytes: int) -> None:
         self.capacity_bytes = capacity_bytes
         self.used_bytes = 0
-        self._newest_first: list[_Region] = []
-        self._by_address: list[tuple[int, int]] = []
+        self._regions_newest_first: list[_Region] = []
+        self._region_ranges: list[tuple[int, int]] = []
         context_region = self._new_region(_REGION_ALIGN_BYTES)
         context_region.used_ranges.append((context_region.address, context_region.address + _CONTEXT_BYTES))
-        self._reserved: list[tuple[int, int]] = []
+        self._reserved_ranges: list[tuple[int, int]] = []
 
     @property
     def free_bytes(self) -> int:
@@ -62,10 +62,10 @@ class Device:
         """Allocate physical memory together with an address range. Return the first address, or None if there
         is not enough memory.
         """
-        if not self.create(size_bytes):
+        if not self.create_memory(size_bytes):
             return None
         rounded_bytes = -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
-        for region in self._newest_first:
+        for region in self._regions_newest_first:
             address = region.find_gap(rounded_bytes)
             if address is not None:
                 break
@@ -77,50 +77,52 @@ class Device:
 
     def free(self, address: int, size_bytes: int) -> None:
         """Free memory that the method `malloc` allocated."""
-        self.release(size_bytes)
+        self.release_memory(size_bytes)
         region = next(
-            candidate for candidate in self._newest_first if candidate.address <= address < candidate.end
+            candidate
+            for candidate in self._regions_newest_first
+            if candidate.address <= address < candidate.end
         )
         del region.used_ranges[bisect_left(region.used_ranges, (address, 0))]
         if not region.used_ranges:
-            self._newest_first.remove(region)
-            self._by_address.remove((region.address, region.end))
+            self._regions_newest_first.remove(region)
+            self._region_ranges.remove((region.address, region.end))
 
     def _new_region(self, size: int) -> _Region:
         end_address = TOP_ADDRESS
-        for region_start, region_end in reversed(self._by_address):
+        for region_start, region_end in reversed(self._region_ranges):
             if end_address - region_end >= size:
                 break
             end_address = region_start
         region = _Region(end_address - size, end_address)
-        insort(self._by_address, (region.address, region.end))
-        self._newest_first.insert(0, region)
+        insort(self._region_ranges, (region.address, region.end))
+        self._regions_newest_first.insert(0, region)
         return region
 
-    def create(self, size_bytes: int) -> bool:
+    def create_memory(self, size_bytes: int) -> bool:
         """Allocate physical memory without an address range, as ``cuMemCreate`` does."""
         if size_bytes > self.free_bytes:
             return False
         self.used_bytes += size_bytes
         return True
 
-    def release(self, size_bytes: int) -> None:
+    def release_memory(self, size_bytes: int) -> None:
         """Release physical memory that the method `create` allocated."""
         self.used_bytes -= size_bytes
 
-    def reserve(self, size_bytes: int) -> int:
+    def reserve_addresses(self, size_bytes: int) -> int:
         """Reserve the lowest free address range without memory, as ``cuMemAddressReserve`` does. Return its
         first address.
         """
         rounded_bytes = -(-size_bytes // _PAGE_BYTES) * _PAGE_BYTES
         address = _FIRST_RESERVED_ADDRESS
-        for range_start, range_end in self._reserved:
+        for range_start, range_end in self._reserved_ranges:
             if range_start - address >= rounded_bytes:
                 break
             address = range_end
-        insort(self._reserved, (address, address + rounded_bytes))
+        insort(self._reserved_ranges, (address, address + rounded_bytes))
         return address
 
-    def unreserve(self, address: int) -> None:
+    def release_addresses(self, address: int) -> None:
         """Release an address range that the method `reserve` reserved."""
-        del self._reserved[bisect_left(self._reserved, (address, 0))]
+        del self._reserved_ranges[bisect_left(self._reserved_ranges, (address, 0))]

@@ -20,7 +20,7 @@ POOLS = ("all", "small_pool", "large_pool")
 
 
 @dataclass(slots=True)
-class Figure:
+class Tally:
     """The current value of one quantity, its peak, and the totals of all increases and decreases."""
 
     current: int = 0
@@ -34,7 +34,7 @@ class Figure:
         if self.current > self.peak:
             self.peak = self.current
 
-    def take(self, amount: int) -> None:
+    def subtract(self, amount: int) -> None:
         self.current -= amount
         self.freed += amount
 
@@ -42,8 +42,8 @@ class Figure:
         return {"current": self.current, "peak": self.peak, "allocated": self.allocated, "freed": self.freed}
 
 
-def _make_figures_by_pool() -> dict[str, Figure]:
-    return {pool: Figure() for pool in POOLS}
+def _make_tallies_by_pool() -> dict[str, Tally]:
+    return {pool: Tally() for pool in POOLS}
 
 
 @dataclass(slots=True)
@@ -51,11 +51,11 @@ class Statistics:
     """All statistics of the allocator of one device."""
 
     max_split_bytes: int = -1
-    figures: dict[str, dict[str, Figure]] = field(
-        default_factory=lambda: {metric: _make_figures_by_pool() for metric in METRICS}
+    tallies: dict[str, dict[str, Tally]] = field(
+        default_factory=lambda: {metric: _make_tallies_by_pool() for metric in METRICS}
     )
-    oversize_allocations: Figure = field(default_factory=Figure)
-    oversize_segments: Figure = field(default_factory=Figure)
+    oversize_allocations: Tally = field(default_factory=Tally)
+    oversize_segments: Tally = field(default_factory=Tally)
     num_alloc_retries: int = 0
     num_ooms: int = 0
     num_sync_all_streams: int = 0
@@ -66,24 +66,24 @@ class Statistics:
         """Increase a metric by `amount`, both for one pool (``"small"`` or ``"large"``) and for all pools
         together.
         """
-        figure_of_pool = self.figures[metric]
-        figure_of_pool["all"].add(amount)
-        figure_of_pool[f"{pool}_pool"].add(amount)
+        tally_by_pool = self.tallies[metric]
+        tally_by_pool["all"].add(amount)
+        tally_by_pool[f"{pool}_pool"].add(amount)
 
-    def take(self, metric: str, pool: str, amount: int) -> None:
-        by_pool = self.figures[metric]
-        by_pool["all"].take(amount)
-        by_pool[f"{pool}_pool"].take(amount)
+    def subtract(self, metric: str, pool: str, amount: int) -> None:
+        tally_by_pool = self.tallies[metric]
+        tally_by_pool["all"].subtract(amount)
+        tally_by_pool[f"{pool}_pool"].subtract(amount)
 
     def change(self, metric: str, pool: str, amount: int) -> None:
         """Add `amount` to a metric of a pool. A negative amount decreases the metric."""
         if amount > 0:
             self.add(metric, pool, amount)
         elif amount < 0:
-            self.take(metric, pool, -amount)
+            self.subtract(metric, pool, -amount)
 
-    def current(self, metric: str) -> int:
-        return self.figures[metric]["all"].current
+    def read_current(self, metric: str) -> int:
+        return self.tallies[metric]["all"].current
 
     def nested(self) -> dict[str, Any]:
         """Return the statistics as nested dictionaries, like ``torch.cuda.memory_stats_as_nested_dict()``."""
@@ -95,8 +95,8 @@ class Statistics:
             "num_device_alloc": self.num_device_alloc,
             "num_device_free": self.num_device_free,
             **{
-                metric: {pool: figure.as_dict() for pool, figure in by_pool.items()}
-                for metric, by_pool in self.figures.items()
+                metric: {pool: tally.as_dict() for pool, tally in tally_by_pool.items()}
+                for metric, tally_by_pool in self.tallies.items()
             },
             "oversize_allocations": self.oversize_allocations.as_dict(),
             "oversize_segments": self.oversize_segments.as_dict(),

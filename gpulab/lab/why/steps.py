@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from gpulab import session
-from gpulab._deprecated import warn
+from gpulab._deprecated import warn_about_old_name
 from virtualgpu.protocol import Launch
 
 _LAUNCH_KEYS = ("kernel", "grid", "block", "args", "shared_mem", "stream")
@@ -44,7 +44,7 @@ def parse_launch(label: str, description: Any) -> Launch | session.KeptLaunch:
     if isinstance(description, Mapping):
         options = dict(description)
         if "shared_bytes" in options:
-            warn("'shared_bytes' of a launch", "'shared_mem'")
+            warn_about_old_name("'shared_bytes' of a launch", "'shared_mem'")
             options["shared_mem"] = options.pop("shared_bytes")
         unknown_names = [str(name) for name in options if name not in _LAUNCH_KEYS]
         missing_names = [name for name in _REQUIRED_KEYS if name not in options]

@@ -83,4 +83,4 @@ def _record_event(
     log: EventLog, since_ns: int, action: Action, address: int, size: int, requested: int
 ) -> None:
     log.time_ns = time.perf_counter_ns() - since_ns
-    log.emit(action, address, size, requested, 0)
+    log.append_event(action, address, size, requested, 0)
