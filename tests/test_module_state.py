@@ -43,7 +43,7 @@ ALLOWED = {
     "compile_mark_observer": "machine code of what looks on as kernels run",
     "compile_observer": "machine code of what looks on as kernels run",
     "compile_write_observer": "machine code of what looks on as kernels write",
-    "compile_player": "machine code of the cache model",
+    "compile_replay": "machine code of the cache model",
     "_make_ink_palette": "the picture's palette",
     "_find_server": "the process that those of answers are forked from",
     "_find_spare_process": "the process that waits for what runs in a sandbox next",

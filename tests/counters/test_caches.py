@@ -63,7 +63,7 @@ class Lru:
 
     def store(self, line: Line, sectors: set[int], size: int) -> None:
         others = [one for one in self.held.values() if one.dirty]
-        if not line.dirty and len(others) == replay.DIRTY_WAYS:
+        if not line.dirty and len(others) == replay.MAX_DIRTY_WAYS:
             self.clean(others[0])
         for sector in sectors - line.there:
             line.stored[sector] += size
@@ -96,7 +96,7 @@ def test_caches_of_one_set_are_those_of_a_plain_simulation(
     rng = np.random.default_rng(seed)
     count = 4_000
     sms = 3
-    whats = np.array([notes.LOAD_NOTE, notes.STORE_NOTE, notes.ATOMIC_NOTE, notes.PAST_L1_NOTE])
+    whats = np.array([notes.LOAD_NOTE, notes.STORE_NOTE, notes.ATOMIC_NOTE, notes.L1_BYPASS_NOTE])
     line = (rng.zipf(1.4, count) * (1 + seed)) % 60
     sectors = rng.integers(1, 16, count)
     site = rng.integers(0, 4, count)
@@ -131,10 +131,10 @@ def test_caches_of_one_set_are_those_of_a_plain_simulation(
             one.there |= fetched
         if kind in (1, 2):
             l2.store(one, requested, 32 if kind == 2 else size)
-    sums = dict(zip(replay.COLUMNS, result.sums.sum(axis=0).tolist(), strict=True))
+    sums = dict(zip(replay.COLUMNS, result.sector_sums.sum(axis=0).tolist(), strict=True))
     assert {name: sums[name] for name in expected} == expected
-    assert (result.written, result.completed) == (l2.written, l2.completed)
-    assert min(*expected.values(), result.written, result.completed) > 0
+    assert (result.written_sectors, result.completed_sectors) == (l2.written, l2.completed)
+    assert min(*expected.values(), result.written_sectors, result.completed_sectors) > 0
 
 
 def test_what_is_read_once_comes_from_memory_once() -> None:

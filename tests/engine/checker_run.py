@@ -158,9 +158,9 @@ class Run:
             self.awaited.append(self.checker.access(block, warp, site, lane_values, mask))
         elif site == layout.AT_BLOCK_BARRIER:
             self.checker.wait(block, warp, self.code[int(lane_values[0])], mask, self.alive(warp))
-        elif site == layout.ARRIVE:
+        elif site == layout.BARRIER_ARRIVAL:
             self.checker.arrive(block, warp, mask, int(lane_values[0]))
-        elif site == layout.BLOCK_OPENS:
+        elif site == layout.BLOCK_BARRIER_OPENS:
             self.checker.barrier(block, self.live, True)
         elif site == layout.SHUFFLE:
             self.checker.shuffle(block, warp, self.code[SHUFFLE], lane_values, mask)
@@ -186,7 +186,7 @@ class Run:
         self.tell(block, warp, site, lanes, mask, stored if values is not None else None)
 
     def barrier(self, block: int) -> None:
-        self.tell(block, 0, layout.BLOCK_OPENS, None, 0)
+        self.tell(block, 0, layout.BLOCK_BARRIER_OPENS, None, 0)
 
     def findings(self) -> list[FindingOccurrences]:
         self.checker.flush()

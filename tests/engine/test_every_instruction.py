@@ -28,7 +28,7 @@ COMPILED_PYTHON = (
     ("virtualgpu.sanitizer.touched", "compile_mark_observer"),
     ("virtualgpu.sanitizer.events", "compile_observer"),
     ("virtualgpu.engine.caches.notes", "compile_observer"),
-    ("virtualgpu.engine.caches.replay", "compile_player"),
+    ("virtualgpu.engine.caches.replay", "compile_replay"),
 )
 # Has two results; it is made of nothing but what the others are.
 ELSEWHERE = {"elect"}
@@ -70,7 +70,9 @@ def without_payloads(values: npt.NDArray[np.uint64], opcode: str, kind: str) -> 
 def text_of(family: str, counted: bool, constant: bool = False) -> str:
     ptx = kernel(FAMILIES[family])
     module = parser.parse(with_constants(ptx) if constant else ptx)
-    return codegen.generate_kernel(module, "k", count=counted, trace=False, observe=counted).text
+    return codegen.generate_kernel(
+        module, "k", with_counters=counted, with_trace=False, with_observer=counted
+    ).text
 
 
 # A register that holds one number alone becomes that number in the text, which then looks otherwise.

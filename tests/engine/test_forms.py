@@ -65,7 +65,7 @@ def _fits_anyway(opcode: str) -> bool:
 def _code(line: str) -> str:
     """The code that is generated for a kernel of one line."""
     return codegen.generate_kernel(
-        parser.parse(kernel([line])), "k", count=False, trace=False, observe=False
+        parser.parse(kernel([line])), "k", with_counters=False, with_trace=False, with_observer=False
     ).text
 
 
@@ -178,7 +178,9 @@ def test_a_subnormal_sign_is_flushed_where_asked() -> None:
 def test_messages_name_instruction_and_line() -> None:
     text = kernel(["add.u32 r, r, r"]).replace("add.u32", "add.rn.u32")
     with pytest.raises(NotSupportedError, match=re.escape("add.rn.u32")):
-        codegen.generate_kernel(parser.parse(text), "k", count=False, trace=False, observe=False)
+        codegen.generate_kernel(
+            parser.parse(text), "k", with_counters=False, with_trace=False, with_observer=False
+        )
 
 
 @pytest.mark.parametrize("opcode", ["atom.add.release.gpu.u32", "atom.release.gpu.add.u32"])

@@ -76,7 +76,7 @@ def in_passing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def halves_of(code: str) -> split.KernelHalves:
     text = codegen.generate_kernel(
-        parser.parse(nvrtc.compile_ptx(code, target=80).ptx), "k", count=True, trace=False
+        parser.parse(nvrtc.compile_ptx(code, target=80).ptx), "k", with_counters=True, with_trace=False
     ).text
     halves = split.split_kernel(text)
     assert halves is not None
@@ -127,7 +127,7 @@ def test_the_kernels_own_half_calls_nothing_by_its_name() -> None:
 @pytest.mark.usefixtures("in_passing")
 def test_code_is_optimized_after_a_long_run() -> None:
     text = codegen.generate_kernel(
-        parser.parse(nvrtc.compile_ptx(MIXED, target=80).ptx), "k", count=False, trace=False
+        parser.parse(nvrtc.compile_ptx(MIXED, target=80).ptx), "k", with_counters=False, with_trace=False
     ).text
     code = jit.KernelCode(text)
     first = code.run_blocks
@@ -162,7 +162,7 @@ def test_optimized_code_gives_the_same_results(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_longer_kernel_or_narrower_registers_cost_more() -> None:
     text = codegen.generate_kernel(
-        parser.parse(nvrtc.compile_ptx(MIXED, target=80).ptx), "k", count=True, trace=False
+        parser.parse(nvrtc.compile_ptx(MIXED, target=80).ptx), "k", with_counters=True, with_trace=False
     ).text
     assert (
         split.estimate_translation_s(text, 16)

@@ -160,7 +160,7 @@ def test_code_and_frame_grow_little_with_each_fragment() -> None:
     frames = []
     for steps in (8, 72):
         module = parser.parse(nvrtc.compile_ptx(unrolled(steps), target=80).ptx)
-        kernel = codegen.generate_kernel(module, "k", count=True, trace=False)
+        kernel = codegen.generate_kernel(module, "k", with_counters=True, with_trace=False)
         lines.append(kernel.text.count("\n"))
         frames.append(kernel.frame_bytes)
     # Four loads and four products a step, each of them an instruction or two on its operands' addresses.

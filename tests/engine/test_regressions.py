@@ -217,7 +217,7 @@ def test_a_kernel_too_large_to_translate_is_refused(monkeypatch: pytest.MonkeyPa
     """A tensor-core sample of 5,000 instructions once took all memory of the machine."""
     monkeypatch.setattr(function, "_MAX_LINES", 20)
     with pytest.raises(NotSupportedError, match="too many"):
-        codegen.generate_kernel(parser.parse(ATOMIC_ADD), "k", count=False, trace=False)
+        codegen.generate_kernel(parser.parse(ATOMIC_ADD), "k", with_counters=False, with_trace=False)
 
 
 @pytest.mark.parametrize("text", ["bra;", "bra.uni ;", "brx.idx ;", "@%p1 bra;"])

@@ -383,7 +383,7 @@ def test_a_copy_is_waited_for() -> None:
         for step in steps:
             if len(step) == 2 and step[1] != "barrier":
                 thread, event = step
-                site = layout.COPY - (COPY_S << 2 | event)
+                site = layout.COPY_EVENTS - (COPY_S << 2 | event)
                 run.tell(0, thread // 32, site, [20] * 32, 1 << thread % 32)
             elif step[1] == "barrier":
                 run.barrier(0)
@@ -393,9 +393,9 @@ def test_a_copy_is_waited_for() -> None:
 
     hasty = structures.PENDING_COPY
     race = structures.RACE
-    by_wait = layout.BY_WAIT
-    to_barrier = layout.TO_BARRIER
-    by_barrier = layout.BY_BARRIER
+    by_wait = layout.COPY_DONE_BY_WAIT
+    to_barrier = layout.COPY_BOUND_TO_BARRIER
+    by_barrier = layout.COPY_DONE_BY_BARRIER
     assert findings_of(ISSUE, READ) == [(hasty, 3, 9)]
     assert findings_of(ISSUE, (0, LOAD_S, 3, 5)) == [(hasty, 3, 3)], "its own thread, too"
     assert findings_of(ISSUE, (0, LOAD_S, 9, 6)) == []
@@ -507,7 +507,7 @@ def test_a_barrier_that_opens_in_parts_orders_as_any_other() -> None:
 def test_arrivals_order_the_threads_that_wait_later() -> None:
     def finding_count(*waits: int, number: int = 1, later: tuple[Any, ...] = (0, LOAD_S, 40, 0)) -> int:
         run = run_steps((0, STORE_S, 3, 0))
-        run.tell(0, 0, layout.ARRIVE, [min(number, 1)] * 32, 0b1000)
+        run.tell(0, 0, layout.BARRIER_ARRIVAL, [min(number, 1)] * 32, 0b1000)
         run.access(0, STORE_S, {3: 4})
         warps = np.zeros((2, 32), bool)
         warps.reshape(-1)[list(waits)] = True

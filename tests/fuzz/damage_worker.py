@@ -50,7 +50,9 @@ def original(number: int) -> tuple[Case, str]:
 def make_code(module: ir.Module, seed: int) -> None:
     """Code of every kernel, which LLVM must accept."""
     for name in module.entries:
-        kernel = codegen.generate_kernel(module, name, count=bool(seed & 1), trace=bool(seed & 2))
+        kernel = codegen.generate_kernel(
+            module, name, with_counters=bool(seed & 1), with_trace=bool(seed & 2)
+        )
         llvm.parse_assembly(kernel.text).verify()
 
 

@@ -38,8 +38,8 @@ def test_listed_instructions_are_printed() -> None:
 def test_unlisted_instructions_are_refused(room: Any, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that no instruction can work and be missing from the list."""
     module = parser.parse(kernel([line]))
-    codegen.generate_kernel(module, "k", count=False, trace=False)
+    codegen.generate_kernel(module, "k", with_counters=False, with_trace=False)
     opcode = line.partition(" ")[0]
     monkeypatch.setattr(room, "ROOTS", room.ROOTS - {opcode.partition(".")[0]})
     with pytest.raises(NotSupportedError, match=f"does not support {opcode}"):
-        codegen.generate_kernel(module, "k", count=False, trace=False)
+        codegen.generate_kernel(module, "k", with_counters=False, with_trace=False)

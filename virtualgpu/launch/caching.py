@@ -71,10 +71,10 @@ def add_cache_counters(finished: FinishedLaunch, watch: CacheRecorder) -> Kernel
         access_notes.sites[:, 0],
         cache_size_info,
         info.sm_count,
-        access_notes.one_in,
+        access_notes.sampling_ratio,
         earlier_accesses,
     )
-    site_columns = np.concatenate([replay_result.sums, access_notes.sites[:, 2:]], axis=1)[
+    site_columns = np.concatenate([replay_result.sector_sums, access_notes.sites[:, 2:]], axis=1)[
         : len(tables.accesses)
     ]
     access_sums = [column_sums for _, column_sums in sum_by_source(tables.accesses, site_columns)]
@@ -94,12 +94,14 @@ def add_cache_counters(finished: FinishedLaunch, watch: CacheRecorder) -> Kernel
         l1_hit_sectors=round(counter_totals["l1_hit"]),
         l2_sectors=round(counter_totals["l2"]),
         l2_hit_sectors=round(counter_totals["l2_hit"]),
-        dram_read_bytes=(round(counter_totals["dram"]) + replay_result.completed * access_notes.one_in)
+        dram_read_bytes=(
+            round(counter_totals["dram"]) + replay_result.completed_sectors * access_notes.sampling_ratio
+        )
         * SECTOR_BYTES,
-        dram_write_bytes=replay_result.written * access_notes.one_in * SECTOR_BYTES,
+        dram_write_bytes=replay_result.written_sectors * access_notes.sampling_ratio * SECTOR_BYTES,
         constant_requests=round(counter_totals["requests"]),
         constant_passes=round(counter_totals["passes"]),
-        one_in=access_notes.one_in,
+        one_in=access_notes.sampling_ratio,
     )
     return replace(counters, accesses=tuple(accesses), caches=cache_counters)
 
@@ -117,18 +119,18 @@ def _scale_to_all_sectors(
     scaled_sums = {
         name: sums[name] * (sector_ratio if name not in ("requests", "passes") else 1.0) for name in sums
     }
-    if access.kind == "atomic" or notes.is_cut:
+    if access.kind == "atomic" or notes.is_truncated:
         # Lanes access a word one after another, but it is fetched once; remaining sectors belong to cached
         # lines.
         missed_sectors = {
-            level: (sums[level] - sums[f"{level}_hit"]) * notes.one_in for level in ("l1", "l2")
+            level: (sums[level] - sums[f"{level}_hit"]) * notes.sampling_ratio for level in ("l1", "l2")
         }
         if access.kind != "atomic":
-            scaled_sums["l2"] = min(scaled_sums["l2"], sums["l2"] * notes.one_in)
+            scaled_sums["l2"] = min(scaled_sums["l2"], sums["l2"] * notes.sampling_ratio)
         for level in missed_sectors:
             if sums[f"{level}_hit"]:  # else it bypasses that cache
                 scaled_sums[f"{level}_hit"] = max(scaled_sums[level] - missed_sectors[level], 0.0)
-        scaled_sums["dram"] = sums["dram"] * notes.one_in
+        scaled_sums["dram"] = sums["dram"] * notes.sampling_ratio
     return scaled_sums
 
 

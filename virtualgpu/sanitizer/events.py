@@ -115,7 +115,7 @@ def handle_block_release(context: Context, block: Block, checker: Checker) -> No
     if block.has_unfenced_reads:
         call_function(block.callback, context, LEARN_MESSAGES, 0, 0, 0)
     if block.has_mixed_barriers or block.arrived:
-        call_function(block.callback, context, layout.BLOCK_OPENS, 0, 0, 0)
+        call_function(block.callback, context, layout.BLOCK_BARRIER_OPENS, 0, 0, 0)
     else:
         block.wait_pc = -1
         full_barrier(context, block, checker)
@@ -160,7 +160,7 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
                 call_function(block.callback, context, site_number, lanes, mask, values)
     elif site_number == layout.AT_BLOCK_BARRIER:
         check_block_arrival(context, block, checker, lanes, mask)
-    elif site_number == layout.BLOCK_OPENS:
+    elif site_number == layout.BLOCK_BARRIER_OPENS:
         handle_block_release(context, block, checker)
     elif site_number == layout.WARP_SYNC:
         handle_warp_sync(context, block, checker, lanes, mask)
@@ -175,11 +175,11 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
             store32(address, load32(address) | mask)
             if block.has_unfenced_reads:
                 call_function(block.callback, context, LEARN_MESSAGES, 0, 0, 0)
-    elif site_number == layout.ARRIVE:
+    elif site_number == layout.BARRIER_ARRIVAL:
         block.arrived = 1
         call_function(block.callback, context, site_number, lanes, mask, values)
     else:
-        copy_code = layout.COPY - site_number
+        copy_code = layout.COPY_EVENTS - site_number
         site = view_struct(Site, checker.sites + (copy_code >> 2) * SITE_BYTES)
         if site.known:
             check_access(context, block, checker, site, lanes, mask, 0, (copy_code & 3) + COPY_ARRIVED)

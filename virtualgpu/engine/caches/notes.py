@@ -1,4 +1,4 @@
-"""Recorder of a launch's memory accesses; for each it stores the cache line, the warp and the time.
+"""Record the memory accesses of a kernel launch: the cache line, the warp and the time of each access.
 
 A note is three words: the line and its requested sectors, the warp, and the instruction with the time. If a
 launch makes more accesses than fit, only those to a part of all lines are kept: half of them each time that
@@ -35,7 +35,7 @@ IGNORED_NOTE = 0
 LOAD_NOTE = 1
 STORE_NOTE = 2
 ATOMIC_NOTE = 3
-PAST_L1_NOTE = 4
+L1_BYPASS_NOTE = 4
 CONSTANT_NOTE = 5
 LOCAL_FLAG = 8  # added to the kind
 LOCAL_LOAD_NOTE = LOAD_NOTE + LOCAL_FLAG
@@ -48,10 +48,10 @@ LINE_ENTRY_BYTES = 24
 SITE_SHIFT = 40
 SITE_WORDS = 4  # kind, bytes per lane, requests and passes of constant accesses
 
-_MAX_SAMPLED_OUT = 1023
+_MAX_HASH_MASK = 1023
 _TAG_SHIFT = 56
 SHARED_TAG = 1
-_OFFSET_BITS = (1 << 56) - 1
+_OFFSET_MASK = (1 << 56) - 1
 
 
 class Context:
@@ -77,11 +77,11 @@ class Notes:
     is_full: int  # the buffer is full and cannot be thinned out
     hash_mask: int  # the bits of a line's hash that must be 0
     sites: int
-    lines: int  # lines of one access, with their sectors and bytes
+    access_lines: int  # lines of one access, with their sectors and bytes
     block: int
     warp: int
-    work: int
-    base: int
+    warp_work: int
+    time_base: int
     current_time: int
     accesses_at_time: int
 
@@ -114,33 +114,33 @@ def count_sector_bytes(size: int, sectors: int) -> int:
     return size >> (sector_count - 1)
 
 
-def record_access(context: Context, number: int, lanes: int, mask: int, values: int) -> None:
+def record_access(context: Context, instruction_number: int, lanes: int, mask: int, values: int) -> None:
     """Record one memory access by the lanes of a warp."""
-    if number < 0:
+    if instruction_number < 0:
         return
     notes_state = view_struct(Notes, context.watched)
-    site_address = notes_state.sites + 8 * SITE_WORDS * number
+    site_address = notes_state.sites + 8 * SITE_WORDS * instruction_number
     access_kind = load64(site_address)
     if access_kind == IGNORED_NOTE or mask == 0:
         return
     bytes_per_lane = load64(site_address + 8)
-    warp_work = load64(context.frames + context.warp * context.frame_stride + layout.WORK_OFFSET)
+    warp_work = load64(context.frames + context.warp * context.frame_stride + layout.INSTRUCTION_COUNT_OFFSET)
     if (
         notes_state.block != context.block_linear
         or notes_state.warp != context.warp
-        or notes_state.work != warp_work
+        or notes_state.warp_work != warp_work
     ):
         notes_state.block = context.block_linear
         notes_state.warp = context.warp
-        notes_state.work = warp_work
-        notes_state.base = warp_work - context.clock
+        notes_state.warp_work = warp_work
+        notes_state.time_base = warp_work - context.clock
         notes_state.current_time = -1
     if notes_state.current_time == context.clock:
         notes_state.accesses_at_time += 1
     else:
         notes_state.current_time = context.clock
         notes_state.accesses_at_time = 0
-    note_time = notes_state.base + context.clock + notes_state.accesses_at_time
+    note_time = notes_state.time_base + context.clock + notes_state.accesses_at_time
     line_count = 0
     last_line = -1
     line_entry = 0
@@ -159,7 +159,7 @@ def record_access(context: Context, number: int, lanes: int, mask: int, values: 
             lane_stride = bytes_per_lane
             if lane_stride < 4:
                 lane_stride = 4
-            address = ((address & _OFFSET_BITS) >> 2) * 128 + lane * lane_stride
+            address = ((address & _OFFSET_MASK) >> 2) * 128 + lane * lane_stride
             first_word = ((address >> 7) << LINE_SHIFT) | LOCAL_BIT
             sector_bit = 1 << ((address >> 5) & 3)
         else:
@@ -171,10 +171,10 @@ def record_access(context: Context, number: int, lanes: int, mask: int, values: 
             line_index = 0
             while (
                 line_index < line_count
-                and load64(notes_state.lines + LINE_ENTRY_BYTES * line_index) != first_word
+                and load64(notes_state.access_lines + LINE_ENTRY_BYTES * line_index) != first_word
             ):
                 line_index += 1
-            line_entry = notes_state.lines + LINE_ENTRY_BYTES * line_index
+            line_entry = notes_state.access_lines + LINE_ENTRY_BYTES * line_index
             if line_index == line_count:
                 store64(line_entry, first_word)
                 store64(line_entry + 8, 0)
@@ -191,12 +191,12 @@ def record_access(context: Context, number: int, lanes: int, mask: int, values: 
     line_index = 0
     warp = context.block_linear * context.warps + context.warp
     while line_index < line_count:
-        line_entry = notes_state.lines + LINE_ENTRY_BYTES * line_index
+        line_entry = notes_state.access_lines + LINE_ENTRY_BYTES * line_index
         first_word = load64(line_entry)
         sector_mask = load64(line_entry + 8)
         if is_sampled(first_word >> LINE_SHIFT, notes_state.hash_mask):
             if notes_state.next_note == notes_state.buffer_end:
-                thin_out(notes_state)
+                thin_out_notes(notes_state)
             if notes_state.next_note < notes_state.buffer_end and is_sampled(
                 first_word >> LINE_SHIFT, notes_state.hash_mask
             ):
@@ -207,13 +207,13 @@ def record_access(context: Context, number: int, lanes: int, mask: int, values: 
                     | sector_mask,
                 )
                 store64(notes_state.next_note + 8, warp)
-                store64(notes_state.next_note + 16, (number << SITE_SHIFT) | note_time)
+                store64(notes_state.next_note + 16, (instruction_number << SITE_SHIFT) | note_time)
                 notes_state.next_note += NOTE_BYTES
         line_index += 1
 
 
-def thin_out(state: Notes) -> None:
-    """Discard the records of every second cache line until a quarter of the buffer is free.
+def thin_out_notes(state: Notes) -> None:
+    """Discard the notes of every second cache line until a quarter of the buffer is free.
 
     If too few lines are left, stop recording.
     """
@@ -234,7 +234,7 @@ def thin_out(state: Notes) -> None:
         state.next_note = write_address
         if (
             read_address - write_address < (read_address - state.buffer_start) >> 3
-            or state.hash_mask >= _MAX_SAMPLED_OUT
+            or state.hash_mask >= _MAX_HASH_MASK
         ):
             state.is_full = 1
 
@@ -247,7 +247,7 @@ def compile_observer() -> jit.LibraryCode:
         is_sampled,
         count_sector_bytes,
         record_access,
-        thin_out,
+        thin_out_notes,
     ]
     return jit.LibraryCode(translate(functions, "record_access", {"Context": layout.CONTEXT}), "entry_of")
 
@@ -259,7 +259,7 @@ class AccessNotes:
     ----------
     accesses
         The kernel's memory instructions, by number.
-    room
+    capacity
         Maximum number of notes.
     """
 
@@ -278,8 +278,8 @@ class AccessNotes:
         state.buffer_start = state.next_note = self._notes.ctypes.data
         state.buffer_end = state.buffer_start + self._notes.nbytes
         state.sites = self._sites.ctypes.data
-        state.lines = self._lines.ctypes.data
-        state.block = state.warp = state.work = -1
+        state.access_lines = self._lines.ctypes.data
+        state.block = state.warp = state.warp_work = -1
 
     def watch(self, _callback: int) -> tuple[int, int]:
         return compile_observer().address, get_struct_address(self._state)
@@ -303,12 +303,12 @@ class AccessNotes:
         return self._notes[: (self._state.next_note - self._state.buffer_start) // NOTE_BYTES]
 
     @property
-    def one_in(self) -> int:
+    def sampling_ratio(self) -> int:
         """Sampling ratio n of the recorder, which records accesses to one in n cache lines."""
         return self._state.hash_mask + 1
 
     @property
-    def is_cut(self) -> bool:
+    def is_truncated(self) -> bool:
         """Whether the recorder stopped early because its buffer was full."""
         return bool(self._state.is_full)
 
@@ -336,7 +336,7 @@ def _find_note_kind(instruction: ir.Instruction) -> int:
         {"cg", "cv", "volatile", "relaxed", "acquire"} & set(instruction.parts)
         or _copies_past_l1(instruction)
     )
-    return PAST_L1_NOTE if bypasses_l1 else LOAD_NOTE + local_flag
+    return L1_BYPASS_NOTE if bypasses_l1 else LOAD_NOTE + local_flag
 
 
 def _copies_past_l1(instruction: ir.Instruction) -> bool:

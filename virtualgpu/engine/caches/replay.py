@@ -30,19 +30,19 @@ L2_WAYS = 16
 # bytes stored to each invalid sector; its last use.
 ENTRY_BYTES = 24
 DIRTY_SHIFT = 4
-STORED_SHIFT = 8
-STORED_BITS = 6
+STORED_BYTES_SHIFT = 8
+STORED_BYTES_WIDTH = 6
 FULL_SECTOR_BYTES = 32
 SET_BYTES = 16 * ENTRY_BYTES
 # Dirty lines of a set: 736,000 sectors (3/8 of L2) can wait to be written to memory.
-DIRTY_WAYS = 6
+MAX_DIRTY_WAYS = 6
 # Age of a line that a store brings to L1, as a share of the number of lines in L1.
 STORE_AGE_SHARE = 1.0
 # Number of 64-byte pieces in a set with partly stored sectors; more are completed and written.
 MAX_PARTIAL_PIECES = 4
 # Requests of neighbouring SMs for the same sectors are merged if they are at most this many nanoseconds
 # apart.
-MERGE_NS = 300
+MERGE_WINDOW_NS = 300
 MERGE_SLOTS = 256
 MERGE_SLOT_BYTES = 16
 SMS_PER_L2_SIDE = 6  # consecutive SMs that are next to the same part of L2
@@ -62,7 +62,7 @@ SITE_BYTES = 8 * len(COLUMNS)
 _SITE_MASK = 0xFFFFFFFF
 _LINE_BIT = 10
 _BYTES_BIT = 4
-_NUMBER_BITS = 24
+_LINE_NUMBER_BITS = 24
 _INVERSE_BITS = 36
 
 
@@ -71,9 +71,9 @@ class ReplayState:
     """The state of a replay, such as the recorded accesses, the modelled caches and the counters."""
 
     notes: int
-    count: int
-    kinds: int
-    sums: int
+    note_count: int
+    access_kinds: int
+    sector_sums: int
     sampling_bits: int  # one line in 1 << sampling_bits was recorded
     l1: int
     l1_sets: int
@@ -81,14 +81,14 @@ class ReplayState:
     l2: int
     l2_sets: int
     l2_inverse: int
-    parts: int
-    sides: int  # by SM, the part of L2 next to it
-    merges: int
+    l2_part_count: int
+    l2_side_by_sm: int  # by SM, the part of L2 next to it
+    merge_slots: int
     store_age: int  # age of a line that a store brings to L1
-    groups: int  # by SM, the group whose requests are merged; 0: no merging
-    written: int  # sectors to memory
-    completed: int  # sectors read from memory to complete partly stored ones
-    now: int
+    merging_group_by_sm: int  # by SM, the group whose requests are merged; 0: no merging
+    written_sectors: int  # sectors to memory
+    completed_sectors: int  # sectors read from memory to complete partly stored ones
+    use_time: int
 
 
 def count_sectors(sectors: int) -> int:
@@ -96,19 +96,19 @@ def count_sectors(sectors: int) -> int:
     return (sectors & 1) + ((sectors >> 1) & 1) + ((sectors >> 2) & 1) + ((sectors >> 3) & 1)
 
 
-def add_sectors(player: ReplayState, site: int, column: int, sectors: int) -> None:
+def add_sectors(replay_state: ReplayState, site: int, column: int, sectors: int) -> None:
     """Add the number of sectors in a mask to one counter of a memory instruction."""
-    address = player.sums + site * SITE_BYTES + column
+    address = replay_state.sector_sums + site * SITE_BYTES + column
     store64(address, load64(address) + count_sectors(sectors))
 
 
-def find_set(base: int, sets: int, inverse: int, number: int) -> int:
+def find_set(cache_address: int, set_count: int, set_count_inverse: int, line_number: int) -> int:
     """Return the address of the cache set in which a line can be stored."""
-    number = (number ^ (number >> _NUMBER_BITS)) & ((1 << _NUMBER_BITS) - 1)
-    number = number - ((number * inverse) >> _INVERSE_BITS) * sets
-    if number < 0:
-        number += sets
-    return base + number * SET_BYTES
+    line_number = (line_number ^ (line_number >> _LINE_NUMBER_BITS)) & ((1 << _LINE_NUMBER_BITS) - 1)
+    line_number = line_number - ((line_number * set_count_inverse) >> _INVERSE_BITS) * set_count
+    if line_number < 0:
+        line_number += set_count
+    return cache_address + line_number * SET_BYTES
 
 
 def find_entry(first_entry: int, line: int) -> int:
@@ -129,25 +129,28 @@ def find_entry(first_entry: int, line: int) -> int:
     return -oldest_entry
 
 
-def find_home_part(player: ReplayState, line: int) -> int:
+def find_home_part(replay_state: ReplayState, line: int) -> int:
     """Return the number of the L2 part that is connected to the memory of a cache line."""
-    if player.parts == 1:
+    if replay_state.l2_part_count == 1:
         return 0
-    line_hash = hash_line(line) >> player.sampling_bits
+    line_hash = hash_line(line) >> replay_state.sampling_bits
     return (line_hash ^ (line_hash >> 1) ^ (line_hash >> 6) ^ (line_hash >> 13)) & 1
 
 
-def find_l2_set(player: ReplayState, l2_part: int, line: int) -> int:
+def find_l2_set(replay_state: ReplayState, l2_part: int, line: int) -> int:
     """Return the address of the cache set for a line in one part of L2."""
-    line_number = hash_line(line) >> player.sampling_bits
-    if player.parts == 2:
+    line_number = hash_line(line) >> replay_state.sampling_bits
+    if replay_state.l2_part_count == 2:
         line_number = line_number >> 1
     return find_set(
-        player.l2 + l2_part * player.l2_sets * SET_BYTES, player.l2_sets, player.l2_inverse, line_number
+        replay_state.l2 + l2_part * replay_state.l2_sets * SET_BYTES,
+        replay_state.l2_sets,
+        replay_state.l2_inverse,
+        line_number,
     )
 
 
-def find_l2_entry(player: ReplayState, first_entry: int, line: int) -> int:
+def find_l2_entry(replay_state: ReplayState, first_entry: int, line: int) -> int:
     """Return the address of a line's entry in a cache set of L2.
 
     A new line replaces an old one, which is written back to memory.
@@ -155,49 +158,49 @@ def find_l2_entry(player: ReplayState, first_entry: int, line: int) -> int:
     entry = find_entry(first_entry, line)
     if entry < 0:
         entry = -entry
-        write_back(player, entry)
+        write_back(replay_state, entry)
         store64(entry, line + 1)
         store64(entry + 8, 0)
-    store64(entry + 16, player.now)
+    store64(entry + 16, replay_state.use_time)
     return entry
 
 
-def find_partial_sectors(state: int) -> int:
-    """Return a mask of the sectors of which only some bytes are known, because stores wrote only these."""
-    return (state >> DIRTY_SHIFT) & 15 & ~state
+def find_partial_sectors(entry_state: int) -> int:
+    """Return a mask of the sectors of which stores have written only a part of the bytes."""
+    return (entry_state >> DIRTY_SHIFT) & 15 & ~entry_state
 
 
-def write_back(player: ReplayState, entry: int) -> None:
+def write_back(replay_state: ReplayState, entry: int) -> None:
     """Write the dirty sectors of a cache entry to memory. Sectors that were stored only in part are read
     first.
     """
     entry_state = load64(entry + 8)
-    player.written += count_sectors(entry_state >> DIRTY_SHIFT)
-    player.completed += count_sectors(find_partial_sectors(entry_state))
+    replay_state.written_sectors += count_sectors(entry_state >> DIRTY_SHIFT)
+    replay_state.completed_sectors += count_sectors(find_partial_sectors(entry_state))
     store64(entry + 8, (entry_state | find_partial_sectors(entry_state)) & 15)
 
 
-def store_in_state(state: int, sectors: int, size: int) -> int:
+def add_store_to_state(entry_state: int, sectors: int, size_bytes: int) -> int:
     """Return the state of a cache entry after a store of `size` bytes to some of its sectors.
 
     Sectors that were stored completely become valid.
     """
-    if size >= FULL_SECTOR_BYTES:
-        return state | sectors
+    if size_bytes >= FULL_SECTOR_BYTES:
+        return entry_state | sectors
     sector_index = 0
     while sector_index < 4:
-        if (sectors >> sector_index) & 1 and (state >> sector_index) & 1 == 0:
-            stored_bytes_shift = STORED_SHIFT + STORED_BITS * sector_index
-            stored_bytes = ((state >> stored_bytes_shift) & 63) + size
+        if (sectors >> sector_index) & 1 and (entry_state >> sector_index) & 1 == 0:
+            stored_bytes_shift = STORED_BYTES_SHIFT + STORED_BYTES_WIDTH * sector_index
+            stored_bytes = ((entry_state >> stored_bytes_shift) & 63) + size_bytes
             if stored_bytes >= FULL_SECTOR_BYTES:
-                state = state | (1 << sector_index)
+                entry_state = entry_state | (1 << sector_index)
                 stored_bytes = 0
-            state = (state & ~(63 << stored_bytes_shift)) | (stored_bytes << stored_bytes_shift)
+            entry_state = (entry_state & ~(63 << stored_bytes_shift)) | (stored_bytes << stored_bytes_shift)
         sector_index += 1
-    return state
+    return entry_state
 
 
-def write_oldest_partial(player: ReplayState, first_entry: int, entry: int) -> None:
+def write_back_oldest_partial(replay_state: ReplayState, first_entry: int, entry: int) -> None:
     """Write back the oldest line with partly stored sectors if a cache set has too many such sectors."""
     partial_halves = 0
     oldest_entry = 0
@@ -213,10 +216,10 @@ def write_oldest_partial(player: ReplayState, first_entry: int, entry: int) -> N
                 oldest_use = load64(other_entry + 16)
         other_entry += ENTRY_BYTES
     if partial_halves > MAX_PARTIAL_PIECES and oldest_entry:
-        write_back(player, oldest_entry)
+        write_back(replay_state, oldest_entry)
 
 
-def store_l2(player: ReplayState, first_entry: int, entry: int, sectors: int, size: int) -> None:
+def store_l2(replay_state: ReplayState, first_entry: int, entry: int, sectors: int, size_bytes: int) -> None:
     """Store sectors to a cache entry of L2.
 
     If the set has too many dirty lines, the oldest one is written back.
@@ -234,118 +237,127 @@ def store_l2(player: ReplayState, first_entry: int, entry: int, sectors: int, si
                     oldest_entry = other_entry
                     oldest_use = load64(other_entry + 16)
             other_entry += ENTRY_BYTES
-        if dirty_lines >= DIRTY_WAYS:
-            write_back(player, oldest_entry)
-    entry_state = store_in_state(entry_state, sectors, size) | (sectors << DIRTY_SHIFT)
+        if dirty_lines >= MAX_DIRTY_WAYS:
+            write_back(replay_state, oldest_entry)
+    entry_state = add_store_to_state(entry_state, sectors, size_bytes) | (sectors << DIRTY_SHIFT)
     store64(entry + 8, entry_state)
     if find_partial_sectors(entry_state):
-        write_oldest_partial(player, first_entry, entry)
+        write_back_oldest_partial(replay_state, first_entry, entry)
 
 
-def read_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
+def read_l2(replay_state: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
     """Read sectors for an SM from the part of L2 next to the SM."""
-    near_part_number = load64(player.sides + 8 * sm)
-    entry = find_l2_entry(player, find_l2_set(player, near_part_number, line), line)
+    near_part_number = load64(replay_state.l2_side_by_sm + 8 * sm)
+    entry = find_l2_entry(replay_state, find_l2_set(replay_state, near_part_number, line), line)
     entry_state = load64(entry + 8)
-    add_sectors(player, site, _L2_COLUMN, sectors)
-    add_sectors(player, site, _L2_HIT_COLUMN, sectors & entry_state)
+    add_sectors(replay_state, site, _L2_COLUMN, sectors)
+    add_sectors(replay_state, site, _L2_HIT_COLUMN, sectors & entry_state)
     missing_sectors = sectors & (15 - (entry_state & 15))
     if missing_sectors == 0:
         return
     # Memory transfers 64 bytes at a time.
     sector_pairs = missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)
-    home_part_number = find_home_part(player, line)
+    home_part_number = find_home_part(replay_state, line)
     if home_part_number != near_part_number:
-        home_entry = find_l2_entry(player, find_l2_set(player, home_part_number, line), line)
+        home_entry = find_l2_entry(replay_state, find_l2_set(replay_state, home_part_number, line), line)
         entry_state = load64(home_entry + 8)
-        add_sectors(player, site, _FAR_COLUMN, sector_pairs)
-        add_sectors(player, site, _FAR_HIT_COLUMN, sector_pairs & entry_state)
+        add_sectors(replay_state, site, _FAR_COLUMN, sector_pairs)
+        add_sectors(replay_state, site, _FAR_HIT_COLUMN, sector_pairs & entry_state)
         missing_sectors = missing_sectors & (15 - (entry_state & 15))
         fetched_sectors = (missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)) & (
             15 - (entry_state & 15)
         )
         store64(home_entry + 8, entry_state | fetched_sectors)
-        add_sectors(player, site, _DRAM_COLUMN, fetched_sectors)
+        add_sectors(replay_state, site, _DRAM_COLUMN, fetched_sectors)
     else:
-        add_sectors(player, site, _DRAM_COLUMN, sector_pairs & (15 - (entry_state & 15)))
+        add_sectors(replay_state, site, _DRAM_COLUMN, sector_pairs & (15 - (entry_state & 15)))
     store64(entry + 8, load64(entry + 8) | sector_pairs)
 
 
-def write_l2(player: ReplayState, site: int, sm: int, line: int, sectors: int, size: int) -> None:
+def write_l2(replay_state: ReplayState, site: int, sm: int, line: int, sectors: int, size_bytes: int) -> None:
     """Store sectors to the part of L2 next to an SM and to their home part, which then writes to memory."""
-    near_part_number = load64(player.sides + 8 * sm)
-    add_sectors(player, site, _L2_COLUMN, sectors)
-    add_sectors(player, site, _L2_HIT_COLUMN, sectors)
-    home_part_number = find_home_part(player, line)
+    near_part_number = load64(replay_state.l2_side_by_sm + 8 * sm)
+    add_sectors(replay_state, site, _L2_COLUMN, sectors)
+    add_sectors(replay_state, site, _L2_HIT_COLUMN, sectors)
+    home_part_number = find_home_part(replay_state, line)
     if home_part_number != near_part_number:
-        add_sectors(player, site, _FAR_COLUMN, sectors)
-        add_sectors(player, site, _FAR_HIT_COLUMN, sectors)
-        entry = find_l2_entry(player, find_l2_set(player, near_part_number, line), line)
-        store64(entry + 8, store_in_state(load64(entry + 8), sectors, size))
-    first_entry = find_l2_set(player, home_part_number, line)
-    store_l2(player, first_entry, find_l2_entry(player, first_entry, line), sectors, size)
+        add_sectors(replay_state, site, _FAR_COLUMN, sectors)
+        add_sectors(replay_state, site, _FAR_HIT_COLUMN, sectors)
+        entry = find_l2_entry(replay_state, find_l2_set(replay_state, near_part_number, line), line)
+        store64(entry + 8, add_store_to_state(load64(entry + 8), sectors, size_bytes))
+    first_entry = find_l2_set(replay_state, home_part_number, line)
+    store_l2(replay_state, first_entry, find_l2_entry(replay_state, first_entry, line), sectors, size_bytes)
 
 
-def run_l2_atomics(player: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
+def run_l2_atomics(replay_state: ReplayState, site: int, sm: int, line: int, sectors: int) -> None:
     """Execute the atomics of an SM on sectors in their home part of L2.
 
     The L2 part next to the SM only forwards the atomics.
     """
-    home_part_number = find_home_part(player, line)
-    first_entry = find_l2_set(player, home_part_number, line)
-    entry = find_l2_entry(player, first_entry, line)
+    home_part_number = find_home_part(replay_state, line)
+    first_entry = find_l2_set(replay_state, home_part_number, line)
+    entry = find_l2_entry(replay_state, first_entry, line)
     entry_state = load64(entry + 8)
-    add_sectors(player, site, _L2_COLUMN, sectors)
-    if home_part_number == load64(player.sides + 8 * sm):
-        add_sectors(player, site, _L2_HIT_COLUMN, sectors & entry_state)
+    add_sectors(replay_state, site, _L2_COLUMN, sectors)
+    if home_part_number == load64(replay_state.l2_side_by_sm + 8 * sm):
+        add_sectors(replay_state, site, _L2_HIT_COLUMN, sectors & entry_state)
     else:
-        add_sectors(player, site, _L2_HIT_COLUMN, sectors)
-        add_sectors(player, site, _FAR_COLUMN, sectors)
-        add_sectors(player, site, _FAR_HIT_COLUMN, sectors & entry_state)
+        add_sectors(replay_state, site, _L2_HIT_COLUMN, sectors)
+        add_sectors(replay_state, site, _FAR_COLUMN, sectors)
+        add_sectors(replay_state, site, _FAR_HIT_COLUMN, sectors & entry_state)
     missing_sectors = sectors & (15 - (entry_state & 15))
     fetched_sectors = (missing_sectors | ((missing_sectors & 5) << 1) | ((missing_sectors & 10) >> 1)) & (
         15 - (entry_state & 15)
     )
-    add_sectors(player, site, _DRAM_COLUMN, fetched_sectors)
+    add_sectors(replay_state, site, _DRAM_COLUMN, fetched_sectors)
     store64(entry + 8, entry_state | fetched_sectors)
-    store_l2(player, first_entry, entry, sectors, FULL_SECTOR_BYTES)
+    store_l2(replay_state, first_entry, entry, sectors, FULL_SECTOR_BYTES)
 
 
-def keep_unmerged_sectors(player: ReplayState, sm: int, line: int, sectors: int, time: int) -> int:
+def keep_unmerged_sectors(replay_state: ReplayState, sm: int, line: int, sectors: int, time_ns: int) -> int:
     """Return the requested sectors, or 0 if a neighbouring SM has just requested the same ones."""
-    if player.groups == 0:
+    if replay_state.merging_group_by_sm == 0:
         return sectors
     merge_slot = (
-        player.merges
-        + (load64(player.groups + 8 * sm) * MERGE_SLOTS + (hash_line(line) & (MERGE_SLOTS - 1)))
+        replay_state.merge_slots
+        + (
+            load64(replay_state.merging_group_by_sm + 8 * sm) * MERGE_SLOTS
+            + (hash_line(line) & (MERGE_SLOTS - 1))
+        )
         * MERGE_SLOT_BYTES
     )
-    if load64(merge_slot) == line * 16 + sectors and time - load64(merge_slot + 8) < MERGE_NS:
+    if load64(merge_slot) == line * 16 + sectors and time_ns - load64(merge_slot + 8) < MERGE_WINDOW_NS:
         return 0
     store64(merge_slot, line * 16 + sectors)
-    store64(merge_slot + 8, time)
+    store64(merge_slot + 8, time_ns)
     return sectors
 
 
-def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: int) -> None:
+def play_notes(replay_state: ReplayState, number: int, lanes: int, mask: int, values: int) -> None:
     """Replay all recorded memory accesses, one after another."""
-    note_address = player.notes
-    notes_end = note_address + 24 * player.count
+    note_address = replay_state.notes
+    notes_end = note_address + 24 * replay_state.note_count
     while note_address < notes_end:
-        player.now += 1
+        replay_state.use_time += 1
         line = load64(note_address) >> _LINE_BIT
         sectors = load64(note_address) & 15
         store_bytes = (load64(note_address) >> _BYTES_BIT) & 63
         site_index = load64(note_address + 8) & _SITE_MASK
         sm = load64(note_address + 8) >> 32
         note_time_ns = load64(note_address + 16)
-        access_kind = load64(player.kinds + 8 * site_index)
+        access_kind = load64(replay_state.access_kinds + 8 * site_index)
         note_address += 24
-        add_sectors(player, site_index, _REQUESTED_COLUMN, sectors)
-        l1 = player.l1 + sm * player.l1_sets * SET_BYTES
+        add_sectors(replay_state, site_index, _REQUESTED_COLUMN, sectors)
+        l1 = replay_state.l1 + sm * replay_state.l1_sets * SET_BYTES
         if access_kind in (notes.LOAD_NOTE, notes.LOCAL_LOAD_NOTE, notes.LOCAL_STORE_NOTE):
             entry = find_entry(
-                find_set(l1, player.l1_sets, player.l1_inverse, hash_line(line) >> player.sampling_bits), line
+                find_set(
+                    l1,
+                    replay_state.l1_sets,
+                    replay_state.l1_inverse,
+                    hash_line(line) >> replay_state.sampling_bits,
+                ),
+                line,
             )
             if entry < 0:
                 entry = -entry
@@ -353,35 +365,40 @@ def play_notes(player: ReplayState, number: int, lanes: int, mask: int, values: 
                 store64(entry + 8, 0)
             entry_state = load64(entry + 8)
             store64(entry + 8, entry_state | sectors)
-            store64(entry + 16, player.now)
+            store64(entry + 16, replay_state.use_time)
             if access_kind == notes.LOCAL_STORE_NOTE:
-                write_l2(player, site_index, sm, line, sectors, store_bytes)
+                write_l2(replay_state, site_index, sm, line, sectors, store_bytes)
             else:
-                add_sectors(player, site_index, _L1_COLUMN, sectors)
-                add_sectors(player, site_index, _L1_HIT_COLUMN, sectors & entry_state)
+                add_sectors(replay_state, site_index, _L1_COLUMN, sectors)
+                add_sectors(replay_state, site_index, _L1_HIT_COLUMN, sectors & entry_state)
                 sectors = sectors & (15 - entry_state)
                 if sectors:
-                    sectors = keep_unmerged_sectors(player, sm, line, sectors, note_time_ns)
+                    sectors = keep_unmerged_sectors(replay_state, sm, line, sectors, note_time_ns)
                     if sectors:
-                        read_l2(player, site_index, sm, line, sectors)
-        elif access_kind == notes.PAST_L1_NOTE:
-            add_sectors(player, site_index, _L1_COLUMN, sectors)
-            read_l2(player, site_index, sm, line, sectors)
+                        read_l2(replay_state, site_index, sm, line, sectors)
+        elif access_kind == notes.L1_BYPASS_NOTE:
+            add_sectors(replay_state, site_index, _L1_COLUMN, sectors)
+            read_l2(replay_state, site_index, sm, line, sectors)
         elif access_kind == notes.STORE_NOTE:
             if store_bytes >= FULL_SECTOR_BYTES:
                 entry = find_entry(
-                    find_set(l1, player.l1_sets, player.l1_inverse, hash_line(line) >> player.sampling_bits),
+                    find_set(
+                        l1,
+                        replay_state.l1_sets,
+                        replay_state.l1_inverse,
+                        hash_line(line) >> replay_state.sampling_bits,
+                    ),
                     line,
                 )
                 if entry < 0:
                     entry = -entry
                     store64(entry, line + 1)
                     store64(entry + 8, 0)
-                    store64(entry + 16, player.now - player.store_age)
+                    store64(entry + 16, replay_state.use_time - replay_state.store_age)
                 store64(entry + 8, load64(entry + 8) | sectors)
-            write_l2(player, site_index, sm, line, sectors, store_bytes)
+            write_l2(replay_state, site_index, sm, line, sectors, store_bytes)
         elif access_kind == notes.ATOMIC_NOTE:
-            run_l2_atomics(player, site_index, sm, line, sectors)
+            run_l2_atomics(replay_state, site_index, sm, line, sectors)
 
 
 _FUNCTIONS = (
@@ -395,8 +412,8 @@ _FUNCTIONS = (
     find_l2_entry,
     find_partial_sectors,
     write_back,
-    store_in_state,
-    write_oldest_partial,
+    add_store_to_state,
+    write_back_oldest_partial,
     store_l2,
     read_l2,
     write_l2,
@@ -410,7 +427,7 @@ _ENTRY_FUNCTION_TYPE = ctypes.CFUNCTYPE(
 
 
 @functools.cache
-def compile_player() -> tuple[jit.LibraryCode, Callable[..., None]]:
+def compile_replay() -> tuple[jit.LibraryCode, Callable[..., None]]:
     """Return the compiled function that replays memory accesses. The function is compiled only once."""
     library = jit.LibraryCode(translate(_FUNCTIONS, "play_notes", {}), "entry_of")
     return library, _ENTRY_FUNCTION_TYPE(library.address)
@@ -421,13 +438,13 @@ class ReplayResult:
     """The numbers of sectors that each memory instruction accessed in a replay. The tuple `COLUMNS` contains
     the names of the columns.
 
-    ``written`` counts sectors written to memory, ``completed`` sectors read from memory to complete partly
-    stored ones.
+    ``written_sectors`` counts sectors written to memory, ``completed_sectors`` sectors read from memory to
+    complete partly stored ones.
     """
 
-    sums: npt.NDArray[np.int64]
-    written: int
-    completed: int
+    sector_sums: npt.NDArray[np.int64]
+    written_sectors: int
+    completed_sectors: int
 
 
 def pack_lines(
@@ -437,18 +454,18 @@ def pack_lines(
     return line << _LINE_BIT | size_bytes << _BYTES_BIT | sectors
 
 
-def unpack_lines(packed: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def unpack_lines(packed_lines: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the cache line numbers in records that `pack_lines` has packed."""
-    line: npt.NDArray[np.int64] = packed[:, 0] >> _LINE_BIT
+    line: npt.NDArray[np.int64] = packed_lines[:, 0] >> _LINE_BIT
     return line
 
 
 def replay(
     note_words: npt.NDArray[np.int64],
-    kinds: npt.NDArray[np.int64],
-    sizes: CacheSizes,
+    access_kinds: npt.NDArray[np.int64],
+    cache_sizes: CacheSizes,
     sm_count: int,
-    one_in: int = 1,
+    sampling_ratio: int = 1,
     earlier_notes: npt.NDArray[np.int64] | None = None,
 ) -> ReplayResult:
     """Replay recorded accesses through the modelled caches, and return the numbers of sectors per
@@ -459,30 +476,30 @@ def replay(
     note_words
         Shape (notes, 3), in order of time: `packed_lines`, the SM times 2^32 with the instruction's number,
         and the time in nanoseconds.
-    kinds
+    access_kinds
         Kind of each instruction (`notes`).
-    sizes
-        The caches.
+    cache_sizes
+        Sizes of the caches.
     sm_count
-        SMs.
-    one_in
+        Number of SMs.
+    sampling_ratio
         Number of lines of which one was recorded; the caches are smaller by this factor.
     earlier_notes
         Notes that filled L2 earlier, which are not counted; None: L2 is empty.
     """
-    l1_sets = max(sizes.l1_bytes // LINE_BYTES // L1_WAYS // one_in, 1)
-    l2_sets = max(sizes.l2_bytes // LINE_BYTES // sizes.l2_parts // L2_WAYS // one_in, 1)
+    l1_sets = max(cache_sizes.l1_bytes // LINE_BYTES // L1_WAYS // sampling_ratio, 1)
+    l2_sets = max(cache_sizes.l2_bytes // LINE_BYTES // cache_sizes.l2_parts // L2_WAYS // sampling_ratio, 1)
     l1 = np.zeros(sm_count * l1_sets * SET_BYTES, np.uint8)
-    l2 = np.zeros(sizes.l2_parts * l2_sets * SET_BYTES, np.uint8)
+    l2 = np.zeros(cache_sizes.l2_parts * l2_sets * SET_BYTES, np.uint8)
     merge_slots = np.zeros(sm_count * MERGE_SLOTS * MERGE_SLOT_BYTES, np.uint8)
-    sector_sums = np.zeros((len(kinds), len(COLUMNS)), np.int64)
+    sector_sums = np.zeros((len(access_kinds), len(COLUMNS)), np.int64)
     note_words = np.ascontiguousarray(note_words)
-    kinds = np.ascontiguousarray(kinds)
+    access_kinds = np.ascontiguousarray(access_kinds)
     replay_state = ReplayState()
-    replay_state.kinds, replay_state.sums, replay_state.sampling_bits = (
-        kinds.ctypes.data,
+    replay_state.access_kinds, replay_state.sector_sums, replay_state.sampling_bits = (
+        access_kinds.ctypes.data,
         sector_sums.ctypes.data,
-        one_in.bit_length() - 1,
+        sampling_ratio.bit_length() - 1,
     )
     replay_state.l1, replay_state.l1_sets, replay_state.l1_inverse = (
         l1.ctypes.data,
@@ -494,25 +511,25 @@ def replay(
         l2_sets,
         _compute_inverse(l2_sets),
     )
-    replay_state.parts = sizes.l2_parts
-    merging_groups = np.arange(sm_count) // max(sizes.merging_sms, 1)
-    replay_state.groups = merging_groups.ctypes.data if sizes.merging_sms else 0
-    l2_side_of_sm = np.arange(sm_count) // SMS_PER_L2_SIDE % sizes.l2_parts
-    replay_state.sides = l2_side_of_sm.ctypes.data
-    replay_state.merges = merge_slots.ctypes.data
-    replay_state.now = 1 << 40  # empty entries have 0
+    replay_state.l2_part_count = cache_sizes.l2_parts
+    merging_groups = np.arange(sm_count) // max(cache_sizes.merging_sms, 1)
+    replay_state.merging_group_by_sm = merging_groups.ctypes.data if cache_sizes.merging_sms else 0
+    l2_side_of_sm = np.arange(sm_count) // SMS_PER_L2_SIDE % cache_sizes.l2_parts
+    replay_state.l2_side_by_sm = l2_side_of_sm.ctypes.data
+    replay_state.merge_slots = merge_slots.ctypes.data
+    replay_state.use_time = 1 << 40  # empty entries have 0
     replay_state.store_age = int(sm_count * l1_sets * L1_WAYS * STORE_AGE_SHARE)
     if earlier_notes is not None:
         earlier_notes = np.ascontiguousarray(earlier_notes)
-        replay_state.notes, replay_state.count = earlier_notes.ctypes.data, len(earlier_notes)
-        compile_player()[1](get_struct_address(replay_state), 0, None, 0, None)
+        replay_state.notes, replay_state.note_count = earlier_notes.ctypes.data, len(earlier_notes)
+        compile_replay()[1](get_struct_address(replay_state), 0, None, 0, None)
         for array in (l1, merge_slots, sector_sums):
             array[:] = 0
-        replay_state.written = replay_state.completed = 0
-    replay_state.notes, replay_state.count = note_words.ctypes.data, len(note_words)
-    compile_player()[1](get_struct_address(replay_state), 0, None, 0, None)
-    return ReplayResult(sector_sums, replay_state.written, replay_state.completed)
+        replay_state.written_sectors = replay_state.completed_sectors = 0
+    replay_state.notes, replay_state.note_count = note_words.ctypes.data, len(note_words)
+    compile_replay()[1](get_struct_address(replay_state), 0, None, 0, None)
+    return ReplayResult(sector_sums, replay_state.written_sectors, replay_state.completed_sectors)
 
 
-def _compute_inverse(sets: int) -> int:
-    return -(-(1 << _INVERSE_BITS) // sets)
+def _compute_inverse(set_count: int) -> int:
+    return -(-(1 << _INVERSE_BITS) // set_count)

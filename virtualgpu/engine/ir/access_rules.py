@@ -10,7 +10,7 @@ from virtualgpu.engine.ir.text import make_field_load, make_field_pointer, make_
 from virtualgpu.records.access import Rule
 
 
-def make_shared_counting(size: int, rule: Rule) -> str:
+def make_shared_counting(size: int, access_rule: Rule) -> str:
     """Return LLVM text that counts an access to shared memory. The lanes in ``%mask`` access the offsets in
     ``%a``.
 
@@ -26,7 +26,7 @@ def make_shared_counting(size: int, rule: Rule) -> str:
         "%cnt.l", "%pop64", "lan"
     )
     llvm_text += f"  %unit = lshr <32 x i32> %a, splat (i32 {size_log2})\n"
-    if words_per_lane == 1 and rule not in ("atomic", "swap"):
+    if words_per_lane == 1 and access_rule not in ("atomic", "swap"):
         llvm_text += """  %act = bitcast i32 %mask to <32 x i1>
   %hi = select <32 x i1> %act, <32 x i32> %unit, <32 x i32> zeroinitializer
   %lo = select <32 x i1> %act, <32 x i32> %unit, <32 x i32> splat (i32 -1)
@@ -43,9 +43,9 @@ counted:
   %ideal = add i32 0, 1
 """
     else:
-        pass_count_function = "bank_lanes" if rule in ("atomic", "swap") else "bank_passes"
+        pass_count_function = "bank_lanes" if access_rule in ("atomic", "swap") else "bank_passes"
         extra_waves = "0"
-        if rule == "load":
+        if access_rule == "load":
             llvm_text += "  %agree = call i1 @neighbours_agree(<32 x i32> %unit, i32 %mask)\n"
             llvm_text += "  %wide = zext i1 %agree to i32\n"
             extra_waves = "%wide"
@@ -71,7 +71,7 @@ loop:
   br i1 %again, label %loop, label %counted
 counted:
 """
-        if rule == "swap":
+        if access_rule == "swap":
             llvm_text += "  %waves = shl i32 %sum1, 1\n  %ideal = add i32 %sum1, %parts1\n"
         else:
             llvm_text += "  %waves = add i32 %sum1, 0\n  %ideal = add i32 %parts1, 0\n"
@@ -85,13 +85,13 @@ counted:
     return llvm_text + make_field_pointer("wavefronts", "%tot") + make_memory_add("%tot", "%waves64", "all")
 
 
-def _make_bit_swap(step: int, low: int) -> str:
-    """Return LLVM text that exchanges bits `step` apart in the mask, and compares lanes `step` apart."""
+def _make_bit_swap(step: int, lower_bits: int) -> str:
+    """Return LLVM text that compares each lane with the lane at distance `step`, if both are in the mask."""
     lane_order = ", ".join(f"i32 {lane ^ step}" for lane in range(32))
-    return f"""  %up{step}.0 = and i32 %mask, {low}
+    return f"""  %up{step}.0 = and i32 %mask, {lower_bits}
   %up{step} = shl i32 %up{step}.0, {step}
   %down{step}.0 = lshr i32 %mask, {step}
-  %down{step} = and i32 %down{step}.0, {low}
+  %down{step} = and i32 %down{step}.0, {lower_bits}
   %other{step} = or i32 %up{step}, %down{step}
   %both{step} = and i32 %mask, %other{step}
   %near{step} = shufflevector <32 x i32> %unit, <32 x i32> poison, <32 x i32> <{lane_order}>
@@ -102,10 +102,10 @@ def _make_bit_swap(step: int, low: int) -> str:
 """
 
 
-def make_l1_lookup(sector: str, tag: str, sectors: str = "1") -> str:
+def make_l1_lookup(sector: str, tag: str, sector_mask: str = "1") -> str:
     """Return LLVM text that looks up sectors in the L1 model and inserts missing ones.
 
-    The mask `sectors` has one bit per sector, and bit 0 is the sector `sector`. ``%missed.<tag>`` is the
+    The string `sector_mask` has one bit per sector, and bit 0 is the sector `sector`. ``%missed.<tag>`` is the
     number of those that were not valid.
 
     Positions count from the device's first address, so that the same program always has the same hits. The
@@ -128,7 +128,7 @@ def make_l1_lookup(sector: str, tag: str, sectors: str = "1") -> str:
   %found.{tag} = icmp ult i64 %differs.{tag}, 16
   %valid.{tag} = select i1 %found.{tag}, i64 %kept.{tag}, i64 %mark.{tag}
   %index.{tag} = and i64 %place.{tag}, 3
-  %bits.{tag} = shl i64 {sectors}, %index.{tag}
+  %bits.{tag} = shl i64 {sector_mask}, %index.{tag}
   %after.{tag} = or i64 %valid.{tag}, %bits.{tag}
   store i64 %after.{tag}, ptr %entry.{tag}
   %new.{tag} = xor i64 %valid.{tag}, %after.{tag}
@@ -149,7 +149,7 @@ L1_FIELDS = (
 )
 
 
-_FIRST_31 = ", ".join(f"i32 {lane}" for lane in range(31))
+_FIRST_31_LANES = ", ".join(f"i32 {lane}" for lane in range(31))
 
 _RUN_BLOCK_TEXT = f"""run:
   %runs.left = phi i32 [%firsts, %runs], [%runs.rest, %run]
@@ -173,7 +173,7 @@ _NO_RUN_BLOCK_TEXT = """run:
 # other, so a load takes as many passes as its most used column has pieces.
 _ORDERED_PASSES = (
     f"""  %piece = lshr <32 x i64> %a, splat (i64 4)
-  %piece.prev = shufflevector <32 x i64> %piece, <32 x i64> poison, <32 x i32> <i32 0, {_FIRST_31}>
+  %piece.prev = shufflevector <32 x i64> %piece, <32 x i64> poison, <32 x i32> <i32 0, {_FIRST_31_LANES}>
   %piece.differ = icmp ne <32 x i64> %piece, %piece.prev
   %piece.differs = bitcast <32 x i1> %piece.differ to i32
   %piece.firsts = or i32 %piece.differs, 1
@@ -208,7 +208,7 @@ entry:
 {L1_FIELDS}  %full = icmp eq i32 %mask, -1
   br i1 %full, label %fast, label %slow
 fast:
-  %prev = shufflevector <32 x i64> %q, <32 x i64> poison, <32 x i32> <i32 0, {_FIRST_31}>
+  %prev = shufflevector <32 x i64> %q, <32 x i64> poison, <32 x i32> <i32 0, {_FIRST_31_LANES}>
   %down = icmp ult <32 x i64> %q, %prev
   %downs = bitcast <32 x i1> %down to i32
   %sorted = icmp eq i32 %downs, 0
@@ -262,7 +262,7 @@ done:
 """
 
 
-_PASSES_BY_MARK = {
+_PASS_TEXT_BY_MARK = {
     "@ORDERED": _ORDERED_PASSES,
     "@LOOP": "  %columns = phi i64 [0, %slow], [%columns1, %body]\n",
     "@BODY": """  %here = and i32 %eqs, %mask
@@ -302,24 +302,24 @@ _PASSES_BY_MARK = {
 }
 
 
-def _make_sector_counting(*, looks_up: bool) -> str:
+def _make_sector_counting(*, looks_up_l1: bool) -> str:
     """Return LLVM text of the function that counts the sectors of an access and, for loads, misses and passes."""
     function_text = _COUNT_SECTORS_TEMPLATE.replace(
-        "@NAME", "@count_sectors" if looks_up else "@count_store_sectors"
+        "@NAME", "@count_sectors" if looks_up_l1 else "@count_store_sectors"
     )
-    function_text = function_text.replace("@RUN", _RUN_BLOCK_TEXT if looks_up else _NO_RUN_BLOCK_TEXT)
+    function_text = function_text.replace("@RUN", _RUN_BLOCK_TEXT if looks_up_l1 else _NO_RUN_BLOCK_TEXT)
     function_text = function_text.replace(
-        "@LOOK", make_l1_lookup("%x", "s") if looks_up else "  %missed.s = add i64 0, 0\n"
+        "@LOOK", make_l1_lookup("%x", "s") if looks_up_l1 else "  %missed.s = add i64 0, 0\n"
     )
-    for template_mark, pass_text in _PASSES_BY_MARK.items():
-        function_text = function_text.replace(template_mark, pass_text if looks_up else "")
+    for template_mark, pass_text in _PASS_TEXT_BY_MARK.items():
+        function_text = function_text.replace(template_mark, pass_text if looks_up_l1 else "")
     return function_text
 
 
 # Functions that the rules call, linked into every kernel that counts.
 SUPPORT_FUNCTIONS = f"""
-{_make_sector_counting(looks_up=True)}
-{_make_sector_counting(looks_up=False)}
+{_make_sector_counting(looks_up_l1=True)}
+{_make_sector_counting(looks_up_l1=False)}
 define internal i32 @bank_passes(<32 x i32> %unit, i32 %mask, i32 %words) noinline {{
 entry:
   %none = icmp eq i32 %mask, 0

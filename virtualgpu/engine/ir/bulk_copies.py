@@ -27,8 +27,8 @@ def _make_observer_call(site: str, addresses: str) -> str:
 def make_bulk_copy(
     name: str,
     to_shared: bool,
-    observe: bool,
-    trace: bool,
+    is_observed: bool,
+    is_traced: bool,
     check_names: tuple[str, str],
     begin_function: str = "",
     complete_function: str = "",
@@ -46,9 +46,9 @@ def make_bulk_copy(
         Name of the function.
     to_shared
         Whether it copies to shared memory, or from there to global memory.
-    observe
+    is_observed
         Whether an observer is called.
-    trace
+    is_traced
         Whether the addresses are recorded in a trace.
     check_names
         Names of the functions that check and count the reads and the writes.
@@ -113,7 +113,7 @@ def make_bulk_copy(
   br i1 %{side_name}.bad, label %fail, label %{side_name}.fine
 {side_name}.fine:
 """
-    if trace:
+    if is_traced:
         check_texts += "".join(
             f"  call void @trace_row(ptr %ctx, <32 x i64> %{side_name}.a, i32 %all, i32 {layout.ROW_ADDRESS}, "
             f"i32 {layout.TRACE_ALL & ~layout.TRACE_SHARED})\n"
@@ -125,7 +125,7 @@ def make_bulk_copy(
         f"  %{side_name}.p = add <32 x i64> %{side_name}.a, zeroinitializer\n"
         for side_name in ("source", "target")
     )
-    if observe:
+    if is_observed:
         piece_addresses = """  br label %piece
 piece:
   %j = phi i32 [0, %target.fine], [%j1, %piece]

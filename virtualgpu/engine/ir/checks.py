@@ -20,12 +20,12 @@ def make_counter_address(site: str) -> str:
     )
 
 
-def make_global_check(size: int, counts_sectors: bool, rule: Rule = "load") -> tuple[str, str]:
+def make_global_check(size: int, counts_sectors: bool, access_rule: Rule = "load") -> tuple[str, str]:
     """Return the LLVM function that checks an access of `size` bytes to global memory and counts its sectors."""
     access_prefix = ""
-    if rule in ATOMIC_RULES:
+    if access_rule in ATOMIC_RULES:
         access_prefix = "atomic_"
-    elif rule == "store":
+    elif access_rule == "store":
         access_prefix = "store_"
     name = f"check_global_{access_prefix}{size}"
     counting_text = make_counter_address("%site") + (
@@ -68,17 +68,19 @@ good:
     return name, llvm_text
 
 
-def make_shared_check(size: int, counts_passes: bool, rule: Rule = "load") -> tuple[str, str]:
+def make_shared_check(size: int, counts_passes: bool, access_rule: Rule = "load") -> tuple[str, str]:
     """Return the LLVM function that checks an access of `size` bytes to shared memory and counts its bank
     passes.
 
     Addresses are offsets.
     """
-    if size <= 4 and rule in ("store", "count"):
-        rule = "load"  # the same passes
-    name = f"check_shared_{size}_{rule}"
+    if size <= 4 and access_rule in ("store", "count"):
+        access_rule = "load"  # the same passes
+    name = f"check_shared_{size}_{access_rule}"
     counting_text = (
-        make_counter_address("%site") + access_rules.make_shared_counting(size, rule) if counts_passes else ""
+        make_counter_address("%site") + access_rules.make_shared_counting(size, access_rule)
+        if counts_passes
+        else ""
     )
     llvm_text = f"""
 define internal i1 @{name}(ptr %ctx, <32 x i32> %a, i32 %mask, i32 %function, i32 %pc, i32 %site) noinline {{
@@ -120,7 +122,7 @@ good:
     return name, llvm_text
 
 
-def make_local_check(size: int, counts_sectors: bool, rule: Rule = "load") -> tuple[str, str]:
+def make_local_check(size: int, counts_sectors: bool, access_rule: Rule = "load") -> tuple[str, str]:
     """Return the LLVM function that checks an access of `size` bytes to local memory and counts its sectors.
 
     The addresses are offsets in a thread's stack.

@@ -34,9 +34,9 @@ def make_structure(cls: type[T]) -> type[T]:
     return cast("type[T]", structure)
 
 
-def get_struct_size(kind: type[object]) -> int:
+def get_struct_size(structure_type: type[object]) -> int:
     """Return the size of a structure type in bytes."""
-    return ctypes.sizeof(cast("type[ctypes.Structure]", kind))
+    return ctypes.sizeof(cast("type[ctypes.Structure]", structure_type))
 
 
 def get_struct_address(structure: object) -> int:
@@ -44,9 +44,9 @@ def get_struct_address(structure: object) -> int:
     return ctypes.addressof(cast(ctypes.Structure, structure))
 
 
-def view_struct(kind: type[T], address: int) -> T:
+def view_struct(structure_type: type[T], address: int) -> T:
     """Return the bytes at an address as a structure of a given type."""
-    return cast("T", cast("type[ctypes.Structure]", kind).from_address(address))
+    return cast("T", cast("type[ctypes.Structure]", structure_type).from_address(address))
 
 
 # Functions that compiled functions may call besides each other. Python itself never calls them.
@@ -125,32 +125,32 @@ class _FunctionTranslator:
     ) -> None:
         function_tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
         assert isinstance(function_tree, ast.FunctionDef)
-        self.source = function_tree
+        self.function_node = function_tree
         self.functions = functions
         self.layouts = layouts
         self.globals = function.__globals__
-        self.kinds: dict[str, str] = {}  # the structure that each local points to
-        self.head: list[str] = []
+        self.structure_by_local: dict[str, str] = {}  # the structure that each local points to
+        self.allocation_lines: list[str] = []
         self.lines: list[str] = []
-        self.count = 0
-        self.loops: list[tuple[str, str]] = []
+        self.name_count = 0
+        self.loop_labels: list[tuple[str, str]] = []
 
     def write_text(self) -> str:
-        names = [argument.arg for argument in self.source.args.args]
-        for argument in self.source.args.args:
+        names = [argument.arg for argument in self.function_node.args.args]
+        for argument in self.function_node.args.args:
             self._get_local_pointer(argument.arg)
             if isinstance(argument.annotation, ast.Name):
-                self.kinds[argument.arg] = argument.annotation.id
+                self.structure_by_local[argument.arg] = argument.annotation.id
             self.lines.append(f"store i64 %a.{argument.arg}, ptr %v.{argument.arg}")
-        self._compile_block(self.source.body)
+        self._compile_block(self.function_node.body)
         self.lines.append("ret i64 0")
         parameters = ", ".join(f"i64 %a.{name}" for name in names)
-        body_text = "\n  ".join([*self.head, *self.lines])
-        return f"define internal i64 @{self.source.name}({parameters}) {{\nentry:\n  {body_text}\n}}\n"
+        body_text = "\n  ".join([*self.allocation_lines, *self.lines])
+        return f"define internal i64 @{self.function_node.name}({parameters}) {{\nentry:\n  {body_text}\n}}\n"
 
     def _new_name(self, kind: str = "t") -> str:
-        self.count += 1
-        return f"{kind}{self.count}"
+        self.name_count += 1
+        return f"{kind}{self.name_count}"
 
     def _emit_op(self, text: str) -> str:
         result_name = f"%{self._new_name()}"
@@ -160,8 +160,8 @@ class _FunctionTranslator:
     def _get_local_pointer(self, name: str) -> str:
         slot = f"%v.{name}"
         allocation = f"{slot} = alloca i64"
-        if allocation not in self.head:
-            self.head.append(allocation)
+        if allocation not in self.allocation_lines:
+            self.allocation_lines.append(allocation)
         return slot
 
     def _begin_block(self, label: str) -> None:
@@ -185,15 +185,15 @@ class _FunctionTranslator:
             self._begin_block(head_label)
             self._compile_branch(node.test, body_label, end_label)
             self.lines.append(f"{body_label}:")
-            self.loops.append((head_label, end_label))
+            self.loop_labels.append((head_label, end_label))
             self._compile_block(node.body)
-            self.loops.pop()
+            self.loop_labels.pop()
             self.lines += [f"br label %{head_label}", f"{end_label}:"]
         elif isinstance(node, ast.Return):
             value = "0" if node.value is None else self._compile_value(node.value)
             self.lines += [f"ret i64 {value}", f"{self._new_name('l')}:"]
         elif isinstance(node, ast.Continue | ast.Break):
-            label = self.loops[-1][isinstance(node, ast.Break)]
+            label = self.loop_labels[-1][isinstance(node, ast.Break)]
             self.lines += [f"br label %{label}", f"{self._new_name('l')}:"]
         elif isinstance(node, ast.Expr):
             if not isinstance(node.value, ast.Constant):
@@ -261,7 +261,7 @@ class _FunctionTranslator:
                 and value.func.id == "view_struct"
             ):
                 assert isinstance(value.args[0], ast.Name)
-                self.kinds[target.id] = value.args[0].id
+                self.structure_by_local[target.id] = value.args[0].id
             self.lines.append(
                 f"store i64 {self._compile_value(value)}, ptr {self._get_local_pointer(target.id)}"
             )
@@ -276,7 +276,7 @@ class _FunctionTranslator:
     def _emit_field_pointer(self, node: ast.Attribute) -> tuple[str, int]:
         """Return a pointer to a field of a structure, and the width of the field in bits."""
         assert isinstance(node.value, ast.Name)
-        structure_name = self.kinds[node.value.id]
+        structure_name = self.structure_by_local[node.value.id]
         layout = self.layouts.get(structure_name)
         if layout is None:
             layout = np.dtype([(name, "<i8") for name, _ in self.globals[structure_name]._fields_])
@@ -287,15 +287,17 @@ class _FunctionTranslator:
         address = self._emit_op(f"add i64 {structure_address}, {field_offset}")
         return self._emit_op(f"inttoptr i64 {address} to ptr"), 8 * field_dtype.itemsize
 
-    def _emit_load(self, pointer: str, width: int) -> str:
-        loaded_value = self._emit_op(f"load i{width}, ptr {pointer}, align {width // 8}")
-        return loaded_value if width == 64 else self._emit_op(f"zext i{width} {loaded_value} to i64")
+    def _emit_load(self, pointer: str, width_bits: int) -> str:
+        loaded_value = self._emit_op(f"load i{width_bits}, ptr {pointer}, align {width_bits // 8}")
+        return (
+            loaded_value if width_bits == 64 else self._emit_op(f"zext i{width_bits} {loaded_value} to i64")
+        )
 
     def _compile_value(self, node: ast.expr) -> str:
-        if isinstance(node, ast.Name) and f"%v.{node.id} = alloca i64" in self.head:
+        if isinstance(node, ast.Name) and f"%v.{node.id} = alloca i64" in self.allocation_lines:
             return self._emit_op(f"load i64, ptr %v.{node.id}")
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            if node.value.id in self.kinds:
+            if node.value.id in self.structure_by_local:
                 return self._emit_load(*self._emit_field_pointer(node))
             module = self.globals[node.value.id]
             assert isinstance(module, ModuleType)
@@ -354,10 +356,10 @@ class _FunctionTranslator:
 
 
 def translate(
-    functions: Sequence[Callable[..., object]], entry: str, layouts: Mapping[str, npt.DTypeLike]
+    functions: Sequence[Callable[..., object]], entry_name: str, layouts: Mapping[str, npt.DTypeLike]
 ) -> str:
     """Translate Python functions to LLVM text. In the LLVM text, the function ``entry_of`` is the engine's
-    entry point and calls `entry`.
+    entry point and calls `entry_name`.
 
     `layouts` describes structures that are not made by `make_structure`.
     """
@@ -371,7 +373,7 @@ def translate(
   %l = ptrtoint ptr %lanes to i64
   %m = zext i32 %mask to i64
   %v = ptrtoint ptr %values to i64
-  %r = call i64 @{entry}(i64 %c, i64 %s, i64 %l, i64 %m, i64 %v)
+  %r = call i64 @{entry_name}(i64 %c, i64 %s, i64 %l, i64 %m, i64 %v)
   ret void
 }}
 declare i64 @llvm.cttz.i64(i64, i1)

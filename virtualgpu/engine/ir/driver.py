@@ -103,7 +103,7 @@ declare void @llvm.masked.store.v32i64.p0(<32 x i64>, ptr, <32 x i1>)
 """
 
 
-def make_driver(entry: str) -> str:
+def make_driver(entry_symbol: str) -> str:
     """Return two LLVM functions that run thread blocks. The function `run_block` runs one block, and
     `run_blocks` runs several.
 
@@ -112,7 +112,7 @@ def make_driver(entry: str) -> str:
     A warp returns when it is done, waits at a barrier, faults or yields. When none can continue, the
     barrier opens: here in the common case that all wait at the same one, in Python otherwise.
     """
-    return _RUN_BLOCK.replace("@ENTRY", f"@{entry}") + _RUN_BLOCKS
+    return _RUN_BLOCK_TEXT.replace("@ENTRY", f"@{entry_symbol}") + _RUN_BLOCKS_TEXT
 
 
 def _make_field_loads(*names: str) -> str:
@@ -123,7 +123,7 @@ def _make_field_pointers(*names: str) -> str:
     return "".join(make_field_pointer(name, f"%{name}.p") for name in names)
 
 
-_RUN_BLOCKS = f"""
+_RUN_BLOCKS_TEXT = f"""
 define i32 @run_blocks(ptr %ctx, i64 %first, i64 %end) {{
 entry:
 {_make_field_loads("block_order")}{_make_field_pointers("next")}
@@ -148,7 +148,7 @@ finish:
 }}
 """
 
-_RUN_BLOCK = f"""
+_RUN_BLOCK_TEXT = f"""
 define i32 @run_block(ptr %ctx, i64 %b, i32 %fresh) {{
 entry:
 {
@@ -239,15 +239,15 @@ prepare:
   %here = icmp slt <32 x i32> <{", ".join(f"i32 {k}" for k in range(32))}>, %presents
   %pcs = select <32 x i1> %here, <32 x i32> zeroinitializer, <32 x i32> splat (i32 {layout.EXITED})
   store <32 x i32> %pcs, ptr %f.p, align 64
-  %f.turns = getelementptr i8, ptr %f.p, i64 {layout.TURNS_OFFSET}
+  %f.turns = getelementptr i8, ptr %f.p, i64 {layout.SPENT_BUDGETS_OFFSET}
   store i32 0, ptr %f.turns
-  %f.copies = getelementptr i8, ptr %f.p, i64 {layout.COPIES_OFFSET}
+  %f.copies = getelementptr i8, ptr %f.p, i64 {layout.PENDING_COPIES_OFFSET}
   store i32 0, ptr %f.copies
   %f.rotated = getelementptr i8, ptr %f.p, i64 {layout.ROTATED_OFFSET}
   store i32 0, ptr %f.rotated
-  %f.cursor = getelementptr i8, ptr %f.p, i64 {layout.CURSOR_OFFSET}
+  %f.cursor = getelementptr i8, ptr %f.p, i64 {layout.LAST_BLOCK_OFFSET}
   store i32 -1, ptr %f.cursor
-  %f.work = getelementptr i8, ptr %f.p, i64 {layout.WORK_OFFSET}
+  %f.work = getelementptr i8, ptr %f.p, i64 {layout.INSTRUCTION_COUNT_OFFSET}
   store i64 0, ptr %f.work
   %pw1 = add i32 %pw, 1
   %pmore = icmp ult i32 %pw1, %warps
@@ -289,7 +289,7 @@ call:
   store i32 %r, ptr %s.p
   %clock.after = load i64, ptr %clock.p
   %turn = sub i64 %clock.after, %clock.before
-  %work.p = getelementptr i8, ptr %fp, i64 {layout.WORK_OFFSET}
+  %work.p = getelementptr i8, ptr %fp, i64 {layout.INSTRUCTION_COUNT_OFFSET}
   %work = load i64, ptr %work.p
   %work1 = add i64 %work, %turn
   store i64 %work1, ptr %work.p
@@ -349,7 +349,7 @@ scan:
   br i1 %vmore, label %scan, label %scanned
 scanned:
   %one = icmp eq i32 %low1, %high1
-  %zero = icmp ult i32 %high1, {layout.AT_BARRIER + (1 << layout.BARRIER_SHIFT)}
+  %zero = icmp ult i32 %high1, {layout.BARRIER_PC + (1 << layout.BARRIER_SHIFT)}
   %plain = and i1 %one, %zero
   br i1 %plain, label %open, label %ask
 open:
@@ -357,7 +357,7 @@ open:
   br i1 %alone, label %release, label %tell
 tell:
   %observer.f = inttoptr i64 %observer to ptr
-  call void %observer.f(ptr %ctx, i32 {layout.BLOCK_OPENS}, ptr null, i32 0, ptr null)
+  call void %observer.f(ptr %ctx, i32 {layout.BLOCK_BARRIER_OPENS}, ptr null, i32 0, ptr null)
   br label %release
 release:
   %rw = phi i32 [0, %open], [0, %tell], [%rw1, %release]
@@ -372,7 +372,7 @@ release:
   %rfp = inttoptr i64 %rfi to ptr
   %rpc = load <32 x i32>, ptr %rfp, align 64
   %alive = icmp ne <32 x i32> %rpc, splat (i32 {layout.EXITED})
-  %resumed = sub <32 x i32> %rpc, splat (i32 {layout.AT_BARRIER})
+  %resumed = sub <32 x i32> %rpc, splat (i32 {layout.BARRIER_PC})
   %rpc1 = select <32 x i1> %alive, <32 x i32> %resumed, <32 x i32> %rpc
   store <32 x i32> %rpc1, ptr %rfp, align 64
   %rw1 = add i32 %rw, 1

@@ -22,13 +22,13 @@ LLVM_OF_PTX = {
     "f64": "double",
     "b128": "i128",
 }
-_BITS = {"i1": 1, "half": 16, "float": 32, "double": 64}
+_BIT_WIDTHS = {"i1": 1, "half": 16, "float": 32, "double": 64}
 INTRINSIC_SUFFIX = {"half": "f16", "float": "f32", "double": "f64"}
 
 
-def bits(llvm: str) -> int:
+def get_bit_width(llvm: str) -> int:
     """Return the width in bits of a scalar LLVM type."""
-    return _BITS.get(llvm) or int(llvm[1:])
+    return _BIT_WIDTHS.get(llvm) or int(llvm[1:])
 
 
 def llvm_of(ptx_type: str) -> str:
@@ -46,7 +46,7 @@ def vector(llvm: str) -> str:
 
 def constant(llvm: str, value: int) -> str:
     """Return an LLVM vector constant with the same integer in all 32 lanes."""
-    return f"splat ({llvm} {convert_to_signed(value, bits(llvm))})"
+    return f"splat ({llvm} {convert_to_signed(value, get_bit_width(llvm))})"
 
 
 def convert_to_signed(value: int, width: int) -> int:
@@ -57,22 +57,22 @@ def convert_to_signed(value: int, width: int) -> int:
     return value - (1 << width) if value >> (width - 1) else value
 
 
-def float_constant(llvm: str, raw: int) -> str:
+def float_constant(llvm: str, bit_pattern: int) -> str:
     """Return an LLVM vector constant with the same floating-point number in all lanes. The number is given as
     its bits.
     """
     if llvm == "double":
-        return f"splat (double 0x{raw:016X})"
+        return f"splat (double 0x{bit_pattern:016X})"
     if llvm == "half":
-        return f"splat (half 0xH{raw & 0xFFFF:04X})"
+        return f"splat (half 0xH{bit_pattern & 0xFFFF:04X})"
     # LLVM spells a float as the double of the same value; a signalling NaN must keep its payload.
-    sign_bit = raw >> 31
-    exponent = raw >> 23 & 0xFF
-    fraction = raw & 0x7FFFFF
+    sign_bit = bit_pattern >> 31
+    exponent = bit_pattern >> 23 & 0xFF
+    fraction = bit_pattern & 0x7FFFFF
     if exponent == 0xFF:
         double_bits = sign_bit << 63 | 0x7FF << 52 | fraction << 29
     else:
-        (value,) = struct.unpack("<f", raw.to_bytes(4, "little"))
+        (value,) = struct.unpack("<f", bit_pattern.to_bytes(4, "little"))
         double_bits = int.from_bytes(struct.pack("<d", value), "little")
     return f"splat (float 0x{double_bits:016X})"
 
@@ -80,18 +80,18 @@ def float_constant(llvm: str, raw: int) -> str:
 class Emitter:
     """A builder for the text of one LLVM function, which also names temporary values.
 
-    The attribute `masked` is true for processors with mask registers, such as those with AVX-512.
+    The attribute `has_mask_registers` is true for processors with mask registers, such as those with AVX-512.
     """
 
-    def __init__(self, masked: bool = False) -> None:
-        self.masked = masked
+    def __init__(self, has_mask_registers: bool = False) -> None:
+        self.has_mask_registers = has_mask_registers
         self.lines: list[str] = []
         self.declared: set[str] = set()
-        self.count = 0
+        self.name_count = 0
 
     def name(self, stem: str = "t") -> str:
-        self.count += 1
-        return f"{stem}{self.count}"
+        self.name_count += 1
+        return f"{stem}{self.name_count}"
 
     def raw(self, line: str) -> None:
         self.lines.append("  " + line)
@@ -111,15 +111,15 @@ class Emitter:
         """
         return self.op(f"call {result} @{function}({', '.join(arguments)})")
 
-    def intrinsic(self, name: str, llvm: str, *values: str, extra: tuple[str, ...] = ()) -> str:
+    def intrinsic(self, name: str, llvm: str, *values: str, extra_arguments: tuple[str, ...] = ()) -> str:
         """Emit a call of an LLVM intrinsic for 32 lanes of one type. The intrinsic is declared when it is
         first used.
         """
         suffix = INTRINSIC_SUFFIX.get(llvm, llvm)
         full_name = f"llvm.{name}.v{layout.LANES}{suffix}"
-        argument_types = [vector(llvm)] * len(values) + [argument.split()[0] for argument in extra]
+        argument_types = [vector(llvm)] * len(values) + [argument.split()[0] for argument in extra_arguments]
         self.declared.add(f"declare {vector(llvm)} @{full_name}({', '.join(argument_types)})")
-        arguments = [f"{vector(llvm)} {v}" for v in values] + list(extra)
+        arguments = [f"{vector(llvm)} {v}" for v in values] + list(extra_arguments)
         return self.op(f"call {vector(llvm)} @{full_name}({', '.join(arguments)})")
 
     def splat(self, llvm: str, scalar: str) -> str:
@@ -151,8 +151,8 @@ class Emitter:
         """
         if source == target:
             return value
-        source_bits = bits(source)
-        target_bits = bits(target)
+        source_bits = get_bit_width(source)
+        target_bits = get_bit_width(target)
         if source in INTRINSIC_SUFFIX and source_bits != target_bits:
             value = self.convert("bitcast", source, value, f"i{source_bits}")
             source = f"i{source_bits}"
@@ -174,7 +174,7 @@ class Emitter:
 
         Without mask registers, each lane tests its own bit.
         """
-        if self.masked:
+        if self.has_mask_registers:
             return self.op(f"bitcast i32 {mask} to {vector('i1')}")
         own_bits = self.binary("and", "i32", self.splat("i32", mask), LANE_BITS)
         return self.compare("eq", "i32", own_bits, LANE_BITS)
@@ -186,8 +186,8 @@ class Emitter:
         volatile, because otherwise LLVM converts them to a masked store, which takes a dozen cycles on
         AMD's processors.
         """
-        if self.masked:
-            integer_type = f"i{bits(llvm)}"
+        if self.has_mask_registers:
+            integer_type = f"i{get_bit_width(llvm)}"
             intrinsic_name = f"llvm.masked.store.v{layout.LANES}{integer_type}.p0"
             self.declared.add(f"declare void @{intrinsic_name}({vector(integer_type)}, ptr, {vector('i1')})")
             value = f"{vector(integer_type)} {self.cast(value, llvm, integer_type)}"
@@ -208,7 +208,7 @@ class Emitter:
         pointer = self.context_pointer(field)
         self.raw(f"store {layout.get_field_type(field)} {value}, ptr {pointer}")
 
-    def add_to(self, pointer: str, amount: str) -> None:
+    def add_to_memory(self, pointer: str, amount: str) -> None:
         """Emit code that adds an i64 to a number in memory."""
         old_value = self.op(f"load i64, ptr {pointer}")
         new_value = self.op(f"add i64 {old_value}, {amount}")

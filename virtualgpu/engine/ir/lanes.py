@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from virtualgpu.engine.ir import rows
-from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, bits
+from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, get_bit_width
 from virtualgpu.engine.ir.text import make_lane_mask, make_splat
 
 
 def _make_row_test(size: int) -> str:
-    """Return LLVM text that tests whether the addresses ``%a`` of all lanes are consecutive: ``%line``.
+    """Return LLVM text that sets ``%line`` to whether the addresses ``%a`` of all lanes are consecutive.
 
     The first address is ``%a0``.
     """
@@ -28,7 +28,7 @@ def make_gather(llvm: str) -> tuple[str, str]:
     takes a branch each.
     """
     name = f"gather_{llvm}"
-    element_bytes = bits(llvm) // 8
+    element_bytes = get_bit_width(llvm) // 8
     vector_type = f"<32 x {llvm}>"
     intrinsic = f"llvm.masked.gather.v32{llvm}.v32p0"
     all_lanes = "<32 x i1> splat (i1 true)"
@@ -71,25 +71,25 @@ def make_scatter(llvm: str) -> tuple[str, str]:
     If several lanes have the same address, the value of the highest lane is stored.
     """
     name = f"scatter_{llvm}"
-    size = bits(llvm) // 8
-    vector = f"<32 x {llvm}>"
+    element_bytes = get_bit_width(llvm) // 8
+    vector_type = f"<32 x {llvm}>"
     intrinsic = f"llvm.masked.scatter.v32{llvm}.v32p0"
     llvm_text = f"""
-declare void @{intrinsic}({vector}, <32 x ptr>, <32 x i1>)
-define internal void @{name}({vector} %v, <32 x i64> %a, i32 %mask) noinline {{
+declare void @{intrinsic}({vector_type}, <32 x ptr>, <32 x i1>)
+define internal void @{name}({vector_type} %v, <32 x i64> %a, i32 %mask) noinline {{
 entry:
   %full = icmp eq i32 %mask, -1
   br i1 %full, label %ask, label %some
 ask:
-{_make_row_test(size)}  br i1 %line, label %straight, label %some
+{_make_row_test(element_bytes)}  br i1 %line, label %straight, label %some
 straight:
   %p0 = inttoptr i64 %a0 to ptr
-  store {vector} %v, ptr %p0, align {size}
+  store {vector_type} %v, ptr %p0, align {element_bytes}
   ret void
 some:
   %ps = inttoptr <32 x i64> %a to <32 x ptr>
   %m = bitcast i32 %mask to <32 x i1>
-  call void @{intrinsic}({vector} %v, <32 x ptr> align {size} %ps, <32 x i1> %m)
+  call void @{intrinsic}({vector_type} %v, <32 x ptr> align {element_bytes} %ps, <32 x i1> %m)
   ret void
 }}
 """
@@ -188,36 +188,38 @@ define internal {word} @add_{kind}({word} %a, {word} %b) {{
 """
 
 
-def make_atomic_half_add(kind: str) -> tuple[str, str]:
+def make_atomic_half_add(element_type: str) -> tuple[str, str]:
     """Return an LLVM function that adds one or two f16 or bf16 values per lane atomically.
 
     The function returns the old values as integers.
     """
     word_type = "i16"
-    names = {"word": word_type, "kind": kind, "size": 2, "n": 1}
-    if kind.endswith("x2"):
+    names = {"word": word_type, "kind": element_type, "size": 2, "n": 1}
+    if element_type.endswith("x2"):
         word_type = "i32"
-        names = {"word": word_type, "kind": kind, "size": 4, "n": 2}
-    function_head = (_ADD_BFLOATS if kind.startswith("bf") else _ADD_HALVES).format(**names)
+        names = {"word": word_type, "kind": element_type, "size": 4, "n": 2}
+    function_head = (_ADD_BFLOATS if element_type.startswith("bf") else _ADD_HALVES).format(**names)
     return _make_lane_loop(
-        f"atomic_add_{kind}", word_type, _ADD_AND_SWAP.format(**names), function_head, "stored"
+        f"atomic_add_{element_type}", word_type, _ADD_AND_SWAP.format(**names), function_head, "stored"
     )
 
 
-def make_atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False) -> tuple[str, str]:
+def make_atomic(
+    operation: str, llvm: str, is_signed: bool, flushes_subnormals: bool = False
+) -> tuple[str, str]:
     """Return an LLVM function that executes an atomic for each lane in turn and returns the old values.
 
-    With `flush`, a float addition treats subnormal numbers as zero.
+    With `flushes_subnormals`, a float addition treats subnormal numbers as zero.
     """
-    flush = flush and operation == "add" and llvm == "float"
-    name = f"atomic_{operation}_{'s' if is_signed else 'u'}_{llvm}{'_flush' if flush else ''}"
-    size = bits(llvm) // 8
-    function_head, last_block = (_FLUSH_FUNCTION, "stored") if flush else ("", "lane")
-    if flush:
+    flushes_subnormals = flushes_subnormals and operation == "add" and llvm == "float"
+    name = f"atomic_{operation}_{'s' if is_signed else 'u'}_{llvm}{'_flush' if flushes_subnormals else ''}"
+    element_bytes = get_bit_width(llvm) // 8
+    function_head, last_block = (_FLUSH_FUNCTION, "stored") if flushes_subnormals else ("", "lane")
+    if flushes_subnormals:
         action_text = _FLUSHING_ADD
     elif operation == "cas":
         action_text = (
-            f"  %pair = cmpxchg ptr %p, {llvm} %x, {llvm} %y seq_cst seq_cst, align {size}\n"
+            f"  %pair = cmpxchg ptr %p, {llvm} %x, {llvm} %y seq_cst seq_cst, align {element_bytes}\n"
             f"  %old = extractvalue {{{llvm}, i1}} %pair, 0\n"
         )
     else:
@@ -227,29 +229,31 @@ def make_atomic(operation: str, llvm: str, is_signed: bool, flush: bool = False)
             llvm_operation = _ATOMIC_OPERATIONS[operation]
         if llvm in INTRINSIC_SUFFIX:
             llvm_operation = "fadd" if llvm_operation == "add" else llvm_operation
-        action_text = f"  %old = atomicrmw {llvm_operation} ptr %p, {llvm} %x seq_cst, align {size}\n"
+        action_text = (
+            f"  %old = atomicrmw {llvm_operation} ptr %p, {llvm} %x seq_cst, align {element_bytes}\n"
+        )
     return _make_lane_loop(name, llvm, action_text, function_head, last_block)
 
 
 def _make_lane_loop(
-    name: str, llvm: str, action: str, function_head: str, last_block: str
+    name: str, llvm: str, action_text: str, function_head: str, last_block: str
 ) -> tuple[str, str]:
-    """Return an LLVM function that executes the text `action` for one active lane after another.
+    """Return an LLVM function that executes the text `action_text` for one active lane after another.
 
-    `last_block` is the label of the LLVM block in which `action` ends.
+    `last_block` is the label of the LLVM block in which `action_text` ends.
     """
-    vector = f"<32 x {llvm}>"
+    vector_type = f"<32 x {llvm}>"
     llvm_text = f"""{function_head}
-define internal {vector} @{name}(<32 x i64> %a, i32 %mask, {vector} %b, {vector} %c) noinline {{
+define internal {vector_type} @{name}(<32 x i64> %a, i32 %mask, {vector_type} %b, {vector_type} %c) noinline {{
 entry:
   %as = alloca <32 x i64>
-  %bs = alloca {vector}
-  %cs = alloca {vector}
-  %os = alloca {vector}
+  %bs = alloca {vector_type}
+  %cs = alloca {vector_type}
+  %os = alloca {vector_type}
   store <32 x i64> %a, ptr %as
-  store {vector} %b, ptr %bs
-  store {vector} %c, ptr %cs
-  store {vector} zeroinitializer, ptr %os
+  store {vector_type} %b, ptr %bs
+  store {vector_type} %c, ptr %cs
+  store {vector_type} zeroinitializer, ptr %os
   br label %loop
 loop:
   %rest = phi i32 [%mask, %entry], [%rest1, %{last_block}]
@@ -264,14 +268,14 @@ lane:
   %x = load {llvm}, ptr %xp
   %yp = getelementptr {llvm}, ptr %cs, i32 %l
   %y = load {llvm}, ptr %yp
-{action}  %op = getelementptr {llvm}, ptr %os, i32 %l
+{action_text}  %op = getelementptr {llvm}, ptr %os, i32 %l
   store {llvm} %old, ptr %op
   %minus = sub i32 %rest, 1
   %rest1 = and i32 %rest, %minus
   br label %loop
 done:
-  %r = load {vector}, ptr %os
-  ret {vector} %r
+  %r = load {vector_type}, ptr %os
+  ret {vector_type} %r
 }}
 """
     return name, llvm_text
@@ -282,17 +286,17 @@ def make_permute(llvm: str) -> tuple[str, str]:
     ``index[l]``.
     """
     name = f"permute_{llvm}"
-    vector = f"<32 x {llvm}>"
+    vector_type = f"<32 x {llvm}>"
     suffix = INTRINSIC_SUFFIX.get(llvm, llvm)
     intrinsic = f"llvm.masked.gather.v32{suffix}.v32p0"
     llvm_text = f"""
-declare {vector} @{intrinsic}(<32 x ptr>, <32 x i1>, {vector})
-define internal {vector} @{name}({vector} %v, <32 x i32> %index) noinline {{
-  %spill = alloca {vector}
-  store {vector} %v, ptr %spill
+declare {vector_type} @{intrinsic}(<32 x ptr>, <32 x i1>, {vector_type})
+define internal {vector_type} @{name}({vector_type} %v, <32 x i32> %index) noinline {{
+  %spill = alloca {vector_type}
+  store {vector_type} %v, ptr %spill
   %ps = getelementptr {llvm}, ptr %spill, <32 x i32> %index
-  %g = call {vector} @{intrinsic}(<32 x ptr> align {bits(llvm) // 8} %ps, <32 x i1> splat (i1 true), {vector} zeroinitializer)
-  ret {vector} %g
+  %g = call {vector_type} @{intrinsic}(<32 x ptr> align {get_bit_width(llvm) // 8} %ps, <32 x i1> splat (i1 true), {vector_type} zeroinitializer)
+  ret {vector_type} %g
 }}
 """
     return name, llvm_text

@@ -15,9 +15,9 @@ LANES = WARP_SIZE
 
 # Program counters of a warp are block numbers; these marks mean that a lane waits or has exited.
 PARKED_PC = 0x2000_0000  # waits at a warp-wide instruction for the lanes its mask names
-AT_BARRIER = 0x4000_0000  # waits at a block-wide barrier; bits 20 to 23 are the barrier's number
+BARRIER_PC = 0x4000_0000  # waits at a block-wide barrier; bits 20 to 23 are the barrier's number
 BARRIER_SHIFT = 20
-BARRIERS = 16
+BARRIER_COUNT = 16
 REDUCTION_BIT = 1 << 24  # ... and this bit marks one with a reduction
 EXITED = 0x7FFF_FFFF
 
@@ -41,30 +41,30 @@ NESTED_BARRIER = 9
 CALLBACK_FAILED = 10
 BARRIER_DEADLOCK = 11
 DIVERGENT_BARRIER = 12
-UNMET_MASK = 13
-OUTSIDE_MASK = 14
+UNMET_MEMBER_MASK = 13
+LANE_OUTSIDE_MASK = 14
 BAD_CALL = 15
 NAN_PRODUCED = 16
 BAD_TEXTURE = 17
-OUTSIDE_SURFACE = 18
+ACCESS_OUTSIDE_SURFACE = 18
 
 # Sites that the observer receives when lanes meet at __syncwarp, execute a fence, or shuffle.
 WARP_SYNC = -1
 FENCE = -2
 SHUFFLE = -3
-# Threads arrive at a barrier without waiting, or reach one and wait. From COPY down: events of copies, by
+# Threads arrive at a barrier without waiting, or reach one and wait. From COPY_EVENTS down: events of copies, by
 # site and event.
-ARRIVE = -4
+BARRIER_ARRIVAL = -4
 AT_BLOCK_BARRIER = -5
-COPY = -16
+COPY_EVENTS = -16
 # All running threads of a block pass its barrier 0; a fence with block scope.
-BLOCK_OPENS = -6
+BLOCK_BARRIER_OPENS = -6
 BLOCK_FENCE = -7
 # Events of a copy: its data arrive when its thread waits; it is bound to an mbarrier's phase; its data arrive
 # with that phase.
-BY_WAIT = 0
-TO_BARRIER = 1
-BY_BARRIER = 2
+COPY_DONE_BY_WAIT = 0
+COPY_BOUND_TO_BARRIER = 1
+COPY_DONE_BY_BARRIER = 2
 
 # Results of the barrier callback.
 NO_BARRIER_OPENED = 0
@@ -75,18 +75,18 @@ BARRIER_FAULT = 2
 BACK_EDGE_BUDGET = 4096
 # Budgets that a group of diverged lanes may spend before the other lanes of its warp run. Hardware usually
 # runs a loop to its end; only lanes that wait for each other need to alternate.
-ROTATE_EVERY = 16
+ROTATION_INTERVAL = 16
 # A back edge of a loop that waits for memory others write costs this much of the budget.
-SPIN_PRICE = 64
+SPIN_COST = 64
 NEVER_ROTATE = -1  # as before Volta (read as the largest unsigned number)
 
 # A warp's frame begins with 32 program counters, then the count of budgets spent.
-TURNS_OFFSET = 128
-COPIES_OFFSET = 132  # asynchronous copies in flight
-CURSOR_OFFSET = 140  # block number of the diverged lanes that ran last; -1: a new round
+SPENT_BUDGETS_OFFSET = 128
+PENDING_COPIES_OFFSET = 132  # asynchronous copies in flight
+LAST_BLOCK_OFFSET = 140  # block number of the diverged lanes that ran last; -1: a new round
 ROTATED_OFFSET = 136  # diverged lanes have alternated: their order no longer follows the source
-WORK_OFFSET = 144  # instructions the warp has executed in its block
-FRAME_HEADER = 192
+INSTRUCTION_COUNT_OFFSET = 144  # instructions the warp has executed in its block
+FRAME_HEADER_BYTES = 192
 
 # Prefix of the special registers with the offset and size of the shared memory that the system reserves.
 # Cooperative groups of several warps synchronise there.
@@ -135,7 +135,7 @@ TRACE_ROW = np.dtype(
 )
 # WRITTEN + size_bytes, REGISTER + n
 ROW_ADDRESS = 0
-ROW_PLACE = 1
+ROW_HOST_ADDRESS = 1
 ROW_WRITTEN = 16
 ROW_REGISTER = 64
 # Extent of a trace: instructions that may change shared memory, or all instructions.
@@ -231,8 +231,8 @@ CONTEXT = np.dtype(
         ("hand_over", "<i4"),
         ("rotate_every", "<i4"),
         ("observed", "<i4"),
-        ("barrier_counts", "<i4", BARRIERS),
-        ("barrier_arrived", "<i4", BARRIERS),
+        ("barrier_counts", "<i4", BARRIER_COUNT),
+        ("barrier_arrived", "<i4", BARRIER_COUNT),
         ("longest_warp", "<i8"),
         ("longest_in_block", "<i8"),
     ],

@@ -35,11 +35,11 @@ KEPT_MANTISSA_BITS = 25
 _LEAST_EXPONENT = {"f16": -14, "bf16": -126, "tf32": -126, "f32": -126, "e4m3": -14, "e5m2": -14}
 
 
-def count_per_register(kind: str) -> int:
+def count_per_register(element_type: str) -> int:
     """Return the number of elements of a type that one register contains."""
-    if kind in (*BYTE_TYPES, *FP8_TYPES):
+    if element_type in (*BYTE_TYPES, *FP8_TYPES):
         return 4
-    return 2 if kind in HALF_TYPES else 1
+    return 2 if element_type in HALF_TYPES else 1
 
 
 def _make_offset_table(
@@ -49,14 +49,14 @@ def _make_offset_table(
     offsets = np.zeros(count, np.int64)
     lane_index = np.arange(32)[:, None]
     element_index = np.arange(element_positions[0].shape[1])
-    per_register = count_per_register(kind)
+    elements_per_register = count_per_register(kind)
     byte_offsets = (
-        element_index // per_register * ROW_BYTES
+        element_index // elements_per_register * ROW_BYTES
         + lane_index * 4
-        + element_index % per_register * (4 // per_register)
+        + element_index % elements_per_register * (4 // elements_per_register)
     )
     offsets[element_positions[0] * columns + element_positions[1]] = byte_offsets
-    offset_list = ", ".join(f"i32 {v}" for v in offsets.tolist())
+    offset_list = ", ".join(f"i32 {offset}" for offset in offsets.tolist())
     return f"@{name} = internal constant [{count} x i32] [{offset_list}]\n"
 
 
@@ -99,10 +99,12 @@ _NARROWING_TEXTS = {
 }
 
 
-def _make_element_loop(name: str, count: int, table: str, body: str, arguments: str) -> str:
-    """Return an LLVM function that runs `body` for each matrix element.
+def _make_element_loop(
+    name: str, element_count: int, offset_table: str, body_text: str, arguments: str
+) -> str:
+    """Return an LLVM function that runs `body_text` for each matrix element.
 
-    `body` can use the index ``%i`` and the ``%offset`` of the element in the table.
+    `body_text` can use the index ``%i`` and the ``%offset`` of the element in the table.
     """
     return f"""
 define internal void @{name}({arguments}) noinline {{
@@ -110,10 +112,10 @@ entry:
   br label %loop
 loop:
   %i = phi i32 [0, %entry], [%i1, %loop]
-  %at = getelementptr [{count} x i32], ptr @{table}, i32 0, i32 %i
+  %at = getelementptr [{element_count} x i32], ptr @{offset_table}, i32 0, i32 %i
   %offset = load i32, ptr %at
-{body}  %i1 = add i32 %i, 1
-  %more = icmp ult i32 %i1, {count}
+{body_text}  %i1 = add i32 %i, 1
+  %more = icmp ult i32 %i1, {element_count}
   br i1 %more, label %loop, label %done
 done:
   ret void
@@ -121,47 +123,47 @@ done:
 """
 
 
-def _make_unpack_function(name: str, count: int, table: str, kind: str) -> str:
+def _make_unpack_function(name: str, count: int, offset_table: str, kind: str) -> str:
     llvm = f"i{32 // count_per_register(kind)}"
     element_text = (
         f"  %p = getelementptr i8, ptr %registers, i32 %offset\n  %bits = load {llvm}, ptr %p\n"
         f"{_WIDEN_TEXTS[kind]}"
         "  %to = getelementptr double, ptr %matrix, i32 %i\n  store double %value, ptr %to\n"
     )
-    return _make_element_loop(name, count, table, element_text, "ptr %registers, ptr %matrix")
+    return _make_element_loop(name, count, offset_table, element_text, "ptr %registers, ptr %matrix")
 
 
-def _make_pack_function(name: str, count: int, table: str, kind: str) -> str:
+def _make_pack_function(name: str, count: int, offset_table: str, kind: str) -> str:
     llvm = f"i{32 // count_per_register(kind)}"
     element_text = (
         "  %from = getelementptr double, ptr %matrix, i32 %i\n  %sum = load double, ptr %from\n"
         f"{_NARROWING_TEXTS[kind]}"
         f"  %p = getelementptr i8, ptr %registers, i32 %offset\n  store {llvm} %bits, ptr %p\n"
     )
-    return _make_element_loop(name, count, table, element_text, "ptr %matrix, ptr %registers")
+    return _make_element_loop(name, count, offset_table, element_text, "ptr %matrix, ptr %registers")
 
 
 def _make_product_loop(
-    name: str, previous_label: str, count: int, start: int, row_type: str, carried: str, body: str
+    name: str, previous_label: str, count: int, start: int, row_type: str, phi_text: str, body_text: str
 ) -> str:
-    """Return an LLVM loop over the products of a sum, from index `start` on.
+    """Return LLVM text of a loop over the products of a sum, starting at index `start`.
 
-    ``%{name}.j`` is the index, and `carried` are the phi instructions of the loop.
+    ``%{name}.j`` is the index, and `phi_text` contains the phi instructions of the loop.
 
-    `body` can use the factors ``%{name}.xs`` (one of A in all lanes) and ``%{name}.ys``. It leaves the values
+    `body_text` can use the factors ``%{name}.xs`` (one of A in all lanes) and ``%{name}.ys``. It leaves the values
     for the next iteration in the names of the phis, followed by ``1``.
     """
     return f"""  br label %{name}
 {name}:
   %{name}.j = phi i32 [{start}, %{previous_label}], [%{name}.j1, %{name}]
-{carried}  %{name}.place = add i32 %left, %{name}.j
+{phi_text}  %{name}.place = add i32 %left, %{name}.j
   %{name}.xp = getelementptr double, ptr %am, i32 %{name}.place
   %{name}.x = load double, ptr %{name}.xp
   %{name}.x0 = insertelement {row_type} poison, double %{name}.x, i32 0
   %{name}.xs = shufflevector {row_type} %{name}.x0, {row_type} poison, <{row_type[1:-1].split()[0]} x i32> zeroinitializer
   %{name}.yp = getelementptr {row_type}, ptr %bm, i32 %{name}.j
   %{name}.ys = load {row_type}, ptr %{name}.yp, align 64
-{body}  %{name}.j1 = add i32 %{name}.j, 1
+{body_text}  %{name}.j1 = add i32 %{name}.j, 1
   %{name}.again = icmp ult i32 %{name}.j1, {start + count}
   br i1 %{name}.again, label %{name}, label %{name}.done
 {name}.done:
@@ -169,7 +171,7 @@ def _make_product_loop(
 
 
 def _make_exact_sum(columns: int, inner_length: int) -> str:
-    """Return LLVM text that computes the exact sum of the products in a row: ``%total``."""
+    """Return LLVM text that sets ``%total`` to the exact sum of the products in a row."""
     row_type = f"<{columns} x double>"
     step_text = f"  %terms = fmul contract {row_type} %step.xs, %step.ys\n  %sum1 = fadd contract {row_type} %sum, %terms\n"
     phi_text = f"  %sum = phi {row_type} [zeroinitializer, %row], [%sum1, %step]\n"
@@ -202,8 +204,8 @@ def _make_exponent_extraction(columns: int, value: str, result: str, kind: str) 
 """
 
 
-def _make_cut_sum(columns: int, inner_length: int, kinds: dict[str, str]) -> str:
-    """Return LLVM text that computes the sum of a row as tensor cores do, with cut terms: ``%total``."""
+def _make_truncated_sum(columns: int, inner_length: int, kinds: dict[str, str]) -> str:
+    """Return LLVM text that sets ``%total`` to the sum of a row, with terms truncated as in tensor cores."""
     row_type = f"<{columns} x double>"
     float_type = f"<{columns} x float>"
     is_fp8 = kinds["a"] in FP8_TYPES
@@ -255,7 +257,7 @@ def _make_cut_sum(columns: int, inner_length: int, kinds: dict[str, str]) -> str
         previous_label = f"{sum_label}.done"
         sum_type = "f32"
         if kinds["d"] == "f32":
-            llvm_text += _make_single_cut(columns, accumulator_name, f"%{sum_label}.cut")
+            llvm_text += _make_truncation_to_float(columns, accumulator_name, f"%{sum_label}.cut")
             accumulator_name = f"%{sum_label}.cut"
     if not is_fp8:
         return llvm_text + f"  %total = fadd {row_type} {accumulator_name}, {_make_splat_constant(-0.0)}\n"
@@ -271,8 +273,8 @@ def _make_cut_sum(columns: int, inner_length: int, kinds: dict[str, str]) -> str
     )
 
 
-def _make_single_cut(columns: int, value: str, result: str) -> str:
-    """Return LLVM text that converts doubles to floats, rounded towards 0, in `result`.
+def _make_truncation_to_float(columns: int, value: str, result: str) -> str:
+    """Return LLVM text that sets `result` to doubles, rounded towards 0 to the precision of floats.
 
     Numbers that are too large become infinite.
     """
@@ -296,12 +298,12 @@ def _make_single_cut(columns: int, value: str, result: str) -> str:
 """
 
 
-def make_product(
+def make_matrix_product(
     name: str,
     shape: tuple[int, int, int],
-    positions: dict[str, ElementPositions],
-    kinds: dict[str, str],
-    registers: int,
+    positions_by_matrix: dict[str, ElementPositions],
+    types_by_matrix: dict[str, str],
+    register_count: int,
 ) -> str:
     """Return LLVM text of a function that computes D = A x B + C for the matrix fragments of one warp.
 
@@ -313,11 +315,11 @@ def make_product(
         Name of the function.
     shape
         m, n and k.
-    positions
+    positions_by_matrix
         For a, b, c and d the row and column of every lane's elements, each of shape (32, elements).
-    kinds
+    types_by_matrix
         For a, b, c and d the type of their elements.
-    registers
+    register_count
         Number of registers that hold D in each lane; only those of lanes in the mask are written.
     """
     m, n, k = shape
@@ -328,9 +330,13 @@ def make_product(
         ("c", n, m * n),
         ("d", n, m * n),
     ):
-        element_type = kinds[matrix_name]
+        element_type = types_by_matrix[matrix_name]
         llvm_text += _make_offset_table(
-            f"{name}.{matrix_name}", positions[matrix_name], column_count, element_count, element_type
+            f"{name}.{matrix_name}",
+            positions_by_matrix[matrix_name],
+            column_count,
+            element_count,
+            element_type,
         )
         make_copy_loop = _make_pack_function if matrix_name == "d" else _make_unpack_function
         llvm_text += make_copy_loop(
@@ -343,9 +349,9 @@ def make_product(
         f"  %to{register_index} = getelementptr i8, ptr %d, i64 {ROW_BYTES * register_index}\n"
         f"  call void @llvm.masked.store.v32i32.p0(<32 x i32> %row{register_index}, ptr align 64 %to{register_index}, "
         "<32 x i1> %lanes)\n"
-        for register_index in range(registers)
+        for register_index in range(register_count)
     )
-    for intrinsic in () if kinds["a"] in BYTE_TYPES else ("fabs", "trunc", "maxnum", "minnum"):
+    for intrinsic in () if types_by_matrix["a"] in BYTE_TYPES else ("fabs", "trunc", "maxnum", "minnum"):
         second_operand = "" if intrinsic in ("fabs", "trunc") else f", {row_type}"
         llvm_text += f"declare {row_type} @llvm.{intrinsic}.v{n}f64({row_type}{second_operand})\n"
     return f"""{llvm_text}
@@ -355,7 +361,7 @@ entry:
   %am = alloca [{m * k} x double], align 64
   %bm = alloca [{k * n} x double], align 64
   %cm = alloca [{m * n} x double], align 64
-  %packed = alloca [{registers} x <32 x i32>], align 64
+  %packed = alloca [{register_count} x <32 x i32>], align 64
   call void @{name}.a.each(ptr %a, ptr %am)
   call void @{name}.b.each(ptr %b, ptr %bm)
   call void @{name}.c.each(ptr %c, ptr %cm)
@@ -365,7 +371,7 @@ row:
   %left = mul i32 %i, {k}
   %cp = getelementptr {row_type}, ptr %cm, i32 %i
   %cs = load {row_type}, ptr %cp, align 64
-{_make_exact_sum(n, k) if kinds["a"] in BYTE_TYPES else _make_cut_sum(n, k, kinds)}
+{_make_exact_sum(n, k) if types_by_matrix["a"] in BYTE_TYPES else _make_truncated_sum(n, k, types_by_matrix)}
   store {row_type} %total, ptr %cp, align 64
   br label %stored
 stored:

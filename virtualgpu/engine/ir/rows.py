@@ -8,7 +8,7 @@ registers.
 from __future__ import annotations
 
 from virtualgpu.engine.ir import access_rules, checks, layout
-from virtualgpu.engine.ir.emit import bits
+from virtualgpu.engine.ir.emit import get_bit_width
 from virtualgpu.engine.ir.text import make_field_load, make_field_pointer, make_memory_add, make_splat
 
 HALF_WARP_LANES = layout.LANES // 2
@@ -17,7 +17,7 @@ HALF_WARP_LANES = layout.LANES // 2
 def make_zero_test(llvm: str, count: int, value: str, result: str) -> str:
     """Return LLVM text that uses one 256-bit comparison to check whether a vector is zero."""
     llvm_text = ""
-    element_bits = bits(llvm)
+    element_bits = get_bit_width(llvm)
     while count * element_bits > 256:
         count //= 2
         vector_type = f"<{2 * count} x {llvm}>"
@@ -82,7 +82,7 @@ def make_half_load(
     go to `fallback_label`, and so does a row unless the text `bounds_check` makes ``%in0`` or ``%in1`` true.
     Then ``%v0`` or ``%v1`` are the values and ``%l0`` or ``%l1`` is the last lane's address.
     """
-    element_bytes = bits(llvm) // 8
+    element_bytes = get_bit_width(llvm) // 8
     half_row_type = f"<{HALF_WARP_LANES} x {llvm}>"
     combine_text = (
         f"  %fits{half} = and i1 %line{half}, %in{half}\n"
@@ -113,7 +113,7 @@ def make_half_store(half: int, address: str, llvm: str, pointer: str) -> str:
     lane_order = _make_shuffle_order(HALF_WARP_LANES * half, HALF_WARP_LANES * half + HALF_WARP_LANES)
     return (
         f"{pointer}  %v{half} = shufflevector <32 x {llvm}> %v, <32 x {llvm}> poison, <{HALF_WARP_LANES} x i32> {lane_order}\n"
-        f"  store {half_row_type} %v{half}, ptr %q{half}, align {bits(llvm) // 8}\n"
+        f"  store {half_row_type} %v{half}, ptr %q{half}, align {get_bit_width(llvm) // 8}\n"
     )
 
 
@@ -148,7 +148,7 @@ def make_shared_load(llvm: str, counts_passes: bool) -> tuple[str, str]:
 
     Lanes within 32 words use no bank twice, except for the same word.
     """
-    size = bits(llvm) // 8
+    size = get_bit_width(llvm) // 8
     name = f"load_shared_{llvm}"
     check_function, _ = checks.make_shared_check(size, counts_passes)
     counting_text = ""
@@ -305,11 +305,11 @@ def _make_bounds_check(half: int) -> str:
     return f"  %f{half} = sub i64 %e{half}, %base\n  %in{half} = icmp ult i64 %f{half}, %room\n"
 
 
-def make_global_load(llvm: str, count: bool) -> tuple[str, str]:
+def make_global_load(llvm: str, counts_sectors: bool) -> tuple[str, str]:
     """Return the LLVM function for a load from global memory. Faults are recorded in the context."""
-    size = bits(llvm) // 8
+    size = get_bit_width(llvm) // 8
     name = f"load_global_{llvm}"
-    check, _ = checks.make_global_check(size, count)
+    check_name, _ = checks.make_global_check(size, counts_sectors)
     llvm_text = f"""
 define internal <32 x {llvm}> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS}) noinline {{
 {_GLOBAL_HEAD_TEXT.replace("@LOW", str(size - 1))}  br i1 %other, label %slow, label %half0
@@ -317,8 +317,8 @@ define internal <32 x {llvm}> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE
 {make_half_load(1, "i64", llvm, make_host_pointer(1), "slow", _make_bounds_check(1))}  %sorted = icmp ule i64 %l0, %p1
   br i1 %sorted, label %inside, label %slow
 inside:
-{checks.make_counter_address("%site") + _SECTOR_COUNT_TEXT + _MISS_COUNT_TEXT if count else ""}{make_half_return(llvm)}slow:
-  %failed = call i1 @{check}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS})
+{checks.make_counter_address("%site") + _SECTOR_COUNT_TEXT + _MISS_COUNT_TEXT if counts_sectors else ""}{make_half_return(llvm)}slow:
+  %failed = call i1 @{check_name}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS})
   br i1 %failed, label %fail, label %apart
 fail:
   ret <32 x {llvm}> zeroinitializer
@@ -330,11 +330,11 @@ apart:
     return name, llvm_text
 
 
-def make_global_store(llvm: str, count: bool) -> tuple[str, str]:
+def make_global_store(llvm: str, counts_sectors: bool) -> tuple[str, str]:
     """Return the LLVM function for a store to global memory. Faults are recorded in the context."""
-    size = bits(llvm) // 8
+    size = get_bit_width(llvm) // 8
     name = f"store_global_{llvm}"
-    check, _ = checks.make_global_check(size, count, "store")
+    check_name, _ = checks.make_global_check(size, counts_sectors, "store")
     counting_text = (
         "  %l0 = add i64 %e0, 0\n  %l1 = add i64 %e1, 0\n"
         + checks.make_counter_address("%site")
@@ -350,9 +350,9 @@ ask:
   %fits = and i1 %both, %lines
   br i1 %fits, label %inside, label %slow
 inside:
-{counting_text if count else ""}{make_half_store(0, "i64", llvm, make_host_pointer(0))}{make_half_store(1, "i64", llvm, make_host_pointer(1))}  ret void
+{counting_text if counts_sectors else ""}{make_half_store(0, "i64", llvm, make_host_pointer(0))}{make_half_store(1, "i64", llvm, make_host_pointer(1))}  ret void
 slow:
-  %failed = call i1 @{check}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS})
+  %failed = call i1 @{check_name}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS})
   br i1 %failed, label %fail, label %apart
 fail:
   ret void

@@ -59,12 +59,12 @@ class _SeriesEmitter(Emitter):
         )
         return self.convert("bitcast", "i64", scaled_exponent, "double")
 
-    def emit_bounded(self, x: str, bound: float) -> str:
+    def emit_clamped(self, x: str, bound: float) -> str:
         """Emit the value of `x`, limited to the range from ``-bound`` to `bound`."""
         bounded_below = self.intrinsic("maximumnum", "double", x, self.emit_number(-bound))
         return self.intrinsic("minimumnum", "double", bounded_below, self.emit_number(bound))
 
-    def emit_unless_nan(self, x: str, value: str) -> str:
+    def emit_nan_propagation(self, x: str, value: str) -> str:
         return self.select("double", self.compare("uno", "double", x, x), x, value)
 
 
@@ -74,7 +74,7 @@ def _get_double_bits(value: float) -> int:
 
 
 def _emit_exp2(emitter: _SeriesEmitter, x: str) -> str:
-    return emitter.emit_unless_nan(x, emitter.emit_power_of_two(emitter.emit_bounded(x, 200.0)))
+    return emitter.emit_nan_propagation(x, emitter.emit_power_of_two(emitter.emit_clamped(x, 200.0)))
 
 
 def _emit_log2(emitter: _SeriesEmitter, x: str) -> str:
@@ -111,7 +111,7 @@ def _emit_log2(emitter: _SeriesEmitter, x: str) -> str:
     log2_value = emitter.select(
         "double", emitter.compare("oeq", "double", x, zero), emitter.emit_number(-math.inf), log2_value
     )
-    return emitter.emit_unless_nan(x, log2_value)
+    return emitter.emit_nan_propagation(x, log2_value)
 
 
 def _emit_sine_or_cosine(emitter: _SeriesEmitter, x: str, first_quarter: int) -> str:
@@ -149,7 +149,7 @@ def _emit_sine_or_cosine(emitter: _SeriesEmitter, x: str, first_quarter: int) ->
     is_large = emitter.compare("ogt", "double", magnitude, emitter.emit_number(_MAX_REDUCIBLE))
     series_value = emitter.select("double", is_large, emitter.emit_number(float(first_quarter)), series_value)
     is_infinite = emitter.compare("oeq", "double", magnitude, emitter.emit_number(math.inf))
-    return emitter.emit_unless_nan(
+    return emitter.emit_nan_propagation(
         x, emitter.select("double", is_infinite, emitter.emit_number(math.nan), series_value)
     )
 
@@ -157,7 +157,7 @@ def _emit_sine_or_cosine(emitter: _SeriesEmitter, x: str, first_quarter: int) ->
 def _emit_tanh(emitter: _SeriesEmitter, x: str) -> str:
     magnitude = emitter.intrinsic("fabs", "double", x)
     exponential = emitter.emit_power_of_two(
-        emitter.emit_bounded(emitter.emit_float_operation("mul", magnitude, -2 / math.log(2)), 200.0)
+        emitter.emit_clamped(emitter.emit_float_operation("mul", magnitude, -2 / math.log(2)), 200.0)
     )
     large_result = emitter.emit_float_operation(
         "div",
@@ -175,7 +175,7 @@ def _emit_tanh(emitter: _SeriesEmitter, x: str) -> str:
         small_result,
         large_result,
     )
-    return emitter.emit_unless_nan(x, emitter.intrinsic("copysign", "double", tanh_value, x))
+    return emitter.emit_nan_propagation(x, emitter.intrinsic("copysign", "double", tanh_value, x))
 
 
 _EMITTERS_BY_ROOT: dict[str, Callable[[_SeriesEmitter, str], str]] = {

@@ -64,26 +64,28 @@ def _emit_call(
     code.emit_fault(layout.STACK_OVERFLOW, instruction.pc, lanes)
     code.begin_block(within_limit_label)
     emitter.context_store("depth", emitter.op(f"add i32 {depth}, 1"))
-    frame = emitter.op(f"getelementptr i8, ptr %frame, i64 {code.plan.frame_bytes}")
+    callee_frame = emitter.op(f"getelementptr i8, ptr %frame, i64 {code.plan.frame_bytes}")
     local_address = emitter.op(f"add i64 %local_at, {code.plan.local_bytes}")
     active_lanes = emitter.mask_vector(lanes)
     initial_pcs = emitter.select("i32", active_lanes, constant("i32", 0), constant("i32", layout.EXITED))
-    emitter.raw(f"store <32 x i32> {initial_pcs}, ptr {frame}, align 64")
-    turns_pointer = emitter.op(f"getelementptr i8, ptr {frame}, i64 {layout.TURNS_OFFSET}")
+    emitter.raw(f"store <32 x i32> {initial_pcs}, ptr {callee_frame}, align 64")
+    turns_pointer = emitter.op(f"getelementptr i8, ptr {callee_frame}, i64 {layout.SPENT_BUDGETS_OFFSET}")
     emitter.raw(f"store i32 0, ptr {turns_pointer}")
-    cursor_pointer = emitter.op(f"getelementptr i8, ptr {frame}, i64 {layout.CURSOR_OFFSET}")
+    cursor_pointer = emitter.op(f"getelementptr i8, ptr {callee_frame}, i64 {layout.LAST_BLOCK_OFFSET}")
     emitter.raw(f"store i32 -1, ptr {cursor_pointer}")
     for parameter, argument_name in zip(callee.function.params, arguments, strict=True):
         _emit_parameter_copy(
-            code, frame, callee.records[parameter.name], "%frame", code.parameter_record(argument_name)
+            code, callee_frame, callee.records[parameter.name], "%frame", code.parameter_record(argument_name)
         )
-    status = emitter.op(f"call i32 @{callee.symbol}(ptr %ctx, ptr {frame}, i32 {lanes}, i64 {local_address})")
+    status = emitter.op(
+        f"call i32 @{callee.symbol}(ptr %ctx, ptr {callee_frame}, i32 {lanes}, i64 {local_address})"
+    )
     failed = emitter.op(f"icmp eq i32 {status}, {layout.STATUS_FAULT}")
     code.leave_on_fault(failed)
     emitter.context_store("depth", depth)
     for parameter, argument_name in zip(callee.function.returns, results, strict=True):
         _emit_result_copy(
-            code, code.parameter_record(argument_name), frame, callee.records[parameter.name], lanes
+            code, code.parameter_record(argument_name), callee_frame, callee.records[parameter.name], lanes
         )
     _emit_exited_removal(code)
 
@@ -107,13 +109,13 @@ def _emit_parameter_copy(
 
 
 def _emit_result_copy(
-    code: WarpCode, to_record: tuple[int, int], frame: str, from_record: tuple[int, int], lanes: str
+    code: WarpCode, to_record: tuple[int, int], callee_frame: str, from_record: tuple[int, int], lanes: str
 ) -> None:
     """Copy a result from the callee's frame to the caller's frame, for the lanes that made the call."""
     emitter = code.emitter
     for byte_offset in range(0, min(to_record[1], from_record[1]), 8):
         host_addresses = []
-        for frame_pointer, (offset, stride) in (("%frame", to_record), (frame, from_record)):
+        for frame_pointer, (offset, stride) in (("%frame", to_record), (callee_frame, from_record)):
             record_address = emitter.op(
                 f"add i64 {emitter.op(f'ptrtoint ptr {frame_pointer} to i64')}, {offset + byte_offset}"
             )
@@ -172,29 +174,29 @@ def function_address(module: ir.Module, name: str) -> int:
 
 
 def emit_service_call(
-    code: WarpCode, instruction: ir.Instruction, request: object, inputs: list[str], outputs: int
+    code: WarpCode, instruction: ir.Instruction, request: object, inputs: list[str], output_count: int
 ) -> list[str]:
-    """Emit code that asks the worker to run Python code. The inputs and outputs are vectors with one 64-bit
+    """Emit a call of Python code, which the worker runs. The inputs and outputs are vectors with one 64-bit
     value per lane.
 
-    `request` tells the worker what to do.
+    `request` describes the call to the worker.
     """
     emitter = code.emitter
     code.tables.services.append(request)
     service_index = len(code.tables.services) - 1
     input_rows = code.allocate_scratch(f"[{max(len(inputs), 1)} x <32 x i64>]")
-    output_rows = code.allocate_scratch(f"[{max(outputs, 1)} x <32 x i64>]")
+    output_rows = code.allocate_scratch(f"[{max(output_count, 1)} x <32 x i64>]")
     for n, input_value in enumerate(inputs):
         row_pointer = emitter.op(f"getelementptr i8, ptr {input_rows}, i64 {256 * n}")
         emitter.raw(f"store <32 x i64> {input_value}, ptr {row_pointer}")
     function = emitter.op(f"inttoptr i64 {emitter.context_load('service')} to ptr")
     status = emitter.op(
         f"call i32 {function}(ptr %ctx, i32 {service_index}, ptr {input_rows}, i32 {len(inputs)}, ptr {output_rows}, "
-        f"i32 {outputs}, i32 {code.executed_mask(instruction)})"
+        f"i32 {output_count}, i32 {code.executed_mask(instruction)})"
     )
     _emit_service_fault(code, instruction, status)
     output_pointers = [
-        emitter.op(f"getelementptr i8, ptr {output_rows}, i64 {256 * n}") for n in range(outputs)
+        emitter.op(f"getelementptr i8, ptr {output_rows}, i64 {256 * n}") for n in range(output_count)
     ]
     return [emitter.op(f"load <32 x i64>, ptr {row_pointer}") for row_pointer in output_pointers]
 

@@ -43,7 +43,9 @@ def list_reachable(module: ir.Module, entry: str) -> list[ir.Function]:
     for name in reachable_names:
         callee_names = callgraph.list_callees(module.functions[name])
         if "" in callee_names:  # a call through a pointer may mean any function
-            callee_names = [f for f, function in module.functions.items() if not function.is_entry]
+            callee_names = [
+                function_name for function_name, function in module.functions.items() if not function.is_entry
+            ]
         for callee in callee_names:
             if callee in module.functions and callee not in reachable_names:
                 reachable_names.append(callee)
@@ -62,7 +64,11 @@ def lay_out_shared(module: ir.Module, functions: list[ir.Function]) -> tuple[dic
         for operand in instruction.operands
         for name in _list_symbols(operand)
     }
-    variables = [v for v in module.variables.values() if v.space == "shared" and v.name in used_names]
+    variables = [
+        variable
+        for variable in module.variables.values()
+        if variable.space == "shared" and variable.name in used_names
+    ]
     for function in functions:
         variables += function.shared.values()
     offsets: dict[str, int] = {}
@@ -97,38 +103,44 @@ def _list_symbols(operand: ir.Operand | None) -> list[str]:
 
 def generate_kernel(
     module: ir.Module,
-    entry: str,
+    entry_name: str,
     *,
-    count: bool,
-    trace: bool,
-    observe: bool = False,
+    with_counters: bool,
+    with_trace: bool,
+    with_observer: bool = False,
     trap_nan: bool = False,
-    masked: bool = False,
+    has_mask_registers: bool = False,
 ) -> GeneratedKernel:
     """Generate the LLVM module of one kernel.
 
-    The argument `masked` is true for processors with mask registers, such as those with AVX-512.
+    The argument `has_mask_registers` is true for processors with mask registers, such as those with AVX-512.
 
     Raises
     ------
     NotSupportedError
         If the kernel uses an instruction that the virtual GPU does not support, or clusters of blocks.
     """
-    if (blocks := module.functions[entry].cluster_blocks) > 1:
+    if (cluster_blocks := module.functions[entry_name].cluster_blocks) > 1:
         raise NotSupportedError(
-            f"The virtual GPU does not support clusters, but {entry} requests clusters of "
-            f"{blocks} blocks. Remove __cluster_dims__, and exchange data between blocks "
+            f"The virtual GPU does not support clusters, but {entry_name} requests clusters of "
+            f"{cluster_blocks} blocks. Remove __cluster_dims__, and exchange data between blocks "
             "through global memory."
         )
-    module = inline_waiting_functions(module, entry)
-    functions = list_reachable(module, entry)
+    module = inline_waiting_functions(module, entry_name)
+    functions = list_reachable(module, entry_name)
     plans = {
         function.name: make_plan(function, function_index, callgraph.find_memory_results(module, function))
         for function_index, function in enumerate(functions)
     }
     tables = KernelTables(functions=[f.name for f in functions])
     tables.shared, static_shared = lay_out_shared(module, functions)
-    options = CodeOptions(with_counters=count, trace=trace, observe=observe, trap_nan=trap_nan, masked=masked)
+    options = CodeOptions(
+        with_counters=with_counters,
+        trace=with_trace,
+        observe=with_observer,
+        trap_nan=trap_nan,
+        masked=has_mask_registers,
+    )
     declarations: set[str] = set()
     function_texts = []
     for function in functions:
@@ -136,7 +148,7 @@ def generate_kernel(
         function_texts.append(compiler.compile())
         declarations |= compiler.emitter.declared
     depth = _find_call_depth(functions, plans)
-    entry_plan = plans[entry]
+    entry_plan = plans[entry_name]
     frame_bytes = entry_plan.frame_bytes + depth * max(
         (callee_plan.frame_bytes for callee_plan in plans.values()), default=0
     )
@@ -149,7 +161,7 @@ def generate_kernel(
         *function_texts,
         driver_ir.make_driver(entry_plan.symbol),
     ]
-    if trace:
+    if with_trace:
         llvm_sections.append(driver_ir.TRACE_FUNCTIONS)
     lines = "\n".join(llvm_sections).split("\n")
     declarations |= {line for line in lines if line.startswith("declare ")}
@@ -157,7 +169,7 @@ def generate_kernel(
         [*sorted(declarations), *(line for line in lines if not line.startswith("declare "))]
     )
     return GeneratedKernel(
-        entry,
+        entry_name,
         llvm_text,
         tuple(plans.values()),
         tables,

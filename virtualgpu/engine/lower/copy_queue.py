@@ -18,12 +18,12 @@ _ENTRY_BYTES = 1280
 WARP_BYTES = _ENTRY_BYTES * (QUEUE_CAPACITY + 1)
 # An entry: lanes with a pending copy, words per lane, the site; then for each lane the group, the address,
 # the words, and the mbarrier with whose phase the copy completes, if any.
-_COUNT_OFFSET = 4
+_WORD_COUNT_OFFSET = 4
 _SITE_OFFSET = 8
 _GROUPS_OFFSET = 128
 _ADDRESSES_OFFSET = 256
 _WORDS_OFFSET = 512
-_BOUND_OFFSET = 1024
+_BARRIERS_OFFSET = 1024
 
 # The group of copies that no wait for groups includes, because they are bound to an mbarrier only.
 _NO_GROUP = 1 << 30
@@ -41,7 +41,7 @@ _FIND_QUEUE = (
   %frame.o = mul i64 %warp64, %frame_stride
   %frame.i = add i64 %frames, %frame.o
   %frame.p = inttoptr i64 %frame.i to ptr
-  %held.p = getelementptr i8, ptr %frame.p, i64 {layout.COPIES_OFFSET}
+  %held.p = getelementptr i8, ptr %frame.p, i64 {layout.PENDING_COPIES_OFFSET}
   %held = load i32, ptr %held.p
 """
 )
@@ -59,7 +59,7 @@ def _make_notification(mask: str, site: str = " %site") -> str:
  {site} = load i32, ptr %site.at
   %site.4 = shl i32{site}, 2
   %what = add i32 %site.4, %event
-  %code = sub i32 {layout.COPY}, %what
+  %code = sub i32 {layout.COPY_EVENTS}, %what
   call void %observer(ptr %ctx, i32 %code, ptr %told, i32 {mask}, ptr null)
 """
     )
@@ -78,7 +78,7 @@ def make_begin_function(code: WarpCode) -> str:
         notification_text = f"""  br i1 %free, label %done, label %tell
 tell:
   %places = add <32 x i64> %to, zeroinitializer
-  %event = add i32 0, {layout.TO_BARRIER}
+  %event = add i32 0, {layout.COPY_BOUND_TO_BARRIER}
 {_make_notification("%mask", " %site.t")}"""
     code.add_support(
         "copy_begin",
@@ -107,7 +107,7 @@ append:
   %entry.o = mul i32 %number1, {_ENTRY_BYTES}
   %entry.p = getelementptr i8, ptr %area, i32 %entry.o
   store i32 %mask, ptr %entry.p
-  %count.p = getelementptr i8, ptr %entry.p, i64 {_COUNT_OFFSET}
+  %count.p = getelementptr i8, ptr %entry.p, i64 {_WORD_COUNT_OFFSET}
   store i32 %count, ptr %count.p
   %site.p = getelementptr i8, ptr %entry.p, i64 {_SITE_OFFSET}
   store i32 %site, ptr %site.p
@@ -115,7 +115,7 @@ append:
   store <32 x i32> %groups, ptr %groups.p, align 64
   %places.p = getelementptr i8, ptr %entry.p, i64 {_ADDRESSES_OFFSET}
   store <32 x i64> %to, ptr %places.p, align 64
-  %bound.p = getelementptr i8, ptr %entry.p, i64 {_BOUND_OFFSET}
+  %bound.p = getelementptr i8, ptr %entry.p, i64 {_BARRIERS_OFFSET}
 {make_splat("i64", "%barrier", "%bound")}  store <32 x i64> %bound, ptr %bound.p, align 64
   %words.p = getelementptr i8, ptr %entry.p, i64 {_WORDS_OFFSET}
   %size32 = shl i32 %count, 7
@@ -143,12 +143,10 @@ def make_arrive_function(code: WarpCode) -> str:
         trace_call = (
             f"call void @trace_row(ptr %ctx, <32 x i64> %{{}}, i32 %due, i32 {{}}, i32 {layout.TRACE_ALL})"
         )
-        trace_text = (
-            f"  {trace_call.format('at', layout.ROW_PLACE)}\n  %bits = zext <32 x i32> %word to <32 x i64>\n"
-        )
+        trace_text = f"  {trace_call.format('at', layout.ROW_HOST_ADDRESS)}\n  %bits = zext <32 x i32> %word to <32 x i64>\n"
         trace_text += f"  {trace_call.format('bits', layout.ROW_WRITTEN + 4)}\n"
     if code.options.observe:
-        event_text = f"select i1 %by.group, i32 {layout.BY_WAIT}, i32 {layout.BY_BARRIER}"
+        event_text = f"select i1 %by.group, i32 {layout.COPY_DONE_BY_WAIT}, i32 {layout.COPY_DONE_BY_BARRIER}"
         notification_text = f"  %event = {event_text}\n{_make_notification('%due')}"
     code.add_support(
         "copy_arrive",
@@ -173,7 +171,7 @@ look:
   %groups = load <32 x i32>, ptr %groups.p, align 64
   %age = sub <32 x i32> %groups, %before
   %old = icmp slt <32 x i32> %age, zeroinitializer
-  %bound.p = getelementptr i8, ptr %entry.p, i64 {_BOUND_OFFSET}
+  %bound.p = getelementptr i8, ptr %entry.p, i64 {_BARRIERS_OFFSET}
   %bound = load <32 x i64>, ptr %bound.p, align 64
   %is.bound = icmp eq <32 x i64> %bound, %barriers
   %is.due = select i1 %by.group, <32 x i1> %old, <32 x i1> %is.bound
@@ -185,7 +183,7 @@ look:
 land:
   %places.p = getelementptr i8, ptr %entry.p, i64 {_ADDRESSES_OFFSET}
   %places = load <32 x i64>, ptr %places.p, align 64
-  %count.p = getelementptr i8, ptr %entry.p, i64 {_COUNT_OFFSET}
+  %count.p = getelementptr i8, ptr %entry.p, i64 {_WORD_COUNT_OFFSET}
   %count = load i32, ptr %count.p
 {notification_text}  br label %words
 words:
@@ -273,7 +271,7 @@ def make_bind_function(code: WarpCode) -> str:
     The function has the signature ``void (ctx, i32 mask, <32 x i64> barriers)``.
     """
     notification_text = (
-        f"  %event = add i32 0, {layout.TO_BARRIER}\n{_make_notification('%due')}"
+        f"  %event = add i32 0, {layout.COPY_BOUND_TO_BARRIER}\n{_make_notification('%due')}"
         if code.options.observe
         else ""
     )
@@ -293,7 +291,7 @@ look:
   %entry.o = mul i32 %n1, {_ENTRY_BYTES}
   %entry.p = getelementptr i8, ptr %area, i32 %entry.o
   %mask = load i32, ptr %entry.p
-  %bound.p = getelementptr i8, ptr %entry.p, i64 {_BOUND_OFFSET}
+  %bound.p = getelementptr i8, ptr %entry.p, i64 {_BARRIERS_OFFSET}
   %bound = load <32 x i64>, ptr %bound.p, align 64
   %free = icmp eq <32 x i64> %bound, zeroinitializer
   %free32 = bitcast <32 x i1> %free to i32
@@ -316,7 +314,7 @@ done:
     return "copy_bind"
 
 
-def make_land_function(code: WarpCode) -> str:
+def make_phase_end_function(code: WarpCode) -> str:
     """Return the name of the LLVM function that completes the copies of a barrier when its phase has ended.
 
     The function has the signature ``void (ctx, i64 barrier)``.

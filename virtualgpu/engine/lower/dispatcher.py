@@ -16,7 +16,7 @@ def emit_prologue(code: WarpCode) -> None:
         emitter.context_store("budget", str(layout.BACK_EDGE_BUDGET))
     emitter.raw("br label %dispatch")
     code.begin_block("dispatch")
-    switch_cases = " ".join(f"i32 {b.number}, label %bb{b.number}" for b in code.flow.blocks)
+    switch_cases = " ".join(f"i32 {block.number}, label %bb{block.number}" for block in code.flow.blocks)
     emitter.lines += [
         "  %d.pcs = load <32 x i32>, ptr %frame, align 64",
         "  %d.low = call i32 @llvm.vector.reduce.umin.v32i32(<32 x i32> %d.pcs)",
@@ -38,7 +38,7 @@ def emit_prologue(code: WarpCode) -> None:
         "done:",
         f"  ret i32 {layout.STATUS_DONE}",
         "o1:",
-        f"  %o.barrier = icmp uge i32 %go.pc, {layout.AT_BARRIER}",
+        f"  %o.barrier = icmp uge i32 %go.pc, {layout.BARRIER_PC}",
         "  br i1 %o.barrier, label %waits, label %parked",
         "waits:",
         f"  ret i32 {layout.STATUS_WAITING}",
@@ -63,7 +63,7 @@ def emit_prologue(code: WarpCode) -> None:
 
 
 def find_jump_cost(code: WarpCode, target: int) -> tuple[int, int]:
-    """Return the cost of a jump in the warp's budget, and its weight when the budget runs out.
+    """Return the cost of a jump, and the number of spent budgets to count if it exhausts the warp's budget.
 
     A backward jump costs 1, and it costs more in a loop that waits for memory.
     """
@@ -72,7 +72,7 @@ def find_jump_cost(code: WarpCode, target: int) -> tuple[int, int]:
         code.function, code.flow, code.block.number, target, code.plan.memory_results
     ):
         return int(is_back_edge), int(is_back_edge)
-    return layout.BACK_EDGE_BUDGET if code.options.observe else layout.SPIN_PRICE, layout.ROTATE_EVERY
+    return layout.BACK_EDGE_BUDGET if code.options.observe else layout.SPIN_COST, layout.ROTATION_INTERVAL
 
 
 def emit_budget_spending(code: WarpCode, target: int) -> None:
@@ -87,7 +87,7 @@ def emit_budget_spending(code: WarpCode, target: int) -> None:
     is_back_edge = target <= code.block.number
     if not is_back_edge and not is_observed:
         return
-    jump_cost, turn_weight = find_jump_cost(code, target)
+    jump_cost, budget_weight = find_jump_cost(code, target)
     remaining_budget = emitter.op(f"sub i32 {emitter.context_load('budget')}, {jump_cost}")
     emitter.context_store("budget", remaining_budget)
     is_exhausted = emitter.op(f"icmp sle i32 {remaining_budget}, 0")
@@ -98,7 +98,7 @@ def emit_budget_spending(code: WarpCode, target: int) -> None:
     code.store_pcs(code.active_lanes, constant("i32", target))
     emitter.raw("br label %expired")
     code.expired_edges.append(
-        (str(target), str(code.flow.blocks[target].first), str(turn_weight), exhausted_label)
+        (str(target), str(code.flow.blocks[target].first), str(budget_weight), exhausted_label)
     )
     code.begin_block(next_label)
 
@@ -109,13 +109,13 @@ def emit_rotation(code: WarpCode) -> None:
     """
     emitter = code.emitter
     code.begin_block("expired")
-    target_phi = ", ".join(f"[{t}, %{label}]" for t, _, _, label in code.expired_edges)
-    pcs_of_edges = ", ".join(f"[{f}, %{label}]" for _, f, _, label in code.expired_edges)
-    turns_phi = ", ".join(f"[{n}, %{label}]" for _, _, n, label in code.expired_edges)
+    target_phi = ", ".join(f"[{target_block}, %{label}]" for target_block, _, _, label in code.expired_edges)
+    pcs_of_edges = ", ".join(f"[{first_pc}, %{label}]" for _, first_pc, _, label in code.expired_edges)
+    budget_weight_phi = ", ".join(f"[{n}, %{label}]" for _, _, n, label in code.expired_edges)
     emitter.lines += [
         f"  %x.block = phi i32 {target_phi}",
         f"  %x.pc = phi i32 {pcs_of_edges}",
-        f"  %x.turns = phi i32 {turns_phi}",
+        f"  %x.turns = phi i32 {budget_weight_phi}",
     ]
     emitter.context_store("budget", str(layout.BACK_EDGE_BUDGET))
     flag_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('abort_flag')} to ptr")
@@ -136,7 +136,7 @@ def emit_rotation(code: WarpCode) -> None:
         "  %r.pcs = load <32 x i32>, ptr %frame, align 64",
         "  %r.now0 = insertelement <32 x i32> poison, i32 %x.block, i32 0",
         "  %r.now = shufflevector <32 x i32> %r.now0, <32 x i32> poison, <32 x i32> zeroinitializer",
-        f"  %r.c.p = getelementptr i8, ptr %frame, i64 {layout.CURSOR_OFFSET}",
+        f"  %r.c.p = getelementptr i8, ptr %frame, i64 {layout.LAST_BLOCK_OFFSET}",
         "  %r.c = load i32, ptr %r.c.p",
         "  %r.c0 = insertelement <32 x i32> poison, i32 %r.c, i32 0",
         "  %r.cs = shufflevector <32 x i32> %r.c0, <32 x i32> poison, <32 x i32> zeroinitializer",
@@ -146,7 +146,7 @@ def emit_rotation(code: WarpCode) -> None:
         "  %r.rest = select <32 x i1> %r.later, <32 x i32> %r.pcs, <32 x i32> splat (i32 -1)",
         "  %r.pc = call i32 @llvm.vector.reduce.umin.v32i32(<32 x i32> %r.rest)",
         f"  %r.can = icmp ult i32 %r.pc, {layout.PARKED_PC}",
-        f"  %r.n.p = getelementptr i8, ptr %frame, i64 {layout.TURNS_OFFSET}",
+        f"  %r.n.p = getelementptr i8, ptr %frame, i64 {layout.SPENT_BUDGETS_OFFSET}",
         "  %r.n = load i32, ptr %r.n.p",
         "  %r.n1 = add i32 %r.n, %x.turns",
         "  store i32 %r.n1, ptr %r.n.p",

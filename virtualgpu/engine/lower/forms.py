@@ -31,10 +31,12 @@ _BOOLEAN = r"(\.(and|or|xor))?"
 _COMPARISON = r"\.(eq|ne|lt|le|gt|ge|lo|ls|hi|hs|equ|neu|ltu|leu|gtu|geu|num|nan)"
 _NEGATED_PARTS = rf"(\.({NEGATED_PRODUCT}|{NEGATED_ADDEND}))*"
 _SIGNED_MAGNITUDE = r"(\.xorsign\.abs)?"
-_SPACE = r"(\.(global|shared(::cta|::cluster)?|local|const|param(::entry|::func)?))?"
+_STATE_SPACE = r"(\.(global|shared(::cta|::cluster)?|local|const|param(::entry|::func)?))?"
 _SHARED = r"\.shared(::cta|::cluster)?"
-_ORDER = r"\.(weak|relaxed|acquire|release|acq_rel|volatile|mmio|cta|cluster|gpu|sys)"
-_CACHE = r"\.(nc|ca|cg|cs|lu|cv|wb|wt|unified|L1::(evict_\w+|no_allocate)|L2::(evict_\w+|cache_hint|\d+B))"
+_MEMORY_ORDER = r"\.(weak|relaxed|acquire|release|acq_rel|volatile|mmio|cta|cluster|gpu|sys)"
+_CACHE_HINT = (
+    r"\.(nc|ca|cg|cs|lu|cv|wb|wt|unified|L1::(evict_\w+|no_allocate)|L2::(evict_\w+|cache_hint|\d+B))"
+)
 _VECTOR = r"(\.v[248])?"
 _SHAPE = r"\.m\d+n\d+k\d+"
 # The lowering of matrices refuses some of these types, and its message names those that it has.
@@ -42,9 +44,9 @@ _MATRIX_TYPE = r"\.(f16|bf16|tf32|f32|f64|s32|e4m3|e5m2|e3m2|e2m3|e2m1|s8|u8|s4|
 
 # ptxas accepts these modifiers in any order, and public kernels also write .x4.m8n8.
 _MATRICES = "|".join(
-    "".join(order)
-    for modifiers in ((r"\.m8n8", r"\.x[124]"), (r"\.m8n8", r"\.x[124]", r"\.trans"))
-    for order in itertools.permutations(modifiers)
+    "".join(modifier_order)
+    for modifier_patterns in ((r"\.m8n8", r"\.x[124]"), (r"\.m8n8", r"\.x[124]", r"\.trans"))
+    for modifier_order in itertools.permutations(modifier_patterns)
 )
 _MATRIX_ROWS = rf"\.sync\.aligned({_MATRICES})({_SHARED})?\.b16"
 
@@ -62,11 +64,11 @@ _MIN_MAX_FORMS = (
 _SQRT_RCP_FORMS = rf"(\.approx|{_ROUNDING}){_FTZ}\.f32|{_ROUNDING}\.f64"
 _LOGIC_FORMS = rf"{_INTEGER_TYPE}|\.pred"
 # NVRTC, CUDA's headers and libcu++ order these modifiers in several ways.
-_ONE_SPACE = _SPACE.removesuffix("?")
+_ONE_SPACE = _STATE_SPACE.removesuffix("?")
 _ONE_VECTOR = _VECTOR.removesuffix("?")
-_ACCESS_FORMS = rf"({_ORDER}|{_CACHE}|{_ONE_SPACE}|{_ONE_VECTOR})*\.([busf](8|16|32|64)|b128)"
+_ACCESS_FORMS = rf"({_MEMORY_ORDER}|{_CACHE_HINT}|{_ONE_SPACE}|{_ONE_VECTOR})*\.([busf](8|16|32|64)|b128)"
 _ATOMIC_FORMS = (
-    rf"({_ORDER}|{_ONE_SPACE}|{_ONE_VECTOR}|\.noftz|\.L2::cache_hint|\.(add|min|max|and|or|xor|exch|cas|inc|dec))+"
+    rf"({_MEMORY_ORDER}|{_ONE_SPACE}|{_ONE_VECTOR}|\.noftz|\.L2::cache_hint|\.(add|min|max|and|or|xor|exch|cas|inc|dec))+"
     rf"\.([busf](16|32|64)|{_HALF_TYPE[2:]}|{_BFLOAT_TYPE[2:]})"
 )
 
@@ -146,7 +148,7 @@ _FORMS = {
         rf"|\.rna(\.satfinite)?\.tf32\.f32|\.r[nz](\.satfinite)?{_RELU}\.tf32\.f32"
     ),
     "mov": rf"{_INTEGER_TYPE}|\.(pred|f32|f64|b128)",
-    "cvta": rf"(\.to)?{_SPACE}\.u(32|64)",
+    "cvta": rf"(\.to)?{_STATE_SPACE}\.u(32|64)",
     "isspacep": r"\.(global|local|shared(::cta|::cluster)?)",
     "ld": _ACCESS_FORMS,
     "ldu": _ACCESS_FORMS,
@@ -187,7 +189,7 @@ _FORMS = {
     ),
     "mbarrier": (
         rf"\.(init|inval|pending_count|expect_tx|complete_tx|arrive(_drop)?(\.expect_tx)?|(test|try)_wait(\.parity)?)"
-        rf"(\.noComplete|{_ORDER}|{_SHARED})*\.b64"
+        rf"(\.noComplete|{_MEMORY_ORDER}|{_SHARED})*\.b64"
     ),
 }
 # Control flow and textures check their own forms; the other instructions do not change any result here.
@@ -220,11 +222,11 @@ UNCHECKED_ROOTS = frozenset(
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_known(root: str, suffix: str) -> bool:
+def _is_known_form(root: str, suffix: str) -> bool:
     return re.fullmatch(_FORMS[root], suffix) is not None
 
 
-def is_supported(parts: tuple[str, ...]) -> bool:
+def is_supported(opcode_parts: tuple[str, ...]) -> bool:
     """Return whether the virtual GPU executes an instruction with these modifiers and types.
 
     An instruction that is not in the table counts as supported.
@@ -234,7 +236,9 @@ def is_supported(parts: tuple[str, ...]) -> bool:
     >>> is_supported(("max", "NaN", "xorsign", "abs", "f32")), is_supported(("lop3", "or", "b32"))
     (True, False)
     """
-    return parts[0] not in _FORMS or _is_known(parts[0], "".join(f".{modifier}" for modifier in parts[1:]))
+    return opcode_parts[0] not in _FORMS or _is_known_form(
+        opcode_parts[0], "".join(f".{modifier}" for modifier in opcode_parts[1:])
+    )
 
 
 def check_form(instruction: ir.Instruction) -> None:

@@ -30,7 +30,7 @@ def allocate_fragments(
     )
     offset_by_name: dict[str, int] = {}
 
-    def assign(group: tuple[str, ...], start: int) -> None:
+    def assign_offsets(group: tuple[str, ...], start: int) -> None:
         offset_by_name.update((name, start + ROW_BYTES * n) for n, name in enumerate(group))
 
     block_local_groups = []
@@ -44,7 +44,7 @@ def allocate_fragments(
                 )
             )
         else:
-            assign(register_group, frame_end)
+            assign_offsets(register_group, frame_end)
             frame_end += ROW_BYTES * len(register_group)
     free_starts_by_size: dict[int, list[int]] = {}
     used_ranges: list[tuple[int, int, int]] = []  # last use, registers, offset
@@ -56,7 +56,7 @@ def allocate_fragments(
         free_starts = free_starts_by_size.get(len(register_group))
         start = free_starts.pop() if free_starts else frame_end
         frame_end += 0 if start < frame_end else ROW_BYTES * len(register_group)
-        assign(register_group, start)
+        assign_offsets(register_group, start)
         used_ranges.append((last_use, len(register_group), start))
     return offset_by_name, frame_end
 
@@ -90,9 +90,9 @@ def list_register_names(operand: ir.Operand | None) -> tuple[str, ...]:
 
 def _find_use_spans(function: ir.Function, names: set[str]) -> dict[str, tuple[int, int]]:
     """Return the first and the last instruction that uses each register."""
-    spans: dict[str, tuple[int, int]] = {}
-    for index, i in enumerate(function.instructions):
-        for registers in cfg.find_definitions_and_uses(i):
+    use_spans: dict[str, tuple[int, int]] = {}
+    for index, instruction in enumerate(function.instructions):
+        for registers in cfg.find_definitions_and_uses(instruction):
             for name in names.intersection(registers):
-                spans[name] = spans.get(name, (index, index))[0], index
-    return spans
+                use_spans[name] = use_spans.get(name, (index, index))[0], index
+    return use_spans

@@ -11,7 +11,7 @@ from virtualgpu.engine.lower.fragment_places import FRAGMENT_TYPES, ROW_BYTES, l
 from virtualgpu.engine.lower.warp_code import WarpCode
 
 
-def list_items(operand: ir.Operand | None) -> tuple[ir.Operand | None, ...]:
+def list_registers(operand: ir.Operand | None) -> tuple[ir.Operand | None, ...]:
     """Return the registers in an operand, with or without braces."""
     return operand.items if isinstance(operand, ir.Vector) else (operand,)
 
@@ -34,7 +34,7 @@ def emit_input_pointer(code: WarpCode, operand: ir.Operand | None, role: str) ->
     frame_offset = _find_frame_offset(code, operand)
     if frame_offset is None:
         pointer = _allocate_stack_space(code, operand, role)
-        for n, register in enumerate(list_items(operand)):
+        for n, register in enumerate(list_registers(operand)):
             row_pointer = emitter.op(f"getelementptr i8, ptr {pointer}, i64 {ROW_BYTES * n}")
             emitter.raw(f"store <32 x i32> {code.get(register, 'b32')}, ptr {row_pointer}, align 64")
         return pointer
@@ -44,7 +44,7 @@ def emit_input_pointer(code: WarpCode, operand: ir.Operand | None, role: str) ->
 
 def _allocate_stack_space(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
     """Return stack space for a fragment, which all instructions with the same role share."""
-    register_count = len(list_items(operand))
+    register_count = len(list_registers(operand))
     name = f"%fragment.{role}.{register_count}"
     alloca_line = f"  {name} = alloca [{register_count} x <32 x i32>], align 64"
     if alloca_line not in code.allocas:
@@ -54,7 +54,7 @@ def _allocate_stack_space(code: WarpCode, operand: ir.Operand | None, role: str)
 
 def _emit_pending_stores(code: WarpCode, operand: ir.Operand | None) -> None:
     """Emit stores of those values of a fragment to the frame that exist only in LLVM values so far."""
-    for register in list_items(operand):
+    for register in list_registers(operand):
         if isinstance(register, ir.Register) and register.name in code.dirty:
             register_value = code.get(register, "b32")
             pointer = code.emit_slot_pointer(register.name)
@@ -67,23 +67,23 @@ def emit_output_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -
 
     Call `finish_output` afterwards.
     """
-    start = _find_frame_offset(code, operand)
-    if start is None:
+    frame_offset = _find_frame_offset(code, operand)
+    if frame_offset is None:
         return _allocate_stack_space(code, operand, role)
     if code.guard is not None:
         _emit_pending_stores(code, operand)
-    return code.emitter.op(f"getelementptr i8, ptr %frame, i64 {start}")
+    return code.emitter.op(f"getelementptr i8, ptr %frame, i64 {frame_offset}")
 
 
 def finish_output(code: WarpCode, operand: ir.Operand | None, pointer: str) -> None:
     """Make the new value of a matrix fragment available to the code that follows."""
     emitter = code.emitter
     if _find_frame_offset(code, operand) is None:
-        for n, register in enumerate(list_items(operand)):
+        for n, register in enumerate(list_registers(operand)):
             row_pointer = emitter.op(f"getelementptr i8, ptr {pointer}, i64 {ROW_BYTES * n}")
             code.set(register, emitter.op(f"load <32 x i32>, ptr {row_pointer}, align 64"), "b32")
         return
-    for register in list_items(operand):
+    for register in list_registers(operand):
         assert isinstance(register, ir.Register)
         code.cache.pop(register.name, None)
         code.dirty.discard(register.name)

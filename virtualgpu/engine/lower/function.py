@@ -98,9 +98,9 @@ class FunctionCompiler(WarpCode):
         If all lanes take the same branch, the jump is direct; otherwise, the dispatcher selects which lanes
         run first.
         """
-        none_stay, none_go = self.emit_votes(instruction)
-        self.emit_branch_count(instruction, none_stay, none_go)
-        self.emit_voted_jumps(none_stay, none_go, taken_block, next_block)
+        no_lane_stays, no_lane_goes = self.emit_votes(instruction)
+        self.emit_branch_count(instruction, no_lane_stays, no_lane_goes)
+        self.emit_voted_jumps(no_lane_stays, no_lane_goes, taken_block, next_block)
 
     def emit_votes(self, instruction: ir.Instruction) -> tuple[str, str]:
         """Emit tests of whether all active lanes take a conditional branch, and whether none of them does."""
@@ -110,9 +110,9 @@ class FunctionCompiler(WarpCode):
         return emitter.op(f"icmp eq i32 {staying_lanes}, 0"), emitter.op(f"icmp eq i32 {active_lanes}, 0")
 
     def emit_branch_count(
-        self, instruction: ir.Instruction, none_stay: str, none_go: str, times: str = "1"
+        self, instruction: ir.Instruction, no_lane_stays: str, no_lane_goes: str, execution_count: str = "1"
     ) -> None:
-        """Emit code that counts `times` executions of a branch, of which the last may be divergent."""
+        """Emit code that counts `execution_count` executions of a branch, of which the last may be divergent."""
         if (
             not self.options.with_counters or instruction.opcode.split(".")[0] != instruction.root
         ):  # a call or return of a copied body
@@ -122,25 +122,27 @@ class FunctionCompiler(WarpCode):
         self.tables.branches.append((self.index, instruction))
         counters_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('branch_counters')} to ptr")
         count_pointer = emitter.op(f"getelementptr i64, ptr {counters_pointer}, i64 {2 * branch_index}")
-        emitter.add_to(count_pointer, times)
-        is_uniform = emitter.op(f"or i1 {none_stay}, {none_go}")
+        emitter.add_to_memory(count_pointer, execution_count)
+        is_uniform = emitter.op(f"or i1 {no_lane_stays}, {no_lane_goes}")
         divergent_count = emitter.op(f"zext i1 {emitter.op(f'xor i1 {is_uniform}, true')} to i64")
-        emitter.add_to(emitter.op(f"getelementptr i64, ptr {count_pointer}, i64 1"), divergent_count)
+        emitter.add_to_memory(emitter.op(f"getelementptr i64, ptr {count_pointer}, i64 1"), divergent_count)
 
-    def emit_voted_jumps(self, none_stay: str, none_go: str, taken_block: int, next_block: int) -> None:
+    def emit_voted_jumps(
+        self, no_lane_stays: str, no_lane_goes: str, taken_block: int, next_block: int
+    ) -> None:
         """Emit the jumps of a conditional branch that follow the tests emitted by `emit_votes`."""
         emitter = self.emitter
         guard = self.guard
         assert guard is not None
         self.guard = None
         all_go_label, check_label, all_stay_label, split_label = (
-            emitter.name(s) for s in ("go", "check", "stay", "split")
+            emitter.name(label_stem) for label_stem in ("go", "check", "stay", "split")
         )
-        emitter.raw(f"br i1 {none_stay}, label %{all_go_label}, label %{check_label}")
+        emitter.raw(f"br i1 {no_lane_stays}, label %{all_go_label}, label %{check_label}")
         self.begin_block(all_go_label)
         self.emit_jump(taken_block)
         self.begin_block(check_label)
-        emitter.raw(f"br i1 {none_go}, label %{all_stay_label}, label %{split_label}")
+        emitter.raw(f"br i1 {no_lane_goes}, label %{all_stay_label}, label %{split_label}")
         self.begin_block(all_stay_label)
         self.emit_jump(next_block)
         self.begin_block(split_label)
@@ -157,7 +159,7 @@ class FunctionCompiler(WarpCode):
         """
         emitter = self.emitter
         loop_block = self.block.number
-        none_stay, none_go = self.emit_votes(instruction)
+        no_lane_stays, no_lane_goes = self.emit_votes(instruction)
         iteration_count = emitter.op(f"add i64 {loop.iterations}, 1")
         budget_left = emitter.op(
             f"sub i32 {loop.budget_left}, {dispatcher.find_jump_cost(self, loop_block)[0]}"
@@ -165,43 +167,43 @@ class FunctionCompiler(WarpCode):
         has_budget = emitter.op(f"icmp sgt i32 {budget_left}, 0")
         is_before_wait = emitter.op(f"icmp ult i32 {loop_block}, {self.wait}")
         is_repeated = emitter.op(
-            f"and i1 {none_stay}, {emitter.op(f'and i1 {has_budget}, {is_before_wait}')}"
+            f"and i1 {no_lane_stays}, {emitter.op(f'and i1 {has_budget}, {is_before_wait}')}"
         )
         exit_label = emitter.name("out")
-        carried_values = loop.find_carried(emitter, self.cache)
+        carried_values = loop.find_carried_values(emitter, self.cache)
         emitter.raw(f"br i1 {is_repeated}, label %{loop.label}, label %{exit_label}")
         loop.close(emitter, self.current_label, iteration_count, budget_left, carried_values)
         self.loop = None
         self.begin_block(exit_label)
         emitter.context_store("budget", loop.budget_left)
         self.emit_block_count(iteration_count)
-        self.emit_branch_count(instruction, none_stay, none_go, iteration_count)
+        self.emit_branch_count(instruction, no_lane_stays, no_lane_goes, iteration_count)
         self.flush()
-        self.emit_voted_jumps(none_stay, none_go, loop_block, self.find_next_block())
+        self.emit_voted_jumps(no_lane_stays, no_lane_goes, loop_block, self.find_next_block())
 
     def find_next_block(self) -> int:
         return self.flow.number_of.get(self.block.end, -1)
 
-    def emit_leave(self, target: str, status: int | None = None) -> None:
-        """Emit code that stores a special program counter, such as EXITED, for the active lanes.
+    def emit_pc_store(self, target_pcs: str, status: int | None = None) -> None:
+        """Emit code that stores new program counters, such as EXITED, for the active lanes.
 
         Lanes whose guard predicate is false continue to run. If all lanes of the warp leave, the function
         returns `status`, if there is one.
         """
         emitter = self.emitter
-        new_pcs = target
+        new_pcs = target_pcs
         if self.guard is None and status is not None:
-            whole_label = emitter.name("whole")
-            other_label = emitter.name("rest")
+            full_warp_label = emitter.name("whole")
+            partial_warp_label = emitter.name("rest")
             is_full = emitter.op(f"icmp eq i32 {self.mask}, -1")
-            emitter.raw(f"br i1 {is_full}, label %{whole_label}, label %{other_label}")
-            self.begin_block(whole_label)
-            emitter.raw(f"store <32 x i32> {target}, ptr %frame, align 64")
+            emitter.raw(f"br i1 {is_full}, label %{full_warp_label}, label %{partial_warp_label}")
+            self.begin_block(full_warp_label)
+            emitter.raw(f"store <32 x i32> {target_pcs}, ptr %frame, align 64")
             emitter.raw(f"ret i32 {status}")
-            self.begin_block(other_label)
+            self.begin_block(partial_warp_label)
         if self.guard is not None:
             new_pcs = emitter.select(
-                "i32", self.guard, target, constant("i32", max(self.find_next_block(), 0))
+                "i32", self.guard, target_pcs, constant("i32", max(self.find_next_block(), 0))
             )
         self.store_pcs(self.active_lanes, new_pcs)
         emitter.raw("br label %dispatch")
@@ -227,14 +229,14 @@ class FunctionCompiler(WarpCode):
                     constant("i32", self.flow.number_of[instruction_index]),
                     target_blocks,
                 )
-            self.emit_leave(target_blocks)
+            self.emit_pc_store(target_blocks)
         elif mnemonic in ("ret", "exit"):
             if mnemonic == "exit" and instruction is not None:
                 exited_lanes = self.emitter.op(
                     f"or i32 {self.emitter.context_load('exited')}, {self.executed_mask(instruction)}"
                 )
                 self.emitter.context_store("exited", exited_lanes)
-            self.emit_leave(constant("i32", layout.EXITED), layout.STATUS_DONE)
+            self.emit_pc_store(constant("i32", layout.EXITED), layout.STATUS_DONE)
         elif instruction is not None and mnemonic == "trap":
             self.emit_trap(instruction)
         elif instruction is not None and cfg.is_block_barrier(instruction):
@@ -242,7 +244,7 @@ class FunctionCompiler(WarpCode):
         elif self.find_next_block() >= 0:
             self.emit_jump(self.find_next_block())
         else:
-            self.emit_leave(constant("i32", layout.EXITED), layout.STATUS_DONE)
+            self.emit_pc_store(constant("i32", layout.EXITED), layout.STATUS_DONE)
 
     def emit_trap(self, instruction: ir.Instruction) -> None:
         if self.guard is None:
@@ -272,7 +274,7 @@ class FunctionCompiler(WarpCode):
         barrier_index = (
             self.emit_first_lane_value(operands[0]) if operands and operands[0] is not None else "0"
         )
-        barrier_index = emitter.op(f"and i32 {barrier_index}, {layout.BARRIERS - 1}")
+        barrier_index = emitter.op(f"and i32 {barrier_index}, {layout.BARRIER_COUNT - 1}")
         if len(operands) > 1 and operands[1] is not None:
             array_pointer = emitter.context_pointer("barrier_counts")
             word_pointer = emitter.op(f"getelementptr i32, ptr {array_pointer}, i32 {barrier_index}")
@@ -281,7 +283,7 @@ class FunctionCompiler(WarpCode):
         if "arrive" in instruction.parts:
             if self.options.observe:
                 barrier_index_64 = emitter.op(f"zext i32 {barrier_index} to i64")
-                self.observe(layout.ARRIVE, emitter.splat("i64", barrier_index_64), lanes)
+                self.observe(layout.BARRIER_ARRIVAL, emitter.splat("i64", barrier_index_64), lanes)
             array_pointer = emitter.context_pointer("barrier_arrived")
             word_pointer = emitter.op(f"getelementptr i32, ptr {array_pointer}, i32 {barrier_index}")
             old_word = emitter.op(f"load i32, ptr {word_pointer}")
@@ -303,10 +305,10 @@ class FunctionCompiler(WarpCode):
             self.observe(layout.AT_BLOCK_BARRIER, constant("i64", instruction.pc), lanes)
         wait_code = emitter.op(f"shl i32 {barrier_index}, {layout.BARRIER_SHIFT}")
         wait_code_offset = (
-            layout.AT_BARRIER + (layout.REDUCTION_BIT if is_reduction else 0) + max(self.find_next_block(), 0)
+            layout.BARRIER_PC + (layout.REDUCTION_BIT if is_reduction else 0) + max(self.find_next_block(), 0)
         )
         wait_code = emitter.op(f"add i32 {wait_code}, {wait_code_offset}")
-        self.emit_leave(emitter.splat("i32", wait_code), layout.STATUS_WAITING)
+        self.emit_pc_store(emitter.splat("i32", wait_code), layout.STATUS_WAITING)
 
     # -- blocks --------------------------------------------------------------------------------------
 
@@ -322,11 +324,11 @@ class FunctionCompiler(WarpCode):
         self.has_meetings = True
         incoming_phi = ""
         if self.known_value(mask_operand) in (0xFFFFFFFF, -1):  # no lane can be missing from a whole warp
-            ask_label = emitter.name("ask")
+            partial_warp_label = emitter.name("ask")
             emitter.raw(
-                f"br i1 {emitter.op(f'icmp eq i32 {self.mask}, -1')}, label %{met_label}, label %{ask_label}"
+                f"br i1 {emitter.op(f'icmp eq i32 {self.mask}, -1')}, label %{met_label}, label %{partial_warp_label}"
             )
-            self.begin_block(ask_label)
+            self.begin_block(partial_warp_label)
             incoming_phi = f", [{self.mask}, %{first_label}]"
         is_strict = int(instruction.root not in ("bar", "barrier"))
         location_arguments = f"i32 {self.index}, i32 {instruction.pc}, i32 {layout.PARKED_PC + self.block.number}, i32 {is_strict}"
@@ -343,23 +345,25 @@ class FunctionCompiler(WarpCode):
         emitter.context_store("forced", "0")
         self.cache.clear()
 
-    def emit_block_count(self, times: str = "1") -> None:
-        """Emit code that counts `times` executions of the basic block, by default one."""
+    def emit_block_count(self, execution_count: str = "1") -> None:
+        """Emit code that counts `execution_count` executions of the basic block, by default one."""
         emitter = self.emitter
         block_index = len(self.tables.blocks)
         instruction_count = str(self.block.end - self.block.first)
-        emitter.add_to(
+        emitter.add_to_memory(
             emitter.context_pointer("clock"),
-            instruction_count if times == "1" else emitter.op(f"mul i64 {times}, {instruction_count}"),
+            instruction_count
+            if execution_count == "1"
+            else emitter.op(f"mul i64 {execution_count}, {instruction_count}"),
         )
         self.tables.blocks.append((self.index, self.block))
         if self.options.with_counters:
             counters_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('block_counters')} to ptr")
             count_pointer = emitter.op(f"getelementptr i64, ptr {counters_pointer}, i64 {2 * block_index}")
-            emitter.add_to(count_pointer, times)
+            emitter.add_to_memory(count_pointer, execution_count)
             lanes = emitter.op(f"zext i32 {emitter.op(f'call i32 @llvm.ctpop.i32(i32 {self.mask})')} to i64")
-            lanes = lanes if times == "1" else emitter.op(f"mul i64 {times}, {lanes}")
-            emitter.add_to(emitter.op(f"getelementptr i64, ptr {count_pointer}, i64 1"), lanes)
+            lanes = lanes if execution_count == "1" else emitter.op(f"mul i64 {execution_count}, {lanes}")
+            emitter.add_to_memory(emitter.op(f"getelementptr i64, ptr {count_pointer}, i64 1"), lanes)
 
     def emit_instruction(self, instruction: ir.Instruction) -> None:
         forms.check_form(instruction)
@@ -454,8 +458,8 @@ class FunctionCompiler(WarpCode):
 
     def write_phis(self, line: str) -> str:
         block_number = int(line.split()[1])
-        mask_phi = ", ".join(f"[{m}, %{label}]" for m, _, label in self.incoming[block_number])
-        wait_phi = ", ".join(f"[{w}, %{label}]" for _, w, label in self.incoming[block_number])
+        mask_phi = ", ".join(f"[{mask}, %{label}]" for mask, _, label in self.incoming[block_number])
+        wait_phi = ", ".join(f"[{wait_pc}, %{label}]" for _, wait_pc, label in self.incoming[block_number])
         mask_phi = f"[%go.mask, %switch]{', ' if mask_phi else ''}{mask_phi}"
         wait_phi = f"[%go.wait, %switch]{', ' if wait_phi else ''}{wait_phi}"
         return f"  %m{block_number} = phi i32 {mask_phi}\n  %w{block_number} = phi i32 {wait_phi}"

@@ -51,10 +51,10 @@ class Loop:
     plan: FunctionPlan
     label_before: str
     label: str
-    line: int
+    line_index: int
     iterations: str
     budget_left: str
-    budget: str
+    initial_budget: str
     start_values: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -72,7 +72,7 @@ class Loop:
         """Return the value that a register has at the start of a loop iteration."""
         return self.start_values.setdefault(name, f"%{self.label}.r{len(self.start_values)}")
 
-    def find_carried(self, emitter: Emitter, values: dict[str, str]) -> dict[str, str]:
+    def find_carried_values(self, emitter: Emitter, values: dict[str, str]) -> dict[str, str]:
         """Return the registers that change in a loop iteration, with their values for the next iteration.
 
         A predicate is returned as a mask with one bit per lane.
@@ -86,15 +86,20 @@ class Loop:
         }
 
     def close(
-        self, emitter: Emitter, last_label: str, iterations: str, budget: str, carried: dict[str, str]
+        self,
+        emitter: Emitter,
+        last_label: str,
+        iterations: str,
+        new_budget: str,
+        carried_values: dict[str, str],
     ) -> None:
         """Insert the first lines of the loop, including the phi instructions for changed registers.
 
-        The next iteration follows the block `last_label` and uses the values that `find_carried` returned.
+        The next iteration follows the block `last_label` and uses the values that `find_carried_values` returned.
         """
         phi_lines = [
             f"  {self.iterations} = phi i64 [0, %{self.label_before}], [{iterations}, %{last_label}]",
-            f"  {self.budget_left} = phi i32 [{self.budget}, %{self.label_before}], [{budget}, %{last_label}]",
+            f"  {self.budget_left} = phi i32 [{self.initial_budget}, %{self.label_before}], [{new_budget}, %{last_label}]",
         ]
         load_lines = []
         mask_lines = []
@@ -108,16 +113,16 @@ class Loop:
                 row_type = "i32"
                 stored_value = f"{start_value}.bits"
                 mask_lines.append(make_lane_mask(stored_value, start_value).rstrip())
-            initial_value = f"{start_value}.first" if register_name in carried else stored_value
+            initial_value = f"{start_value}.first" if register_name in carried_values else stored_value
             load_lines.append(
                 f"  {initial_value} = load {row_type}, ptr {start_value}.slot, align {4 if lane_type == 'i1' else 64}"
             )
-            if register_name in carried:
+            if register_name in carried_values:
                 phi_lines.append(
-                    f"  {stored_value} = phi {row_type} [{initial_value}, %{self.label_before}], [{carried[register_name]}, %{last_label}]"
+                    f"  {stored_value} = phi {row_type} [{initial_value}, %{self.label_before}], [{carried_values[register_name]}, %{last_label}]"
                 )
         first_lines = [*load_lines, f"  br label %{self.label}", f"{self.label}:", *phi_lines, *mask_lines]
-        emitter.lines[self.line] = "\n".join(first_lines)
+        emitter.lines[self.line_index] = "\n".join(first_lines)
 
     def _get_llvm_type(self, name: str) -> str:
         return llvm_of(self.plan.function.registers[name])

@@ -8,7 +8,7 @@ from typing import Any
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.ir.emit import bits, llvm_of
+from virtualgpu.engine.ir.emit import get_bit_width, llvm_of
 from virtualgpu.engine.lower import fragment_places
 
 
@@ -76,7 +76,7 @@ def make_plan(
         if cfg.is_block_barrier(instruction) and "red" in instruction.parts
         for name in cfg.find_definitions_and_uses(instruction)[0]
     }
-    frame_end = layout.FRAME_HEADER
+    frame_end = layout.FRAME_HEADER_BYTES
     parameter_records: dict[str, tuple[int, int]] = {}
     parameters = () if function.is_entry else (*function.params, *function.returns)
     for param in (*parameters, *function.call_params.values()):
@@ -87,7 +87,7 @@ def make_plan(
     for name, register_type in function.registers.items():
         if name in live_across_blocks and name not in slots:
             slots[name] = frame_end
-            frame_end += -(-max(4, 4 * bits(llvm_of(register_type))) // 64) * 64
+            frame_end += -(-max(4, 4 * get_bit_width(llvm_of(register_type))) // 64) * 64
     local_offsets = {}
     local_end = 0
     for variable in function.local.values():

@@ -7,7 +7,7 @@ import struct
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.ir.emit import Emitter, bits, constant, float_constant, llvm_of, vector
+from virtualgpu.engine.ir.emit import Emitter, constant, float_constant, get_bit_width, llvm_of, vector
 from virtualgpu.engine.ir.text import LANE_INDICES_I32
 from virtualgpu.engine.lower.loops import Loop
 from virtualgpu.engine.lower.plan import CodeOptions, FunctionPlan, KernelTables
@@ -108,7 +108,7 @@ class Registers:
         is_float = llvm in ("float", "double", "half")
         value = operand.value
         literal_bits = operand.float_bits
-        if is_float and literal_bits and literal_bits != bits(llvm):
+        if is_float and literal_bits and literal_bits != get_bit_width(llvm):
             (float_value,) = struct.unpack(
                 "<d" if literal_bits == 64 else "<f", value.to_bytes(literal_bits // 8, "little")
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.ir.emit import bits, constant, llvm_of
+from virtualgpu.engine.ir.emit import constant, get_bit_width, llvm_of
 from virtualgpu.engine.lower.registers import Registers
 
 _WRITES_MEMORY = {"st", "atom", "red", "cp", "mbarrier", "wmma", "stmatrix"}
@@ -49,7 +49,7 @@ class ReportingRegisters(Registers):
         """
         if not self.options.trace:
             return
-        value_bits = bits(llvm)
+        value_bits = get_bit_width(llvm)
         for first_bit in range(0, value_bits, 64):
             chunk_bits = value
             address = host
@@ -64,7 +64,7 @@ class ReportingRegisters(Registers):
                     if first_bit
                     else host
                 )
-            self.trace_row(address, mask, layout.ROW_PLACE)
+            self.trace_row(address, mask, layout.ROW_HOST_ADDRESS)
             chunk_bytes = min(value_bits, 64) // 8
             self.trace_row(self.emitter.cast(chunk_bits, llvm, "i64"), mask, layout.ROW_WRITTEN + chunk_bytes)
 

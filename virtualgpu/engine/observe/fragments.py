@@ -19,7 +19,7 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.compile.ptx.inline import strip_copy_mark
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.lower.fragments import list_items
+from virtualgpu.engine.lower.fragments import list_registers
 from virtualgpu.engine.lower.ops import memory_ops
 from virtualgpu.engine.lower.ops.matrices import tensor
 from virtualgpu.engine.observe.accesses import AccessRequest, read_requests
@@ -176,7 +176,7 @@ class _WarpReplay:
     ) -> list[_RegisterContent]:
         """Return the contents of the registers in an operand, with or without braces."""
         register_contents = []
-        for register in list_items(operand):
+        for register in list_registers(operand):
             register_content = _RegisterContent()
             if isinstance(register, ir.Immediate):
                 register_content = _RegisterContent(np.full(layout.LANES, register.value % 2**64, np.uint64))
@@ -254,7 +254,7 @@ class _WarpReplay:
         """Return the origin of the registers that ``mov`` has copied, joined or divided."""
         register_contents = self._read_register_contents(step, step.instruction.operands[1])
         registers = self.functions[step.function].registers
-        source_registers = list_items(step.instruction.operands[1])
+        source_registers = list_registers(step.instruction.operands[1])
         addresses: list[LaneAddresses] = []
         for register, register_content in zip(source_registers, register_contents, strict=True):
             name = register.name if isinstance(register, ir.Register) else ""
@@ -338,7 +338,7 @@ class _WarpReplay:
                 _make_matrix(
                     str(matrix_index), element_type, (8, 8), tensor.compute_row_positions(i), register
                 )
-                for matrix_index, register in enumerate(list_items(operand))
+                for matrix_index, register in enumerate(list_registers(operand))
             ]
         bits_of_matrices = []
         element_index = 0
@@ -420,7 +420,7 @@ def _make_matrix(
         columns=columns,
         registers=tuple(
             strip_copy_mark(register.name) if isinstance(register, ir.Register) else ""
-            for register in list_items(operand)[:registers]
+            for register in list_registers(operand)[:registers]
         ),
         row=row.T.astype(np.int64),
         column=column.T.astype(np.int64),

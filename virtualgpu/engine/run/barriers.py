@@ -74,7 +74,7 @@ def find_expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask
         excused_lanes = worker.excused[barrier.pc] = cfg.find_excused_blocks(
             plan.function, plan.flow, barrier.pc
         )
-    waiting_lanes = pcs >= layout.AT_BARRIER
+    waiting_lanes = pcs >= layout.BARRIER_PC
     is_expected &= ~np.isin(np.where(waiting_lanes, -1, pcs & (layout.PARKED_PC - 1)), excused_lanes)
     lanes_at_barrier = [
         lane
@@ -95,14 +95,16 @@ def _find_barrier(worker: Worker, wait_code: int) -> ir.Instruction:
 def open_barriers(worker: Worker) -> int:
     """Open every barrier that all expected threads have reached, or report a deadlock if there is none."""
     pcs = read_lane_pcs(worker)
-    is_waiting = (pcs >= layout.AT_BARRIER) & (pcs != layout.EXITED)
+    is_waiting = (pcs >= layout.BARRIER_PC) & (pcs != layout.EXITED)
     is_alive = pcs != layout.EXITED
     context_record = worker.context[0]
     is_opened = False
     for barrier_index in np.unique(
-        (pcs[is_waiting] >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1)
+        (pcs[is_waiting] >> layout.BARRIER_SHIFT) & (layout.BARRIER_COUNT - 1)
     ).tolist():
-        is_at_barrier = is_waiting & ((pcs >> layout.BARRIER_SHIFT) & (layout.BARRIERS - 1) == barrier_index)
+        is_at_barrier = is_waiting & (
+            (pcs >> layout.BARRIER_SHIFT) & (layout.BARRIER_COUNT - 1) == barrier_index
+        )
         expected_lanes = int(context_record["barrier_counts"][barrier_index])
         arrived_lanes = int(is_at_barrier.sum()) + int(context_record["barrier_arrived"][barrier_index])
         if arrived_lanes < (expected_lanes or int(is_alive.sum())):
@@ -125,7 +127,7 @@ def open_barriers(worker: Worker) -> int:
         is_opened = True
     if is_opened:
         status = worker.status
-        status[(status == layout.STATUS_WAITING) & ((pcs < layout.AT_BARRIER).any(axis=1))] = (
+        status[(status == layout.STATUS_WAITING) & ((pcs < layout.BARRIER_PC).any(axis=1))] = (
             layout.STATUS_YIELDED
         )
         return layout.BARRIER_OPENED

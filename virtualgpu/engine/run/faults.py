@@ -30,11 +30,11 @@ FAULT_KINDS = {
     layout.STACK_OVERFLOW: "stack overflow",
     layout.BARRIER_DEADLOCK: "barrier deadlock",
     layout.DIVERGENT_BARRIER: "divergent barrier",
-    layout.UNMET_MASK: "lanes missing",
-    layout.OUTSIDE_MASK: "lane outside its mask",
+    layout.UNMET_MEMBER_MASK: "lanes missing",
+    layout.LANE_OUTSIDE_MASK: "lane outside its mask",
     layout.NAN_PRODUCED: "NaN",
     layout.BAD_TEXTURE: "no texture",
-    layout.OUTSIDE_SURFACE: "out of bounds",
+    layout.ACCESS_OUTSIDE_SURFACE: "out of bounds",
 }
 # Kind of a launch that was stopped while it still made progress.
 TOO_LONG_KIND = "too long"
@@ -303,21 +303,21 @@ def _make_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) 
             "as np.uint64.",
             fault_site,
         )
-    if fault.code == layout.OUTSIDE_SURFACE:
+    if fault.code == layout.ACCESS_OUTSIDE_SURFACE:
         return errors.IllegalAddressError(
             f"kernel '{kernel}' accessed a position outside of its surface ({location}). The first "
             "coordinate counts bytes, not elements. cudaBoundaryModeZero and cudaBoundaryModeClamp permit "
             "such accesses.",
             fault_site,
         )
-    if fault.code == layout.UNMET_MASK:
+    if fault.code == layout.UNMET_MEMBER_MASK:
         return errors.LaunchFailure(
             f"kernel '{kernel}': the mask of {_fault_opcode(fault)} names lanes that never execute it "
             f"({location}). Name only the lanes that execute it, for example with __ballot_sync "
             "before the branch.",
             fault_site,
         )
-    if fault.code == layout.OUTSIDE_MASK:
+    if fault.code == layout.LANE_OUTSIDE_MASK:
         return errors.LaunchFailure(
             f"kernel '{kernel}': a lane executes {_fault_opcode(fault)}, but its mask does not name that "
             f"lane ({location}). Name every lane that executes it.",

@@ -85,11 +85,11 @@ def _compile_for(
     kernel = codegen.generate_kernel(
         _parse(ptx),
         entry,
-        count=with_counters,
-        trace=trace,
-        observe=observe,
+        with_counters=with_counters,
+        with_trace=trace,
+        with_observer=observe,
         trap_nan=trap_nan,
-        masked=target_processor.has_lane_masks,
+        has_mask_registers=target_processor.has_lane_masks,
     )
     return kernel, jit.KernelCode(kernel.text, target_processor), _needs_block_order(kernel)
 

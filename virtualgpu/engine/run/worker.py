@@ -145,7 +145,7 @@ class Worker:
             observer_code, observed_flag = launch.options.observer.watch(
                 ctypes.cast(self.observer, ctypes.c_void_p).value or 0
             )
-        rotate_every = layout.ROTATE_EVERY if launch.options.independent_threads else layout.NEVER_ROTATE
+        rotate_every = layout.ROTATION_INTERVAL if launch.options.independent_threads else layout.NEVER_ROTATE
         field_values: dict[str, int] = {
             "shared": shared_address,
             "shared_bytes": launch.shared_bytes,
@@ -222,9 +222,9 @@ class Worker:
                     mask,
                     barriers.find_expected_lanes(self, barrier_instruction, warp, mask),
                 )
-            elif site == layout.ARRIVE:
+            elif site == layout.BARRIER_ARRIVAL:
                 observer.arrive(block, warp, mask, int(self.lanes_at(lanes)[0]))
-            elif site == layout.BLOCK_OPENS:
+            elif site == layout.BLOCK_BARRIER_OPENS:
                 observer.barrier(block, barriers.read_lane_pcs(self) != layout.EXITED, True)
             elif site == layout.SHUFFLE:
                 assert stored_address is not None

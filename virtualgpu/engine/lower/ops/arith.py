@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.contract import NEGATED_ADDEND, NEGATED_PRODUCT
-from virtualgpu.engine.ir.emit import bits, constant, float_constant, llvm_of
+from virtualgpu.engine.ir.emit import constant, float_constant, get_bit_width, llvm_of
 from virtualgpu.engine.lower import approximate
 from virtualgpu.engine.lower.ops.floating import floats
 from virtualgpu.engine.lower.ops.floating.rounding import emit_directed
@@ -65,7 +65,7 @@ def _emit_for_halves(code: WarpCode, instruction: ir.Instruction) -> None:
     scalar_instruction = ir.Instruction(
         instruction.pc,
         instruction.opcode[:-2],
-        tuple(half_types.get(half, half) for half in instruction.parts),
+        tuple(half_types.get(modifier, modifier) for modifier in instruction.parts),
         instruction.operands,
         None,
         False,
@@ -88,10 +88,10 @@ def _emit_for_halves(code: WarpCode, instruction: ir.Instruction) -> None:
 # -- integers with a carry ---------------------------------------------------------------------------
 
 
-def _emit_with_carry(
+def _emit_add_with_carry(
     code: WarpCode, instruction: ir.Instruction, a: str, b: str, is_subtraction: bool
 ) -> None:
-    """Emit add/sub with carry in (…c) and carry out (.cc); the flag is kept as an i1 vector.
+    """Emit an addition or subtraction that reads a carry (``addc``) or sets one (``.cc``), an i1 vector.
 
     A difference is the sum with the complement plus one, so its flag is set where there was no
     borrow. NVVM's division of 128-bit integers adds such a flag.
@@ -120,7 +120,7 @@ def _emit_add(code: WarpCode, instruction: ir.Instruction) -> None:
     a = code.get(instruction.operands[1], instruction.type)
     b = code.get(instruction.operands[2], instruction.type)
     if "cc" in instruction.parts or instruction.root in ("addc", "subc"):
-        _emit_with_carry(code, instruction, a, b, is_subtraction)
+        _emit_add_with_carry(code, instruction, a, b, is_subtraction)
     elif "sat" in instruction.parts:
         code.set(
             instruction.operands[0],
@@ -142,7 +142,7 @@ def _emit_integer_product(code: WarpCode, instruction: ir.Instruction) -> tuple[
     a = code.get(instruction.operands[1], ptx_type)
     b = code.get(instruction.operands[2], ptx_type)
     llvm = llvm_of(ptx_type)
-    width = bits(llvm_of(ptx_type))
+    width = get_bit_width(llvm_of(ptx_type))
     extension = "sext" if ptx_type[0] == "s" else "zext"
     if instruction.root in ("mul24", "mad24"):
         unused_bits = constant("i32", 8)
@@ -183,7 +183,7 @@ def _emit_mad(code: WarpCode, instruction: ir.Instruction) -> None:
     product, ptx_type = _emit_integer_product(code, instruction)
     addend = code.get(instruction.operands[3], ptx_type)
     if "cc" in instruction.parts or instruction.root == "madc":
-        _emit_with_carry(code, instruction, product, addend, False)
+        _emit_add_with_carry(code, instruction, product, addend, False)
     elif "sat" in instruction.parts:
         code.set(
             instruction.operands[0], code.emitter.intrinsic("sadd.sat", "i32", product, addend), ptx_type
@@ -219,7 +219,7 @@ def _emit_div(code: WarpCode, instruction: ir.Instruction) -> None:
     # A zero divisor has no result in PTX but must not trap here; an H200 returns all ones, for rem too.
     is_zero = emitter.compare("eq", llvm, b, constant(llvm, 0))
     divisor = emitter.select(llvm, is_zero, constant(llvm, 1), b)
-    if bits(llvm) <= 32:
+    if get_bit_width(llvm) <= 32:
         # Exact: a double holds every 32-bit quotient's integer part.
         to_double_opcode, to_integer_opcode = ("sitofp", "fptosi") if is_signed else ("uitofp", "fptoui")
         float_quotient = emitter.binary(
@@ -305,7 +305,7 @@ def _emit_min_max(code: WarpCode, instruction: ir.Instruction) -> None:
 def _emit_product_sign(code: WarpCode, llvm: str, values: Sequence[str]) -> str:
     """Emit numbers whose sign is that of the product of two numbers."""
     emitter = code.emitter
-    integer_type = f"i{bits(llvm)}"
+    integer_type = f"i{get_bit_width(llvm)}"
     first_bits, second_bits = (emitter.convert("bitcast", llvm, value, integer_type) for value in values)
     return emitter.convert(
         "bitcast", integer_type, emitter.binary("xor", integer_type, first_bits, second_bits), llvm

@@ -108,13 +108,13 @@ def _emit_copy(code: WarpCode, instruction: ir.Instruction) -> None:
     alloca_line = f"  {copied_words} = alloca [4 x <32 x i32>], align 64"
     if alloca_line not in code.allocas:
         code.allocas.append(alloca_line)
-    for byte in range(0, copied_bytes, 4):
-        address = emitter.binary("add", "i64", from_host, constant("i64", byte))
+    for byte_offset in range(0, copied_bytes, 4):
+        address = emitter.binary("add", "i64", from_host, constant("i64", byte_offset))
         value = memory_ops.gather(code, address, executed_lanes, "b32")
         if source_bytes is not None:
-            has_source = emitter.compare("ugt", "i32", source_bytes, constant("i32", byte))
+            has_source = emitter.compare("ugt", "i32", source_bytes, constant("i32", byte_offset))
             value = emitter.select("i32", has_source, value, constant("i32", 0))
-        row_pointer = emitter.op(f"getelementptr i8, ptr {copied_words}, i64 {32 * byte}")
+        row_pointer = emitter.op(f"getelementptr i8, ptr {copied_words}, i64 {32 * byte_offset}")
         emitter.raw(f"store <32 x i32> {value}, ptr {row_pointer}, align 64")
     emitter.raw(
         f"call void @{copy_queue.make_begin_function(code)}(ptr %ctx, <32 x i64> {to_host}, i32 {executed_lanes}, ptr {copied_words}, "
@@ -213,16 +213,16 @@ def _emit_arrival_after_copies(code: WarpCode, instruction: ir.Instruction) -> N
     mask = code.executed_mask(instruction)
     space = memory_ops.space_of(instruction)
 
-    def bind(host: str) -> None:
+    def bind_copies(host_addresses: str) -> None:
         code.emitter.raw(
-            f"call void @{copy_queue.make_bind_function(code)}(ptr %ctx, i32 {mask}, <32 x i64> {host})"
+            f"call void @{copy_queue.make_bind_function(code)}(ptr %ctx, i32 {mask}, <32 x i64> {host_addresses})"
         )
 
     address = memory_ops.address_of(code, instruction.operands[0], space)
     barrier_access = memory_ops.as_access(instruction, "atom", space, 8)
-    barrier_host = memory_ops.host_addresses(code, barrier_access, address, space, 8, prepare=bind)
+    barrier_host = memory_ops.host_addresses(code, barrier_access, address, space, 8, prepare=bind_copies)
     if "noinc" in instruction.parts:
-        _emit_arrivals(code, barrier_host, mask, constant("i64", 1), drop=False)
+        _emit_arrivals(code, barrier_host, mask, constant("i64", 1), drops_arrivals=False)
 
 
 _UPDATE_PARAMETERS = "ptr %ctx, <32 x i64> %a, i32 %mask, <32 x i64> %count, i64 %drop, <32 x i64> %bytes"
@@ -293,7 +293,7 @@ done:
     .replace("PHASES", str(_PHASE_MASK))
     .replace("GIVEN", _UPDATE_PARAMETERS)
 )
-_LAND_TEXT = """  br i1 %last, label %over.now, label %on
+_PHASE_END_TEXT = """  br i1 %last, label %over.now, label %on
 over.now:
   call void @{land}(ptr %ctx, i64 %i)
   br label %on
@@ -312,30 +312,37 @@ def _binds_copies(code: WarpCode) -> bool:
 def _make_update_function(code: WarpCode) -> str:
     """Return the name of the LLVM function that counts arrivals and bytes of mbarriers."""
     if "mbarrier_update" not in code.tables.support_functions:
-        limits_size = _binds_copies(code)
-        function_text = _UPDATE_TEMPLATE.replace("FROM", "on" if limits_size else "lane")
+        binds_copies = _binds_copies(code)
+        function_text = _UPDATE_TEMPLATE.replace("FROM", "on" if binds_copies else "lane")
         code.add_support(
             "mbarrier_update",
             function_text.replace(
-                "LAND", _LAND_TEXT.format(land=copy_queue.make_land_function(code)) if limits_size else ""
+                "LAND",
+                _PHASE_END_TEXT.format(land=copy_queue.make_phase_end_function(code)) if binds_copies else "",
             ),
         )
     return "mbarrier_update"
 
 
 def _emit_arrivals(
-    code: WarpCode, host: str, mask: str, count: str, *, drop: bool, expected_bytes: str = "zeroinitializer"
+    code: WarpCode,
+    host_addresses: str,
+    mask: str,
+    count: str,
+    *,
+    drops_arrivals: bool,
+    expected_bytes: str = "zeroinitializer",
 ) -> str:
     """Emit arrivals at mbarriers, `count` per lane, and return the old states of the mbarriers.
 
     `expected_bytes` is added to the bytes for which each mbarrier waits.
     """
     old_states = code.emitter.op(
-        f"call <32 x i64> @{_make_update_function(code)}(ptr %ctx, <32 x i64> {host}, i32 {mask}, <32 x i64> {count}, "
-        f"i64 {int(drop)}, <32 x i64> {expected_bytes})"
+        f"call <32 x i64> @{_make_update_function(code)}(ptr %ctx, <32 x i64> {host_addresses}, i32 {mask}, <32 x i64> {count}, "
+        f"i64 {int(drops_arrivals)}, <32 x i64> {expected_bytes})"
     )
     if code.options.trace:
-        code.trace_write(memory_ops.gather(code, host, mask, "b64"), "i64", host, mask)
+        code.trace_write(memory_ops.gather(code, host_addresses, mask, "b64"), "i64", host_addresses, mask)
     return old_states
 
 
@@ -398,7 +405,7 @@ def _emit_mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
             barrier_host,
             mask,
             arrival_count,
-            drop=operation == "arrive_drop",
+            drops_arrivals=operation == "arrive_drop",
             expected_bytes=expected_bytes,
         )
         if isinstance(destination, ir.Register):
@@ -408,7 +415,7 @@ def _emit_mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
         if operation == "complete_tx":
             expected_bytes = emitter.binary("sub", "i64", constant("i64", 0), expected_bytes)
         _emit_arrivals(
-            code, barrier_host, mask, constant("i64", 0), drop=False, expected_bytes=expected_bytes
+            code, barrier_host, mask, constant("i64", 0), drops_arrivals=False, expected_bytes=expected_bytes
         )
     else:
         phase_shift = constant("i64", 40)

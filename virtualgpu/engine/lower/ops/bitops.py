@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from virtualgpu.compile.ptx import ir
-from virtualgpu.engine.ir.emit import bits, constant, llvm_of
+from virtualgpu.engine.ir.emit import constant, get_bit_width, llvm_of
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
@@ -57,10 +57,10 @@ def _emit_lop3(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _emit_shift(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit ``shl`` or ``shr``: amounts of at least the width return 0 (or the sign), as PTX defines."""
+    """Emit ``shl`` or ``shr``. A shift by at least the width returns 0 or copies of the sign, as in PTX."""
     emitter = code.emitter
     llvm = llvm_of(instruction.type)
-    width = bits(llvm)
+    width = get_bit_width(llvm)
     a = code.get(instruction.operands[1], instruction.type)
     amount_operand = instruction.operands[2]
     operation = "ashr" if instruction.type[0] == "s" else "lshr"
@@ -90,15 +90,15 @@ def _emit_funnel_shift(code: WarpCode, instruction: ir.Instruction) -> None:
     clamped_amount = emitter.binary("and", "i32", amount, constant("i32", 31))
     value = emitter.intrinsic("fshl" if shifts_left else "fshr", "i32", b, a, clamped_amount)
     if "clamp" in instruction.parts:
-        too_large = emitter.compare("ugt", "i32", amount, constant("i32", 31))
-        value = emitter.select("i32", too_large, a if shifts_left else b, value)
+        is_too_large = emitter.compare("ugt", "i32", amount, constant("i32", 31))
+        value = emitter.select("i32", is_too_large, a if shifts_left else b, value)
     code.set(instruction.operands[0], value, "b32")
 
 
 def _emit_field_mask(code: WarpCode, llvm: str, length: str) -> str:
     """Emit (1 << length) - 1 for a length from 0 to 255, and all ones if it is at least the width."""
     emitter = code.emitter
-    width = bits(llvm)
+    width = get_bit_width(llvm)
     clamped_length = emitter.intrinsic("umin", "i32", length, constant("i32", width - 1))
     mask = emitter.binary("shl", llvm, constant(llvm, 1), emitter.cast(clamped_length, "i32", llvm))
     mask = emitter.binary("sub", llvm, mask, constant(llvm, 1))
@@ -107,15 +107,15 @@ def _emit_field_mask(code: WarpCode, llvm: str, length: str) -> str:
     )
 
 
-def _emit_shift_by(code: WarpCode, operation: str, llvm: str, value: str, amount: str) -> str:
+def _emit_clamped_shift(code: WarpCode, operation: str, llvm: str, value: str, amount: str) -> str:
     emitter = code.emitter
-    width = bits(llvm)
+    width = get_bit_width(llvm)
     clamped_amount = emitter.intrinsic("umin", "i32", amount, constant("i32", width - 1))
     shifted_value = emitter.binary(operation, llvm, value, emitter.cast(clamped_amount, "i32", llvm))
     if operation == "ashr":
         return shifted_value
-    too_large = emitter.compare("uge", "i32", amount, constant("i32", width))
-    return emitter.select(llvm, too_large, constant(llvm, 0), shifted_value)
+    is_too_large = emitter.compare("uge", "i32", amount, constant("i32", width))
+    return emitter.select(llvm, is_too_large, constant(llvm, 0), shifted_value)
 
 
 def _emit_field_number(code: WarpCode, operand: ir.Operand | None, width: int) -> str:
@@ -133,12 +133,12 @@ def _emit_field_number(code: WarpCode, operand: ir.Operand | None, width: int) -
 def _emit_bfe(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     llvm = llvm_of(instruction.type)
-    width = bits(llvm)
+    width = get_bit_width(llvm)
     a = code.get(instruction.operands[1], instruction.type)
     position, length = (_emit_field_number(code, operand, width) for operand in instruction.operands[2:4])
     mask = _emit_field_mask(code, llvm, length)
     shift_opcode = "ashr" if instruction.type[0] == "s" else "lshr"
-    value = emitter.binary("and", llvm, _emit_shift_by(code, shift_opcode, llvm, a, position), mask)
+    value = emitter.binary("and", llvm, _emit_clamped_shift(code, shift_opcode, llvm, a, position), mask)
     if instruction.type[0] == "s":
         last_bit = emitter.binary("add", "i32", position, length)
         last_bit = emitter.binary("sub", "i32", last_bit, constant("i32", 1))
@@ -160,10 +160,10 @@ def _emit_bfi(code: WarpCode, instruction: ir.Instruction) -> None:
     a = code.get(instruction.operands[1], instruction.type)
     b = code.get(instruction.operands[2], instruction.type)
     position, length = (
-        _emit_field_number(code, operand, bits(llvm)) for operand in instruction.operands[3:5]
+        _emit_field_number(code, operand, get_bit_width(llvm)) for operand in instruction.operands[3:5]
     )
-    mask = _emit_shift_by(code, "shl", llvm, _emit_field_mask(code, llvm, length), position)
-    inserted_bits = emitter.binary("and", llvm, _emit_shift_by(code, "shl", llvm, a, position), mask)
+    mask = _emit_clamped_shift(code, "shl", llvm, _emit_field_mask(code, llvm, length), position)
+    inserted_bits = emitter.binary("and", llvm, _emit_clamped_shift(code, "shl", llvm, a, position), mask)
     other_bits = emitter.binary("and", llvm, b, emitter.binary("xor", llvm, mask, constant(llvm, -1)))
     code.set(instruction.operands[0], emitter.binary("or", llvm, inserted_bits, other_bits), instruction.type)
 
@@ -229,26 +229,30 @@ def _emit_bit_count(code: WarpCode, instruction: ir.Instruction) -> None:
     if instruction.root == "popc":
         value = emitter.intrinsic("ctpop", llvm, a)
     else:
-        value = emitter.intrinsic("ctlz", llvm, a, extra=("i1 false",))
+        value = emitter.intrinsic("ctlz", llvm, a, extra_arguments=("i1 false",))
     code.set(instruction.operands[0], emitter.cast(value, llvm, "i32"), "u32")
 
 
 def _emit_bfind(code: WarpCode, instruction: ir.Instruction) -> None:
-    """Emit ``bfind``: the position of the highest bit that is set (signed: unlike the sign), or all ones."""
+    """Emit ``bfind``: the position of the highest bit that is 1 (or differs from the sign), else all ones."""
     emitter = code.emitter
     llvm = llvm_of(instruction.type)
-    width = bits(llvm)
+    width = get_bit_width(llvm)
     a = code.get(instruction.operands[1], instruction.type)
     if instruction.type[0] == "s":
         a = emitter.binary("xor", llvm, a, emitter.binary("ashr", llvm, a, constant(llvm, width - 1)))
-    leading_zeros = emitter.cast(emitter.intrinsic("ctlz", llvm, a, extra=("i1 false",)), llvm, "i32")
-    no_bit = emitter.compare("eq", llvm, a, constant(llvm, 0))
+    leading_zeros = emitter.cast(
+        emitter.intrinsic("ctlz", llvm, a, extra_arguments=("i1 false",)), llvm, "i32"
+    )
+    is_zero = emitter.compare("eq", llvm, a, constant(llvm, 0))
     bit_position = (
         leading_zeros
         if "shiftamt" in instruction.parts
         else emitter.binary("sub", "i32", constant("i32", width - 1), leading_zeros)
     )
-    code.set(instruction.operands[0], emitter.select("i32", no_bit, constant("i32", -1), bit_position), "u32")
+    code.set(
+        instruction.operands[0], emitter.select("i32", is_zero, constant("i32", -1), bit_position), "u32"
+    )
 
 
 def _emit_prmt(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -294,13 +298,15 @@ def _emit_dot_product(code: WarpCode, instruction: ir.Instruction) -> None:
         first_bit = 16 if "hi" in instruction.parts else 0
         element_positions = [(16 * k, first_bit + 8 * k, 16) for k in range(2)]
 
-    def extract(value: str, kind: str, bit: int, width: int) -> str:
+    def extract_element(value: str, kind: str, bit: int, width: int) -> str:
         shifted_value = emitter.binary("shl", "i32", value, constant("i32", 32 - bit - width))
         shift_opcode = "ashr" if kind[0] == "s" else "lshr"
         return emitter.binary(shift_opcode, "i32", shifted_value, constant("i32", 32 - width))
 
     for bit_a, bit_b, width in element_positions:
-        product = emitter.binary("mul", "i32", extract(a, kind_a, bit_a, width), extract(b, kind_b, bit_b, 8))
+        product = emitter.binary(
+            "mul", "i32", extract_element(a, kind_a, bit_a, width), extract_element(b, kind_b, bit_b, 8)
+        )
         dot_product = emitter.binary("add", "i32", dot_product, product)
     code.set(instruction.operands[0], dot_product, "b32")
 

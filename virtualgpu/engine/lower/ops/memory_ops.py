@@ -8,7 +8,7 @@ from collections.abc import Callable
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.ir import checks, lanes, layout, rows
-from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, bits, constant, llvm_of
+from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, constant, get_bit_width, llvm_of
 from virtualgpu.engine.ir.text import LANE_INDICES
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError, PtxError
@@ -481,7 +481,7 @@ def _emit_atomic(code: WarpCode, instruction: ir.Instruction) -> None:
     address = address_of(code, operands[0], space)
     host = host_addresses(code, instruction, address, space, size_of(instruction))
     ptx_type = (
-        f"b{bits(llvm_of(ptx_type))}"
+        f"b{get_bit_width(llvm_of(ptx_type))}"
         if ptx_type not in _HALF_TYPES and operation in ("exch", "cas")
         else ptx_type
     )
@@ -537,7 +537,7 @@ def _emit_read_modify_write(
                 raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
             code.options.float_atomics = True
         name, llvm_text = lanes.make_atomic(
-            operation, llvm, ptx_type[0] == "s", flush=space_of(instruction) != "shared"
+            operation, llvm, ptx_type[0] == "s", flushes_subnormals=space_of(instruction) != "shared"
         )
     code.add_support(name, llvm_text)
     operand_value = code.get(value, ptx_type)
@@ -548,7 +548,7 @@ def _emit_read_modify_write(
     )
     if code.options.trace:  # the new contents: lanes that share an address see the last lane's result
         mask = code.executed_mask(instruction)
-        integer_type = f"i{bits(llvm)}"
+        integer_type = f"i{get_bit_width(llvm)}"
         code.trace_write(
             code.emitter.cast(gather(code, host, mask, ptx_type), llvm, integer_type),
             integer_type,

@@ -63,7 +63,7 @@ entry:
   br i1 %wrong, label %out, label %inside
 out:
   %l0 = call i32 @llvm.cttz.i32(i32 %outside, i1 false)
-  call void @fault(ptr %ctx, i32 {layout.OUTSIDE_MASK}, i32 %function, i32 %pc, i32 %l0, i32 0, i64 0)
+  call void @fault(ptr %ctx, i32 {layout.LANE_OUTSIDE_MASK}, i32 %function, i32 %pc, i32 %l0, i32 0, i64 0)
   ret i32 0
 inside:
 {make_lane_mask("%mask", "%m")}  %asked = select <32 x i1> %m, <32 x i32> %masks, <32 x i32> zeroinitializer
@@ -93,7 +93,7 @@ alone:
   br i1 %must, label %unmet, label %met
 unmet:
   %l1 = call i32 @llvm.cttz.i32(i32 %mask, i1 false)
-  call void @fault(ptr %ctx, i32 {layout.UNMET_MASK}, i32 %function, i32 %pc, i32 %l1, i32 0, i64 0)
+  call void @fault(ptr %ctx, i32 {layout.UNMET_MEMBER_MASK}, i32 %function, i32 %pc, i32 %l1, i32 0, i64 0)
   ret i32 0
 park:
   %new = select <32 x i1> %m, <32 x i32> %place, <32 x i32> %pcs
@@ -284,7 +284,7 @@ def _observe_members(code: WarpCode, instruction: ir.Instruction) -> None:
     )
     missing_lanes = emitter.binary("and", "i32", code.get(operand, "b32"), emitter.splat("i32", absent_lanes))
     is_complete = emitter.compare("eq", "i32", missing_lanes, constant("i32", 0))
-    lowest_missing_lane = emitter.intrinsic("cttz", "i32", missing_lanes, extra=("i1 false",))
+    lowest_missing_lane = emitter.intrinsic("cttz", "i32", missing_lanes, extra_arguments=("i1 false",))
     _observe_sources(
         code, instruction, emitter.select("i32", is_complete, LANE_INDICES_I32, lowest_missing_lane)
     )
@@ -435,7 +435,9 @@ def _activemask(code: WarpCode, instruction: ir.Instruction) -> None:
 
 def _elect(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    first_lane = emitter.intrinsic("cttz", "i32", _emit_member_masks(code, instruction), extra=("i1 false",))
+    first_lane = emitter.intrinsic(
+        "cttz", "i32", _emit_member_masks(code, instruction), extra_arguments=("i1 false",)
+    )
     destination = instruction.operands[0]
     assert isinstance(destination, ir.Pair)
     if destination.first is not None:

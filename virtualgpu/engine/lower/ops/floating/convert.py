@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
-from virtualgpu.engine.ir.emit import bits, constant, llvm_of
+from virtualgpu.engine.ir.emit import constant, get_bit_width, llvm_of
 from virtualgpu.engine.lower.ops.floating import floats, narrow
 from virtualgpu.engine.lower.ops.floating.rounding import emit_directed, emit_directed_from_integer
 from virtualgpu.engine.lower.warp_code import WarpCode
@@ -70,23 +70,23 @@ def _emit_float_to_float(
     """Emit a conversion between types of floats with the rounding of the instruction."""
     emitter = code.emitter
     llvm = "float" if target_type == "bf16" else llvm_of(target_type)
-    mode = floats.find_rounding_mode(instruction)
+    rounding_mode = floats.find_rounding_mode(instruction)
     if source_type == "double" and target_type in ("f16", "bf16"):  # LLVM has no function for it here
         value = floats.emit_odd_float(code, value)
         source_type = "float"
-    if bits(source_type) < bits(llvm):
+    if get_bit_width(source_type) < get_bit_width(llvm):
         value = emitter.convert("fpext", source_type, value, llvm)
-    elif bits(source_type) > bits(llvm) and mode != "rn" and llvm != "half":
-        value = emit_directed(code, "fptrunc", mode, llvm, source_type, value)
-    elif bits(source_type) > bits(llvm):
+    elif get_bit_width(source_type) > get_bit_width(llvm) and rounding_mode != "rn" and llvm != "half":
+        value = emit_directed(code, "fptrunc", rounding_mode, llvm, source_type, value)
+    elif get_bit_width(source_type) > get_bit_width(llvm):
         nearest_value = emitter.convert("fptrunc", source_type, value, llvm)
-        if mode != "rn":
+        if rounding_mode != "rn":
             widened_value = emitter.convert("fpext", llvm, nearest_value, source_type)
             is_below, is_above = (
                 emitter.compare(predicate, source_type, value, widened_value) for predicate in ("olt", "ogt")
             )
             nearest_value = floats.emit_rounding_correction(
-                code, llvm, nearest_value, is_below, is_above, mode
+                code, llvm, nearest_value, is_below, is_above, rounding_mode
             )
         value = nearest_value
     if "sat" in instruction.parts:
@@ -96,7 +96,7 @@ def _emit_float_to_float(
     if target_type == "f32" and "ftz" in instruction.parts:
         value = floats.emit_flush(code, llvm, value)
     if target_type == "bf16":
-        value = floats.emit_float_to_bf16(code, value, mode)
+        value = floats.emit_float_to_bf16(code, value, rounding_mode)
     return value
 
 
@@ -112,9 +112,9 @@ def _emit_float_to_integer(code: WarpCode, value: str, source_type: str, target_
     full_name = f"llvm.{name}.v32{llvm}.v32{suffix}"
     emitter.declared.add(f"declare <32 x {llvm}> @{full_name}(<32 x {source_type}>)")
     result = emitter.op(f"call <32 x {llvm}> @{full_name}(<32 x {source_type}> {value})")
-    if bits(llvm) == 64 or source_type == "double":
+    if get_bit_width(llvm) == 64 or source_type == "double":
         is_nan = emitter.compare("uno", source_type, value, value)
-        result = emitter.select(llvm, is_nan, constant(llvm, 1 << (bits(llvm) - 1)), result)
+        result = emitter.select(llvm, is_nan, constant(llvm, 1 << (get_bit_width(llvm) - 1)), result)
     return result
 
 
@@ -125,23 +125,23 @@ def _emit_integer_to_float(
     emitter = code.emitter
     integer_type = llvm_of(source_type)
     conversion_opcode = "sitofp" if source_type[0] == "s" else "uitofp"
-    mode = floats.find_rounding_mode(instruction)
+    rounding_mode = floats.find_rounding_mode(instruction)
     if target_type in ("f32", "f64"):
         llvm = llvm_of(target_type)
-        if mode != "rn":
-            value = emit_directed_from_integer(code, mode, llvm, source_type, value)
+        if rounding_mode != "rn":
+            value = emit_directed_from_integer(code, rounding_mode, llvm, source_type, value)
         else:
             value = emitter.convert(conversion_opcode, integer_type, value, llvm)
         return floats.emit_saturation(code, llvm, value) if "sat" in instruction.parts else value
-    if bits(integer_type) <= 16:
-        as_float = emitter.convert(conversion_opcode, integer_type, value, "float")
+    if get_bit_width(integer_type) <= 16:
+        float_value = emitter.convert(conversion_opcode, integer_type, value, "float")
     else:
         truncated_float = emit_directed_from_integer(code, "rz", "float", source_type, value)
         restored_integer = _emit_float_to_integer(code, truncated_float, "float", source_type)
-        as_float = floats.emit_odd_correction(
+        float_value = floats.emit_odd_correction(
             code, truncated_float, emitter.compare("ne", integer_type, restored_integer, value)
         )
-    return _emit_float_to_float(code, instruction, as_float, "float", target_type)
+    return _emit_float_to_float(code, instruction, float_value, "float", target_type)
 
 
 def _emit_saturation(code: WarpCode, value: str, source_type: str, target_type: str) -> str:
@@ -152,11 +152,11 @@ def _emit_saturation(code: WarpCode, value: str, source_type: str, target_type: 
     minimum = -(1 << (width - 1)) if target_type[0] == "s" else 0
     maximum = (1 << (width - 1)) - 1 if target_type[0] == "s" else (1 << width) - 1
     if source_type[0] == "s":
-        if width < bits(llvm) or target_type[0] == "u":
+        if width < get_bit_width(llvm) or target_type[0] == "u":
             value = emitter.intrinsic("smax", llvm, value, constant(llvm, minimum))
-        if width < bits(llvm):
+        if width < get_bit_width(llvm):
             value = emitter.intrinsic("smin", llvm, value, constant(llvm, maximum))
-    elif maximum < (1 << bits(llvm)) - 1:
+    elif maximum < (1 << get_bit_width(llvm)) - 1:
         value = emitter.intrinsic("umin", llvm, value, constant(llvm, maximum))
     return value
 
@@ -182,7 +182,7 @@ def _emit_mov(code: WarpCode, instruction: ir.Instruction) -> None:
     destination = instruction.operands[0]
     source_operand = instruction.operands[1]
     if isinstance(destination, ir.Vector):
-        width = bits(llvm_of(instruction.type)) // len(destination.items)
+        width = get_bit_width(llvm_of(instruction.type)) // len(destination.items)
         vector_bits = code.get(source_operand, f"b{width * len(destination.items)}")
         llvm = f"i{width * len(destination.items)}"
         for position, register in enumerate(destination.items):
@@ -194,7 +194,7 @@ def _emit_mov(code: WarpCode, instruction: ir.Instruction) -> None:
                 )
                 code.set(register, emitter.cast(element_bits, llvm, f"i{width}"), f"b{width}")
     elif isinstance(source_operand, ir.Vector):
-        width = bits(llvm_of(instruction.type)) // len(source_operand.items)
+        width = get_bit_width(llvm_of(instruction.type)) // len(source_operand.items)
         llvm = f"i{width * len(source_operand.items)}"
         vector_bits = constant(llvm, 0)
         for position, register in enumerate(source_operand.items):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from virtualgpu.compile.ptx import ir
-from virtualgpu.engine.ir.emit import bits, constant, float_constant, llvm_of
+from virtualgpu.engine.ir.emit import constant, float_constant, get_bit_width, llvm_of
 from virtualgpu.engine.lower.ops.floating.rounding import emit_directed
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
@@ -131,8 +131,10 @@ def emit_relu(code: WarpCode, llvm: str, value: str) -> str:
 def emit_canonical_nan(code: WarpCode, llvm: str, value: str) -> str:
     """Emit code that replaces every NaN by the NaN that the hardware's min and max instructions return."""
     emitter = code.emitter
-    integer_type = f"i{bits(llvm)}"
-    nan = emitter.convert("bitcast", integer_type, constant(integer_type, (1 << (bits(llvm) - 1)) - 1), llvm)
+    integer_type = f"i{get_bit_width(llvm)}"
+    nan = emitter.convert(
+        "bitcast", integer_type, constant(integer_type, (1 << (get_bit_width(llvm) - 1)) - 1), llvm
+    )
     return emitter.select(llvm, emitter.compare("uno", llvm, value, value), nan, value)
 
 
@@ -149,7 +151,7 @@ def emit_rounding_correction(
     The masks `is_below` and `is_above` select lanes whose exact result is below or above the rounded one.
     """
     emitter = code.emitter
-    integer_type = f"i{bits(llvm)}"
+    integer_type = f"i{get_bit_width(llvm)}"
     nearest_bits = emitter.convert("bitcast", llvm, nearest, integer_type)
     is_negative = emitter.compare("slt", integer_type, nearest_bits, constant(integer_type, 0))
     is_positive = emitter.compare("sge", integer_type, nearest_bits, constant(integer_type, 0))
@@ -231,7 +233,7 @@ def emit_odd_sum(code: WarpCode, llvm: str, a: str, b: str) -> str:
     correctly rounded result.
     """
     emitter = code.emitter
-    integer_type = f"i{bits(llvm)}"
+    integer_type = f"i{get_bit_width(llvm)}"
     zero, one, minus_one = (constant(integer_type, n) for n in (0, 1, -1))
     s, rounding_error = emit_two_sum(code, llvm, a, b)
     sum_bits = emitter.convert("bitcast", llvm, s, integer_type)

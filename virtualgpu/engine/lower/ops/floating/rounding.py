@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, bits, constant, llvm_of, vector
+from virtualgpu.engine.ir.emit import INTRINSIC_SUFFIX, constant, get_bit_width, llvm_of, vector
 from virtualgpu.engine.lower.warp_code import WarpCode
 
 # PTX's rounding modes as `llvm.set.rounding` numbers them; 1 is to nearest, the mode for all other code.
@@ -50,7 +50,7 @@ def emit_directed_from_integer(code: WarpCode, mode: str, target: str, kind: str
     """
     emitter = code.emitter
     integer_type = llvm_of(kind)
-    if kind[0] == "s" or bits(integer_type) < 64:
+    if kind[0] == "s" or get_bit_width(integer_type) < 64:
         extended_integer = emitter.cast(value, integer_type, "i64", kind[0] == "s")
         return emit_directed(code, "sitofp", mode, target, "i64", extended_integer)
     one = constant("i64", 1)

@@ -109,7 +109,7 @@ def emit_double_move(
     strides = emitter.cast(stride, "i32", move.address)
     major_indices, minor_indices = move.positions if move.by_row else move.positions[::-1]
     for register, major_index, minor_index in zip(
-        fragments.list_items(fragment), major_indices.T, minor_indices.T, strict=True
+        fragments.list_registers(fragment), major_indices.T, minor_indices.T, strict=True
     ):
         line_start = emitter.binary("mul", move.address, strides, _format_lanes(move.address, major_index))
         element_index = emitter.binary(
@@ -278,7 +278,7 @@ def _make_store_text(code: WarpCode, move: MatrixMove, element_type: str) -> str
     )
     if code.options.trace:
         llvm_text += f"  %bits = zext <32 x {element_type}> %v to <32 x i64>\n"
-        llvm_text += _make_trace_text("%host", layout.ROW_PLACE) + _make_trace_text(
+        llvm_text += _make_trace_text("%host", layout.ROW_HOST_ADDRESS) + _make_trace_text(
             "%bits", layout.ROW_WRITTEN + move.size
         )
     return llvm_text

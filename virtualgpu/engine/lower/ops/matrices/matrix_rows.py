@@ -25,7 +25,7 @@ def emit(code: WarpCode, instruction: ir.Instruction, space: str) -> None:
     """Emit LLVM IR for an ``ldmatrix`` or ``stmatrix`` instruction in a state space."""
     is_load = instruction.root == "ldmatrix"
     fragment, address = instruction.operands if is_load else reversed(instruction.operands)
-    registers = fragments.list_items(fragment)
+    registers = fragments.list_registers(fragment)
     access = memory_ops.as_access(instruction, "ld" if is_load else "st", space, _ROW_BYTES)
     access = dataclasses.replace(access, parts=(access.root, memory_ops.MATRIX_ROWS, *access.parts[1:]))
     mask = code.executed_mask(instruction)

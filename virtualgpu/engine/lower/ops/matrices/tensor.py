@@ -233,10 +233,10 @@ def _emit_double_product(code: WarpCode, instruction: ir.Instruction) -> None:
     if shape not in _MMA_SHAPES["f64"] or "sp" in instruction.parts:
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     a, b, sum_values = (
-        [code.get(register, "f64") for register in fragments.list_items(operand)]
+        [code.get(register, "f64") for register in fragments.list_registers(operand)]
         for operand in instruction.operands[1:]
     )
-    for element_index, register in enumerate(fragments.list_items(instruction.operands[0])):
+    for element_index, register in enumerate(fragments.list_registers(instruction.operands[0])):
         element_sum = sum_values[element_index]
         for k_index in range(k):
             # Lanes of one group have the factors of a row of A, or of a column of B.
@@ -279,17 +279,18 @@ def _emit_matrix_product(code: WarpCode, instruction: ir.Instruction) -> None:
         if input_kind in FP8_TYPES and matrix in "ab":
             positions_by_matrix[matrix] = _reorder_fp8(matrix, positions_by_matrix[matrix])
         elements_per_lane = positions_by_matrix[matrix][0].shape[1]
-        register_count = len(fragments.list_items(operands[matrix]))
+        register_count = len(fragments.list_registers(operands[matrix]))
         required_registers = elements_per_lane // count_per_register(element_type)
         if register_count < required_registers or (matrix == "d" and register_count != required_registers):
             raise PtxError(
                 f"{instruction.text!r} (line {instruction.line}) needs {required_registers} registers for {matrix.upper()}."
             )
-    register_count = len(fragments.list_items(operands["d"]))
+    register_count = len(fragments.list_registers(operands["d"]))
     name = f"{instruction.root}_m{m}n{n}k{k}_{result_kind}_{input_kind}_{second_input_kind}_{sum_kind}"
     if name not in code.tables.support_functions:
         code.add_support(
-            name, matrix_ir.make_product(name, shape, positions_by_matrix, matrix_types, register_count)
+            name,
+            matrix_ir.make_matrix_product(name, shape, positions_by_matrix, matrix_types, register_count),
         )
     a, b, accumulator_pointer = (
         fragments.emit_input_pointer(code, operands[matrix], matrix) for matrix in "abc"

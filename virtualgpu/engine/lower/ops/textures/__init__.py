@@ -204,7 +204,7 @@ def _emit_surface_access(code: WarpCode, instruction: ir.Instruction) -> None:
     )
     if border_mode == "trap":
         outside_mask = emitter.op(f"load i32, ptr {outside_slot}")
-        code.emit_fault_if(outside_mask, layout.OUTSIDE_SURFACE, instruction.pc)
+        code.emit_fault_if(outside_mask, layout.ACCESS_OUTSIDE_SURFACE, instruction.pc)
     address = emitter.op(f"load <32 x i64>, ptr {addresses}")
     for n, register in enumerate(registers):
         element_address = (
