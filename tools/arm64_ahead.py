@@ -46,7 +46,7 @@ def _arm_processor() -> Any:
 
 def _store_kernel(ptx: str) -> None:
     ptx = stand_ins.replace_missing_operations(ptx, ARM)
-    is_long = split.estimate_translation_s(ptx, ARM.register_bytes) > jit._QUICK_FIRST_S
+    is_long = split.estimate_translation_s(ptx, ARM.register_bytes) > jit._QUICK_FIRST_LIMIT_S
     kernel_halves = split.split_kernel(ptx) if is_long else None
     if kernel_halves is None:
         _store_translation(ptx)
@@ -67,9 +67,9 @@ def pytest_configure(config: pytest.Config) -> None:
         _store_kernel(text)
         original_init(self, text, target_processor)
 
-    def translate_functions(self: jit.LibraryCode, text: str, entry: str) -> None:
+    def translate_functions(self: jit.LibraryCode, text: str, entry_name: str) -> None:
         _store_translation(stand_ins.replace_missing_operations(text, ARM), "thorough")
-        library_init(self, text, entry)
+        library_init(self, text, entry_name)
 
     include_options = nvrtc.find_include_options()
     arm64_options = tuple(

@@ -218,7 +218,7 @@ def make_processor_commands() -> list[list[str]]:
     from virtualgpu.engine.machine import processor
 
     commands = []
-    levels = processor.feature_levels()
+    levels = processor.list_feature_levels()
     for level in sample.draw_sample(levels[:2], 2):
         if missing_features := processor.find_missing_features(level):
             print(f"skipped {level}: this processor lacks {', '.join(missing_features)}", flush=True)

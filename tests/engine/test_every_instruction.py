@@ -98,18 +98,18 @@ def outside(adapt: str, target_processor: Processor) -> set[str]:
 
 
 # Higher levels lack nothing that these have.
-@pytest.mark.parametrize(("family", "level"), [*product(FAMILIES, processor.feature_levels()[:2])])
+@pytest.mark.parametrize(("family", "level"), [*product(FAMILIES, processor.list_feature_levels()[:2])])
 def test_instructions_call_no_outside_functions(family: str, level: str) -> None:
     assert called(text_of(family, False), level) <= EVERYWHERE
 
 
-@pytest.mark.parametrize("level", processor.feature_levels()[:1])
+@pytest.mark.parametrize("level", processor.list_feature_levels()[:1])
 @pytest.mark.parametrize("family", ["memory", "textures", "warps"])
 def test_counted_and_observed_code_calls_no_outside_functions(family: str, level: str) -> None:
     assert called(text_of(family, True), level) <= EVERYWHERE
 
 
-@pytest.mark.parametrize("level", processor.feature_levels()[:1])
+@pytest.mark.parametrize("level", processor.list_feature_levels()[:1])
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("family", ["floats", "halves", "conversions", "comparisons", "integers"])
 def test_shared_functions_of_long_kernels_call_no_outside_functions(
@@ -124,7 +124,7 @@ def test_shared_functions_of_long_kernels_call_no_outside_functions(
     assert outside(halves.support_text, target_processor) <= EVERYWHERE
 
 
-@pytest.mark.parametrize("level", processor.feature_levels()[:1])
+@pytest.mark.parametrize("level", processor.list_feature_levels()[:1])
 @pytest.mark.parametrize(("module", "name"), COMPILED_PYTHON)
 def test_observers_call_no_outside_functions(
     module: str, name: str, level: str, monkeypatch: pytest.MonkeyPatch
@@ -155,7 +155,11 @@ def test_every_processor_gives_the_same_bits(
     # The highest level is much like the native processor of a computer that has it.
     for name in (
         "native",
-        *(level for level in processor.feature_levels()[:2] if not processor.find_missing_features(level)),
+        *(
+            level
+            for level in processor.list_feature_levels()[:2]
+            if not processor.find_missing_features(level)
+        ),
     ):
         monkeypatch.setenv(processor.CPU_VARIABLE, name)
         outputs[name] = launch(kernel(lines), "k", inputs)

@@ -13,7 +13,7 @@ from virtualgpu.compile import nvrtc
 from virtualgpu.compile.ptx import parser
 from virtualgpu.engine.lower import codegen
 from virtualgpu.engine.machine import jit, processor, split
-from virtualgpu.engine.machine.by_address import RowFunctions, UnreadableError, rewrite_by_address
+from virtualgpu.engine.machine.by_address import RowFunctions, UnreadableLineError, rewrite_by_address
 from virtualgpu.engine.run import program
 
 
@@ -68,7 +68,7 @@ def results() -> tuple[list[bytes], gl.KernelCounters]:
 def in_passing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every kernel counts as a long one that is met for the first time."""
     program._compile_for.cache_clear()
-    monkeypatch.setattr(jit, "_QUICK_FIRST_S", -1.0)
+    monkeypatch.setattr(jit, "_QUICK_FIRST_LIMIT_S", -1.0)
     monkeypatch.setattr(jit, "_is_stored", lambda *_: False)
     yield
     program._compile_for.cache_clear()
@@ -178,7 +178,7 @@ def test_a_longer_kernel_or_narrower_registers_cost_more() -> None:
 
 def test_unknown_code_is_not_split() -> None:
     lines = ["define internal i32 @warp_0() {", "entry:", "  %a = fancy <32 x i32> %b by magic", "}"]
-    with pytest.raises(UnreadableError):
+    with pytest.raises(UnreadableLineError):
         rewrite_by_address(lines, RowFunctions())
     assert split.split_kernel("\n".join(lines)) is None
 
@@ -215,10 +215,10 @@ define i32 @run_block(ptr %c, i64 %a, i32 %b) {
     halves = split.split_kernel(text)
     assert halves is not None
     support = jit._load_module(
-        halves.support_text, processor.find_chosen_processor(), entries=halves.function_names
+        halves.support_text, processor.find_chosen_processor(), entry_names=halves.function_names
     )
     places = {name: support.get_function_address(name) for name in halves.function_names}
     engine = jit._load_module(halves.kernel_text, processor.find_chosen_processor(), places)
     out = np.zeros(32, np.int32)
-    assert jit._RUN_BLOCKS(engine.get_function_address("run_blocks"))(out.ctypes.data, 0, 0) == 0
+    assert jit._RUN_BLOCKS_TYPE(engine.get_function_address("run_blocks"))(out.ctypes.data, 0, 0) == 0
     assert out.tolist() == [10 + 3 * 7] * 32

@@ -17,7 +17,9 @@ from virtualgpu.engine.machine import jit, processor
 from virtualgpu.engine.run import program
 from virtualgpu.errors import GpulabError
 
-LEVELS = [str(name) for name in ("x86-64-v2", "x86-64-v3", "armv8-a") if name in processor.feature_levels()]
+LEVELS = [
+    str(name) for name in ("x86-64-v2", "x86-64-v3", "armv8-a") if name in processor.list_feature_levels()
+]
 HERE = [*(name for name in LEVELS if not processor.find_missing_features(name)), processor.NATIVE_CHOICE]
 LANES = np.arange(32)
 ROW = 100 + LANES
@@ -86,7 +88,7 @@ def run(ptx: str, arrays: list[npt.NDArray[Any]], block: int) -> tuple[list[npt.
 def test_lanes_that_left_a_loop_keep_their_values(in_passing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if in_passing:  # as a long kernel is translated that is met for the first time
         program._compile_for.cache_clear()
-        monkeypatch.setattr(jit, "_QUICK_FIRST_S", -1.0)
+        monkeypatch.setattr(jit, "_QUICK_FIRST_LIMIT_S", -1.0)
         monkeypatch.setattr(jit, "_is_stored", lambda *_: False)
     starts = np.random.default_rng(3).integers(1, 10_000, 80).astype(np.uint32)
     (_, result), counters = run(COLLATZ, [starts, np.zeros(80, np.uint32)], 80)

@@ -59,7 +59,7 @@ def test_each_function_comes_after_those_that_it_calls_and_unused_ones_not_at_al
         ["warp_1", "warp_0"],
         ["run_block"],
     ]
-    assert [piece.shared for piece in parts] == [True, True, True, False, True]
+    assert [piece.is_shared for piece in parts] == [True, True, True, False, True]
 
 
 def test_a_piece_declares_what_it_uses_and_nothing_else() -> None:

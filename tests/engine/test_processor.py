@@ -26,7 +26,7 @@ def test_by_default_it_is_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert processor.find_chosen_processor() is processor.find_native_processor()
 
 
-@pytest.mark.parametrize("name", processor.feature_levels())
+@pytest.mark.parametrize("name", processor.list_feature_levels())
 def test_a_level_is_taken_or_refused_by_what_this_processor_has(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,14 +42,14 @@ def test_a_level_is_taken_or_refused_by_what_this_processor_has(
 def test_levels_build_on_each_other_and_are_made_of_their_instructions() -> None:
     text = "define <16 x float> @f(<16 x float> %x) { %r = fmul <16 x float> %x, %x ret <16 x float> %r }"
     result = {}
-    for name in processor.feature_levels():
+    for name in processor.list_feature_levels():
         machine = jit.make_target_machine(processor.make_level_processor(name))
         result[name] = machine.emit_assembly(llvm.parse_assembly(text))
     assert "ymm" not in result["x86-64-v2"]
     assert "ymm" in result["x86-64-v3"]
     assert "zmm" not in result["x86-64-v3"]
     assert "zmm" in result["x86-64-v4"]
-    features = [processor.make_level_processor(name).features for name in processor.feature_levels()]
+    features = [processor.make_level_processor(name).features for name in processor.list_feature_levels()]
     assert features[0] < features[1] < features[2]
 
 
@@ -81,7 +81,7 @@ def test_code_of_one_processor_is_not_another_s(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(disk_cache, "load_entry", lambda kind, key: keys.append(key))
     monkeypatch.setattr(disk_cache, "store_entry", lambda *_: None)
     text = "define i32 @run_blocks() { ret i32 0 }\ndefine i32 @run_block() { ret i32 0 }"
-    usable = [name for name in processor.feature_levels() if not processor.find_missing_features(name)]
+    usable = [name for name in processor.list_feature_levels() if not processor.find_missing_features(name)]
     for name in (*usable, "native"):
         monkeypatch.setenv(processor.CPU_VARIABLE, name)
         jit.KernelCode(text)

@@ -31,7 +31,7 @@ mov.u32 %r1, %tid.x;
 def _translated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     program._compile_for.cache_clear()
     if request.param == "in passing":
-        monkeypatch.setattr(jit, "_QUICK_FIRST_S", -1.0)
+        monkeypatch.setattr(jit, "_QUICK_FIRST_LIMIT_S", -1.0)
         monkeypatch.setattr(jit, "_is_stored", lambda *_: False)
     yield
     program._compile_for.cache_clear()

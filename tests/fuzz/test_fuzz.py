@@ -52,7 +52,7 @@ def packs() -> list[int]:
     chosen = os.environ.get(processor.CPU_VARIABLE, "native")
     if SAMPLE == 1:
         return all_packs
-    levels = processor.feature_levels()
+    levels = processor.list_feature_levels()
     if sample.is_on():
         one_in = ONE_IN if chosen == "native" else 2 * ONE_IN
         return sample.draw_sample(all_packs, one_in, lambda first: f"{chosen} {first}")

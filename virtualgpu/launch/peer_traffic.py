@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from virtualgpu.compile.ptx import ir
-from virtualgpu.engine.observe.origin import find_base_pointer, find_writers
+from virtualgpu.engine.observe.origin import find_base_pointer, find_register_writers
 from virtualgpu.engine.observe.results import source_index
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.records import SECTOR_BYTES, AccessCounters
@@ -36,7 +36,7 @@ def count_peer_bytes(
     if not any(device.memory.peer_of(address) for address in arrays):
         return moved_bytes
     instructions = {source_index(i): i for i in entry.instructions}
-    writers = find_writers(entry)
+    writers = find_register_writers(entry)
     accessed_pointers: set[int] = set()
     for access in accesses:
         i = instructions.get(access.pc)

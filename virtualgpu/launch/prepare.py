@@ -331,7 +331,7 @@ class FinishedLaunch:
     @property
     def _atomic_array_bytes(self) -> dict[int, int]:
         """The size of the array that each atomic access to global memory changes, by the access's pc."""
-        from virtualgpu.engine.observe.origin import find_base_pointer, find_writers
+        from virtualgpu.engine.observe.origin import find_base_pointer, find_register_writers
         from virtualgpu.engine.observe.results import source_index
 
         prepared_launch = self.prepared
@@ -341,7 +341,7 @@ class FinishedLaunch:
             return {}
         entry = prepared_launch.kernel.entry
         writers = prepared_launch.kernel.program.get_cached(
-            ("writers", entry.name), lambda: find_writers(entry)
+            ("writers", entry.name), lambda: find_register_writers(entry)
         )
         array_bytes = {}
         for instruction in entry.instructions:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.cuda_errors import KernelFault, LaunchTimeoutError, Progress
-from virtualgpu.engine.observe.origin import RegisterWriters, find_base_pointer, find_writers
+from virtualgpu.engine.observe.origin import RegisterWriters, find_base_pointer, find_register_writers
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.protocol import TOOLS, Hazards
 from virtualgpu.records import Hazard, Place, SanitizerReport
@@ -180,7 +180,7 @@ def _make_report(
         launch.grid,
         launch.block,
         element_names,
-        plan.flow,
+        plan.control_flow,
         plan.function,
         updates_by_id,
         rechecked_numbers,
@@ -272,13 +272,15 @@ def _make_bounds_finder(
     """Return a function that returns the allocation to which the pointer of an instruction belongs."""
     memory = launch.device.memory
     program = launch.kernel.program
-    variable_addresses = {name: program.global_address(name, memory)[0] for name in kernel.tables.globals}
+    variable_addresses = {
+        name: program.global_address(name, memory)[0] for name in kernel.tables.global_names
+    }
     function_of_access = {id(i): kernel.plans[function].function for function, i in kernel.tables.accesses}
 
     def find_bounds(i: ir.Instruction) -> tuple[int, int]:
         function = function_of_access[id(i)]
         cache_key = ("makers", launch.packed.name, function.name)
-        writers: RegisterWriters = program.get_cached(cache_key, lambda: find_writers(function))
+        writers: RegisterWriters = program.get_cached(cache_key, lambda: find_register_writers(function))
         base_address = find_base_pointer(function, i, launch.packed.params, variable_addresses, writers)
         allocation = None if base_address is None else memory.find_nearest(base_address)
         if (

@@ -67,12 +67,12 @@ def find_polling_loads(plans: Iterable[FunctionPlan]) -> Set[int]:
     """
     load_ids = set()
     for plan in plans:
-        for block in plan.flow.blocks:
+        for block in plan.control_flow.blocks:
             for loop_head in block.successors:
-                if plan.flow.is_back_edge(block.number, loop_head) and cfg.waits_on_memory(
-                    plan.function, plan.flow, block.number, loop_head
+                if plan.control_flow.is_back_edge(block.number, loop_head) and cfg.waits_on_memory(
+                    plan.function, plan.control_flow, block.number, loop_head
                 ):
-                    loop_blocks = plan.flow.blocks[loop_head : block.number + 1]
+                    loop_blocks = plan.control_flow.blocks[loop_head : block.number + 1]
                     instructions = [
                         i
                         for loop_block in loop_blocks

@@ -75,7 +75,11 @@ def _emit_call(
     emitter.raw(f"store i32 -1, ptr {cursor_pointer}")
     for parameter, argument_name in zip(callee.function.params, arguments, strict=True):
         _emit_parameter_copy(
-            code, callee_frame, callee.records[parameter.name], "%frame", code.parameter_record(argument_name)
+            code,
+            callee_frame,
+            callee.parameter_records[parameter.name],
+            "%frame",
+            code.parameter_record(argument_name),
         )
     status = emitter.op(
         f"call i32 @{callee.symbol}(ptr %ctx, ptr {callee_frame}, i32 {lanes}, i64 {local_address})"
@@ -85,7 +89,11 @@ def _emit_call(
     emitter.context_store("depth", depth)
     for parameter, argument_name in zip(callee.function.returns, results, strict=True):
         _emit_result_copy(
-            code, code.parameter_record(argument_name), callee_frame, callee.records[parameter.name], lanes
+            code,
+            code.parameter_record(argument_name),
+            callee_frame,
+            callee.parameter_records[parameter.name],
+            lanes,
         )
     _emit_exited_removal(code)
 

@@ -136,10 +136,10 @@ def generate_kernel(
     tables.shared, static_shared = lay_out_shared(module, functions)
     options = CodeOptions(
         with_counters=with_counters,
-        trace=with_trace,
-        observe=with_observer,
+        is_traced=with_trace,
+        is_observed=with_observer,
         trap_nan=trap_nan,
-        masked=has_mask_registers,
+        has_mask_registers=has_mask_registers,
     )
     declarations: set[str] = set()
     function_texts = []
@@ -176,7 +176,7 @@ def generate_kernel(
         static_shared,
         frame_bytes,
         local_bytes,
-        options.float_atomics,
+        options.has_float_atomics,
     )
 
 

@@ -74,13 +74,13 @@ def make_begin_function(code: WarpCode) -> str:
     With an mbarrier's host address the copy belongs to its phase, and to no group.
     """
     notification_text = ""
-    if code.options.observe:
+    if code.options.is_observed:
         notification_text = f"""  br i1 %free, label %done, label %tell
 tell:
   %places = add <32 x i64> %to, zeroinitializer
   %event = add i32 0, {layout.COPY_BOUND_TO_BARRIER}
 {_make_notification("%mask", " %site.t")}"""
-    code.add_support(
+    code.add_support_function(
         "copy_begin",
         f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -137,18 +137,18 @@ def make_arrive_function(code: WarpCode) -> str:
 
     Groups before a number are due, or, with a barrier's host address, the copies bound to that barrier.
     """
-    code.add_support(*lanes.make_scatter("i32"))
+    code.add_support_function(*lanes.make_scatter("i32"))
     trace_text = notification_text = ""
-    if code.options.trace:
+    if code.options.is_traced:
         trace_call = (
             f"call void @trace_row(ptr %ctx, <32 x i64> %{{}}, i32 %due, i32 {{}}, i32 {layout.TRACE_ALL})"
         )
         trace_text = f"  {trace_call.format('at', layout.ROW_HOST_ADDRESS)}\n  %bits = zext <32 x i32> %word to <32 x i64>\n"
         trace_text += f"  {trace_call.format('bits', layout.ROW_WRITTEN + 4)}\n"
-    if code.options.observe:
+    if code.options.is_observed:
         event_text = f"select i1 %by.group, i32 {layout.COPY_DONE_BY_WAIT}, i32 {layout.COPY_DONE_BY_BARRIER}"
         notification_text = f"  %event = {event_text}\n{_make_notification('%due')}"
-    code.add_support(
+    code.add_support_function(
         "copy_arrive",
         f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
@@ -230,7 +230,7 @@ def make_commit_function(code: WarpCode) -> str:
 
     The function has the signature ``void (ctx, i32 mask)``.
     """
-    code.add_support(
+    code.add_support_function(
         "copy_commit",
         f"""
 define internal void @copy_commit(ptr %ctx, i32 %mask) noinline {{
@@ -251,7 +251,7 @@ def make_wait_function(code: WarpCode) -> str:
 
     The function has the signature ``void (ctx, i32 mask, i32 n)``.
     """
-    code.add_support(
+    code.add_support_function(
         "copy_wait",
         f"""
 define internal void @copy_wait(ptr %ctx, i32 %mask, i32 %n) noinline {{
@@ -272,10 +272,10 @@ def make_bind_function(code: WarpCode) -> str:
     """
     notification_text = (
         f"  %event = add i32 0, {layout.COPY_BOUND_TO_BARRIER}\n{_make_notification('%due')}"
-        if code.options.observe
+        if code.options.is_observed
         else ""
     )
-    code.add_support(
+    code.add_support_function(
         "copy_bind",
         f"""
 define internal void @copy_bind(ptr %ctx, i32 %lanes, <32 x i64> %barriers) noinline {{
@@ -319,7 +319,7 @@ def make_phase_end_function(code: WarpCode) -> str:
 
     The function has the signature ``void (ctx, i64 barrier)``.
     """
-    code.add_support(
+    code.add_support_function(
         "copy_land",
         f"""
 define internal void @copy_land(ptr %ctx, i64 %barrier) noinline {{

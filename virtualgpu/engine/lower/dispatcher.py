@@ -16,7 +16,9 @@ def emit_prologue(code: WarpCode) -> None:
         emitter.context_store("budget", str(layout.BACK_EDGE_BUDGET))
     emitter.raw("br label %dispatch")
     code.begin_block("dispatch")
-    switch_cases = " ".join(f"i32 {block.number}, label %bb{block.number}" for block in code.flow.blocks)
+    switch_cases = " ".join(
+        f"i32 {block.number}, label %bb{block.number}" for block in code.control_flow.blocks
+    )
     emitter.lines += [
         "  %d.pcs = load <32 x i32>, ptr %frame, align 64",
         "  %d.low = call i32 @llvm.vector.reduce.umin.v32i32(<32 x i32> %d.pcs)",
@@ -69,10 +71,10 @@ def find_jump_cost(code: WarpCode, target: int) -> tuple[int, int]:
     """
     is_back_edge = target <= code.block.number
     if not is_back_edge or not cfg.waits_on_memory(
-        code.function, code.flow, code.block.number, target, code.plan.memory_results
+        code.function, code.control_flow, code.block.number, target, code.plan.memory_results
     ):
         return int(is_back_edge), int(is_back_edge)
-    return layout.BACK_EDGE_BUDGET if code.options.observe else layout.SPIN_COST, layout.ROTATION_INTERVAL
+    return layout.BACK_EDGE_BUDGET if code.options.is_observed else layout.SPIN_COST, layout.ROTATION_INTERVAL
 
 
 def emit_budget_spending(code: WarpCode, target: int) -> None:
@@ -83,7 +85,7 @@ def emit_budget_spending(code: WarpCode, target: int) -> None:
     polling loop lets others run at once.
     """
     emitter = code.emitter
-    is_observed = code.options.observe
+    is_observed = code.options.is_observed
     is_back_edge = target <= code.block.number
     if not is_back_edge and not is_observed:
         return
@@ -98,7 +100,7 @@ def emit_budget_spending(code: WarpCode, target: int) -> None:
     code.store_pcs(code.active_lanes, constant("i32", target))
     emitter.raw("br label %expired")
     code.expired_edges.append(
-        (str(target), str(code.flow.blocks[target].first), str(budget_weight), exhausted_label)
+        (str(target), str(code.control_flow.blocks[target].first), str(budget_weight), exhausted_label)
     )
     code.begin_block(next_label)
 

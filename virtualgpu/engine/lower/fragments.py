@@ -19,7 +19,7 @@ def list_registers(operand: ir.Operand | None) -> tuple[ir.Operand | None, ...]:
 def _find_frame_offset(code: WarpCode, operand: ir.Operand | None) -> int | None:
     """Return the frame offset of a fragment if its registers are adjacent, else None."""
     names = list_register_names(operand)
-    offsets = [code.plan.slots.get(name) for name in names]
+    offsets = [code.plan.register_slots.get(name) for name in names]
     first_offset = offsets[0] if offsets else None
     if first_offset is None or any(code.function.registers[name] not in FRAGMENT_TYPES for name in names):
         return None
@@ -55,11 +55,11 @@ def _allocate_stack_space(code: WarpCode, operand: ir.Operand | None, role: str)
 def _emit_pending_stores(code: WarpCode, operand: ir.Operand | None) -> None:
     """Emit stores of those values of a fragment to the frame that exist only in LLVM values so far."""
     for register in list_registers(operand):
-        if isinstance(register, ir.Register) and register.name in code.dirty:
+        if isinstance(register, ir.Register) and register.name in code.changed_registers:
             register_value = code.get(register, "b32")
             pointer = code.emit_slot_pointer(register.name)
             code.emitter.store_lanes("i32", register_value, pointer, code.active_lanes)
-            code.dirty.discard(register.name)
+            code.changed_registers.discard(register.name)
 
 
 def emit_output_pointer(code: WarpCode, operand: ir.Operand | None, role: str) -> str:
@@ -85,7 +85,7 @@ def finish_output(code: WarpCode, operand: ir.Operand | None, pointer: str) -> N
         return
     for register in list_registers(operand):
         assert isinstance(register, ir.Register)
-        code.cache.pop(register.name, None)
-        code.dirty.discard(register.name)
-        if code.options.trace:
-            code.read(register.name)
+        code.cached_values.pop(register.name, None)
+        code.changed_registers.discard(register.name)
+        if code.options.is_traced:
+            code.read_register(register.name)

@@ -65,7 +65,7 @@ _MAX_LINES = 250_000
 def list_supported_roots() -> dict[str, frozenset[str]]:
     """Return the mnemonics of all supported instructions, grouped by the module that emits their code."""
     roots = {
-        module.__name__.rpartition(".")[2]: frozenset(module.ROOTS) - textures.REFUSED
+        module.__name__.rpartition(".")[2]: frozenset(module.ROOTS) - textures.UNSUPPORTED_ROOTS
         for module in _EMITTER_MODULES
     }
     return {**roots, "control flow": frozenset(_BLOCK_END_ROOTS), "nothing to do": frozenset(_IGNORED_ROOTS)}
@@ -87,7 +87,7 @@ class FunctionCompiler(WarpCode):
         wait_label = emitter.name("wait")
         label = self.current_label
         emitter.raw(f"br i1 {is_before_wait}, label %bb{target}, label %{wait_label}")
-        self.incoming[target].append((self.mask, self.wait, label))
+        self.incoming_edges[target].append((self.mask, self.wait, label))
         self.begin_block(wait_label)
         self.store_pcs(self.active_lanes, constant("i32", target))
         emitter.raw("br label %dispatch")
@@ -170,7 +170,7 @@ class FunctionCompiler(WarpCode):
             f"and i1 {no_lane_stays}, {emitter.op(f'and i1 {has_budget}, {is_before_wait}')}"
         )
         exit_label = emitter.name("out")
-        carried_values = loop.find_carried_values(emitter, self.cache)
+        carried_values = loop.find_carried_values(emitter, self.cached_values)
         emitter.raw(f"br i1 {is_repeated}, label %{loop.label}, label %{exit_label}")
         loop.close(emitter, self.current_label, iteration_count, budget_left, carried_values)
         self.loop = None
@@ -178,11 +178,11 @@ class FunctionCompiler(WarpCode):
         emitter.context_store("budget", loop.budget_left)
         self.emit_block_count(iteration_count)
         self.emit_branch_count(instruction, no_lane_stays, no_lane_goes, iteration_count)
-        self.flush()
+        self.store_changed_registers()
         self.emit_voted_jumps(no_lane_stays, no_lane_goes, loop_block, self.find_next_block())
 
     def find_next_block(self) -> int:
-        return self.flow.number_of.get(self.block.end, -1)
+        return self.control_flow.number_of.get(self.block.end, -1)
 
     def emit_pc_store(self, target_pcs: str, status: int | None = None) -> None:
         """Emit code that stores new program counters, such as EXITED, for the active lanes.
@@ -211,14 +211,14 @@ class FunctionCompiler(WarpCode):
     def emit_block_end(self, instruction: ir.Instruction | None) -> None:
         mnemonic = instruction.root if instruction else ""
         if instruction is not None and mnemonic == "bra":
-            target_block = self.flow.number_of[instruction.target]
+            target_block = self.control_flow.number_of[instruction.target]
             if self.guard is not None and self.find_next_block() >= 0:
                 self.emit_branch(instruction, target_block, self.find_next_block())
             else:
                 self.emit_jump(target_block)
         elif instruction is not None and mnemonic == "brx":
             branch_index = self.get(instruction.operands[0], "u32")
-            target_blocks = constant("i32", self.flow.number_of[instruction.targets[0]])
+            target_blocks = constant("i32", self.control_flow.number_of[instruction.targets[0]])
             for target_index, instruction_index in enumerate(instruction.targets[1:], 1):
                 matching_lanes = self.emitter.compare(
                     "eq", "i32", branch_index, constant("i32", target_index)
@@ -226,7 +226,7 @@ class FunctionCompiler(WarpCode):
                 target_blocks = self.emitter.select(
                     "i32",
                     matching_lanes,
-                    constant("i32", self.flow.number_of[instruction_index]),
+                    constant("i32", self.control_flow.number_of[instruction_index]),
                     target_blocks,
                 )
             self.emit_pc_store(target_blocks)
@@ -281,9 +281,9 @@ class FunctionCompiler(WarpCode):
             emitter.raw(f"store i32 {self.emit_first_lane_value(operands[1])}, ptr {word_pointer}")
         lanes = self.executed_mask(instruction)
         if "arrive" in instruction.parts:
-            if self.options.observe:
+            if self.options.is_observed:
                 barrier_index_64 = emitter.op(f"zext i32 {barrier_index} to i64")
-                self.observe(layout.BARRIER_ARRIVAL, emitter.splat("i64", barrier_index_64), lanes)
+                self.report_to_observer(layout.BARRIER_ARRIVAL, emitter.splat("i64", barrier_index_64), lanes)
             array_pointer = emitter.context_pointer("barrier_arrived")
             word_pointer = emitter.op(f"getelementptr i32, ptr {array_pointer}, i32 {barrier_index}")
             old_word = emitter.op(f"load i32, ptr {word_pointer}")
@@ -301,8 +301,8 @@ class FunctionCompiler(WarpCode):
             other_bits = emitter.op(f"and i32 {old_word}, {emitter.op(f'xor i32 {lanes}, -1')}")
             new_bits = emitter.op(f"and i32 {emitter.mask_bits(self.get(predicate, 'pred'))}, {lanes}")
             emitter.raw(f"store i32 {emitter.op(f'or i32 {other_bits}, {new_bits}')}, ptr {word_pointer}")
-        if self.options.observe:
-            self.observe(layout.AT_BLOCK_BARRIER, constant("i64", instruction.pc), lanes)
+        if self.options.is_observed:
+            self.report_to_observer(layout.AT_BLOCK_BARRIER, constant("i64", instruction.pc), lanes)
         wait_code = emitter.op(f"shl i32 {barrier_index}, {layout.BARRIER_SHIFT}")
         wait_code_offset = (
             layout.BARRIER_PC + (layout.REDUCTION_BIT if is_reduction else 0) + max(self.find_next_block(), 0)
@@ -320,7 +320,7 @@ class FunctionCompiler(WarpCode):
         emitter = self.emitter
         first_label = self.current_label
         met_label = emitter.name("met")
-        self.add_support(*warp_ops.MEETING_FUNCTION)
+        self.add_support_function(*warp_ops.MEETING_FUNCTION)
         self.has_meetings = True
         incoming_phi = ""
         if self.known_value(mask_operand) in (0xFFFFFFFF, -1):  # no lane can be missing from a whole warp
@@ -343,7 +343,7 @@ class FunctionCompiler(WarpCode):
         self.begin_block(met_label)
         self.mask = emitter.op(f"phi i32 {incoming_phi}")
         emitter.context_store("forced", "0")
-        self.cache.clear()
+        self.cached_values.clear()
 
     def emit_block_count(self, execution_count: str = "1") -> None:
         """Emit code that counts `execution_count` executions of the basic block, by default one."""
@@ -368,7 +368,7 @@ class FunctionCompiler(WarpCode):
     def emit_instruction(self, instruction: ir.Instruction) -> None:
         forms.check_form(instruction)
         if instruction.root in _IGNORED_ROOTS:
-            if self.options.observe:
+            if self.options.is_observed:
                 self.observe_synchronisation(instruction)
             return
         nan_input_lanes = (
@@ -384,12 +384,12 @@ class FunctionCompiler(WarpCode):
             )
         if nan_input_lanes:
             nan_trap.emit_result_check(self, instruction, nan_input_lanes)
-        if self.options.trace:
+        if self.options.is_traced:
             self.trace_value(instruction)
 
     def compile_block(self, block: cfg.Block) -> None:
         emitter = self.emitter
-        self.block, self.cache, self.dirty = block, {}, set()
+        self.block, self.cached_values, self.changed_registers = block, {}, set()
         self.carry = constant("i1", 0)
         self.guard = None
         self.begin_block(f"bb{block.number}")
@@ -400,7 +400,7 @@ class FunctionCompiler(WarpCode):
         if instructions and cfg.is_warp_meeting(instructions[0]):
             self.emit_warp_meeting(instructions[0])
         last_instruction = instructions[-1] if instructions else None
-        may_keep_loop = not (self.options.observe or self.options.trace)
+        may_keep_loop = not (self.options.is_observed or self.options.is_traced)
         may_keep_loop = may_keep_loop and len(self.function.instructions) <= _MAX_LOOP_INSTRUCTIONS
         if may_keep_loop and loops.is_single_block_loop(self.plan, block, _LOOP_ROOTS):
             self.loop = loops.Loop.enter(emitter, self.plan, self.current_label)
@@ -413,13 +413,13 @@ class FunctionCompiler(WarpCode):
         for instruction in instructions:
             self.guard = None
             if instruction.guard is not None:
-                guard = self.read(instruction.guard)
+                guard = self.read_register(instruction.guard)
                 self.guard = (
                     emitter.binary("xor", "i1", guard, constant("i1", 1))
                     if instruction.guard_negated
                     else guard
                 )
-            if self.options.trace:
+            if self.options.is_traced:
                 self.trace_step(instruction)
             if instruction is last_instruction and has_jump:
                 break
@@ -429,12 +429,12 @@ class FunctionCompiler(WarpCode):
         if self.loop is not None and last_instruction is not None:
             self.emit_loop_end(last_instruction, self.loop)
             return
-        self.flush()
+        self.store_changed_registers()
         self.emit_block_end(last_instruction if has_jump else None)
 
     def compile(self) -> str:
         """Compile the function, and return its LLVM text."""
-        for block in self.flow.blocks:
+        for block in self.control_flow.blocks:
             self.compile_block(block)
             if len(self.emitter.lines) > _MAX_LINES:
                 raise NotSupportedError(
@@ -458,8 +458,10 @@ class FunctionCompiler(WarpCode):
 
     def write_phis(self, line: str) -> str:
         block_number = int(line.split()[1])
-        mask_phi = ", ".join(f"[{mask}, %{label}]" for mask, _, label in self.incoming[block_number])
-        wait_phi = ", ".join(f"[{wait_pc}, %{label}]" for _, wait_pc, label in self.incoming[block_number])
+        mask_phi = ", ".join(f"[{mask}, %{label}]" for mask, _, label in self.incoming_edges[block_number])
+        wait_phi = ", ".join(
+            f"[{wait_pc}, %{label}]" for _, wait_pc, label in self.incoming_edges[block_number]
+        )
         mask_phi = f"[%go.mask, %switch]{', ' if mask_phi else ''}{mask_phi}"
         wait_phi = f"[%go.wait, %switch]{', ' if wait_phi else ''}{wait_phi}"
         return f"  %m{block_number} = phi i32 {mask_phi}\n  %w{block_number} = phi i32 {wait_phi}"

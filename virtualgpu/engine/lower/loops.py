@@ -25,8 +25,8 @@ def is_single_block_loop(plan: FunctionPlan, block: cfg.Block, roots: Container[
         last_instruction is not None
         and last_instruction.root == "bra"
         and last_instruction.guard is not None
-        and plan.flow.number_of[last_instruction.target] == block.number
-        and block.end in plan.flow.number_of
+        and plan.control_flow.number_of[last_instruction.target] == block.number
+        and block.end in plan.control_flow.number_of
         and all(
             instruction.root in roots and not _reads_clock(instruction) for instruction in instructions[:-1]
         )
@@ -105,7 +105,7 @@ class Loop:
         mask_lines = []
         for register_name, start_value in self.start_values.items():
             lane_type = self._get_llvm_type(register_name)
-            slot_offset = self.plan.slots[register_name]
+            slot_offset = self.plan.register_slots[register_name]
             load_lines.append(f"  {start_value}.slot = getelementptr i8, ptr %frame, i64 {slot_offset}")
             row_type = vector(lane_type)
             stored_value = start_value

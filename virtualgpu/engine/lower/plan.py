@@ -17,11 +17,11 @@ class CodeOptions:
     """Options for the generated code, such as counters, a trace, observer calls and a NaN trap."""
 
     with_counters: bool = True
-    trace: bool = False
-    observe: bool = False
+    is_traced: bool = False
+    is_observed: bool = False
     trap_nan: bool = False
-    masked: bool = False  # for a processor that works under masks of single bits
-    float_atomics: bool = False
+    has_mask_registers: bool = False  # for a processor that works under masks of single bits
+    has_float_atomics: bool = False
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class KernelTables:
     number of an item is its position in its list.
     """
 
-    globals: list[str] = field(default_factory=list)
+    global_names: list[str] = field(default_factory=list)
     shared: dict[str, int] = field(default_factory=dict)
     accesses: list[tuple[int, ir.Instruction]] = field(default_factory=list)
     branches: list[tuple[int, ir.Instruction]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class KernelTables:
     support_functions: dict[str, str] = field(default_factory=dict)
     functions: list[str] = field(default_factory=list)
     services: list[Any] = field(default_factory=list)
-    copies: int = 0  # instructions that need a queue of asynchronous copies
+    copy_instruction_count: int = 0  # instructions that need a queue of asynchronous copies
 
 
 @dataclass(slots=True)
@@ -47,15 +47,15 @@ class FunctionPlan:
 
     function: ir.Function
     index: int
-    flow: cfg.ControlFlow
+    control_flow: cfg.ControlFlow
     live_out: list[set[str]]
-    slots: dict[str, int]
-    records: dict[str, tuple[int, int]]
+    register_slots: dict[str, int]
+    parameter_records: dict[str, tuple[int, int]]
     frame_bytes: int
     local_offsets: dict[str, int]
     local_bytes: int
     memory_results: frozenset[str]  # results of calls that depend on memory that other threads write
-    constants: dict[str, ir.Immediate]  # registers that only ever hold this constant
+    constant_registers: dict[str, ir.Immediate]  # registers that only ever hold this constant
 
     @property
     def symbol(self) -> str:
@@ -66,8 +66,8 @@ def make_plan(
     function: ir.Function, index: int, memory_results: frozenset[str] = frozenset()
 ) -> FunctionPlan:
     """Compute the layout of a function's frame, which holds program counters, parameters and registers."""
-    flow = cfg.build_flow(function)
-    live_registers = cfg.find_live_out(function, flow)
+    control_flow = cfg.build_flow(function)
+    live_registers = cfg.find_live_out(function, control_flow)
     live_across_blocks = set().union(*live_registers) if live_registers else set()
     # A barrier's reduction is written to the frame while the warp waits.
     live_across_blocks |= {
@@ -83,10 +83,10 @@ def make_plan(
         rounded_bytes = -(-param.size_bytes // 8) * 8
         parameter_records[param.name] = (frame_end, rounded_bytes)
         frame_end += 32 * rounded_bytes
-    slots, frame_end = fragment_places.allocate_fragments(function, live_across_blocks, frame_end)
+    register_slots, frame_end = fragment_places.allocate_fragments(function, live_across_blocks, frame_end)
     for name, register_type in function.registers.items():
-        if name in live_across_blocks and name not in slots:
-            slots[name] = frame_end
+        if name in live_across_blocks and name not in register_slots:
+            register_slots[name] = frame_end
             frame_end += -(-max(4, 4 * get_bit_width(llvm_of(register_type))) // 64) * 64
     local_offsets = {}
     local_end = 0
@@ -98,19 +98,19 @@ def make_plan(
     return FunctionPlan(
         function,
         index,
-        flow,
+        control_flow,
         live_registers,
-        slots,
+        register_slots,
         parameter_records,
         -(-frame_end // 64) * 64,
         local_offsets,
         local_bytes,
         memory_results,
-        _constant_registers(function),
+        _find_constant_registers(function),
     )
 
 
-def _constant_registers(function: ir.Function) -> dict[str, ir.Immediate]:
+def _find_constant_registers(function: ir.Function) -> dict[str, ir.Immediate]:
     """Return the registers that only one instruction writes, with the constant that it writes."""
     constants: dict[str, ir.Immediate] = {}
     written_names: set[str] = set()

@@ -13,18 +13,18 @@ from virtualgpu.engine.lower.loops import Loop
 from virtualgpu.engine.lower.plan import CodeOptions, FunctionPlan, KernelTables
 from virtualgpu.errors import NotSupportedError
 
-_CONTEXT_SPECIALS = {
+_CONTEXT_SPECIAL_REGISTERS = {
     f"%{name}.{axis}": f"{name}_{axis}" for name in ("ntid", "ctaid", "nctaid") for axis in "xyz"
 }
 _AXES = {"x": 0, "y": 1, "z": 2}
-_ZERO_SPECIALS = (
+_ZERO_SPECIAL_REGISTERS = (
     "%gridid",
     "%cluster_ctarank",
     "%clusterid",
     "%cluster_ctaid",
     "%envreg",
 )
-_ONE_SPECIALS = ("%nclusterid", "%cluster_nctaid", "%cluster_nctarank")
+_ONE_SPECIAL_REGISTERS = ("%nclusterid", "%cluster_nctaid", "%cluster_nctarank")
 
 
 class Registers:
@@ -33,32 +33,34 @@ class Registers:
     def __init__(
         self,
         module: ir.Module,
-        plan_: FunctionPlan,
+        function_plan: FunctionPlan,
         plans: dict[str, FunctionPlan],
         tables: KernelTables,
         options: CodeOptions,
     ) -> None:
         self.module = module
-        self.plan = plan_
+        self.plan = function_plan
         self.plans = plans
-        self.function = plan_.function
-        self.index = plan_.index
-        self.flow = plan_.flow
+        self.function = function_plan.function
+        self.index = function_plan.index
+        self.control_flow = function_plan.control_flow
         self.tables = tables
         self.options = options
         self.entry_params = {parameter.name: parameter for parameter in self.function.params}
-        self.emitter = Emitter(options.masked)
-        self.cache: dict[str, str] = {}
-        self.dirty: set[str] = set()
-        self.carry = constant("i1", 0)
+        self.emitter = Emitter(options.has_mask_registers)
+        self.cached_values: dict[str, str] = {}
+        self.changed_registers: set[str] = set()
+        self.carry_flag = constant("i1", 0)
         self.mask = self.wait = ""
-        self._lanes: dict[tuple[str, str], str] = {}
+        self._active_lanes_by_block: dict[tuple[str, str], str] = {}
         self._read_names: set[str] | None = None
         self.loop: Loop | None = None
-        self.block: cfg.Block = self.flow.blocks[0]
+        self.block: cfg.Block = self.control_flow.blocks[0]
         self.current_label = ""
         self.guard: str | None = None
-        self.incoming: dict[int, list[tuple[str, str, str]]] = {b.number: [] for b in self.flow.blocks}
+        self.incoming_edges: dict[int, list[tuple[str, str, str]]] = {
+            b.number: [] for b in self.control_flow.blocks
+        }
         self.expired_edges: list[tuple[str, str, str, str]] = []
         self.allocas: list[str] = []
         self.has_meetings = False  # lanes wait for each other at some warp-wide instruction
@@ -67,16 +69,16 @@ class Registers:
     def active_lanes(self) -> str:
         """Active lanes as an i1 vector. Each LLVM block that uses the vector computes it again."""
         label_and_mask = self.current_label, self.mask
-        if label_and_mask not in self._lanes:
-            self._lanes = {label_and_mask: self.emitter.mask_vector(self.mask)}
-        return self._lanes[label_and_mask]
+        if label_and_mask not in self._active_lanes_by_block:
+            self._active_lanes_by_block = {label_and_mask: self.emitter.mask_vector(self.mask)}
+        return self._active_lanes_by_block[label_and_mask]
 
     def get(self, operand: ir.Operand | None, ptx_type: str) -> str:
         """Return the values of an operand in all lanes, with the LLVM type for `ptx_type`."""
         llvm = llvm_of(ptx_type)
         if isinstance(operand, ir.Register):
             stored_type = llvm_of(self.function.registers[operand.name])
-            value = self.read(operand.name)
+            value = self.read_register(operand.name)
             if operand.negated:
                 value = self.emitter.binary("xor", "i1", value, constant("i1", 1))
             return self.emitter.cast(value, stored_type, llvm)
@@ -89,7 +91,7 @@ class Registers:
             return self.emitter.cast(self.emit_symbol_address(operand), "i64", llvm)
         raise NotSupportedError(f"The virtual GPU cannot read the operand {operand!r}.")
 
-    def is_read(self, operand: ir.Operand | None) -> bool:
+    def is_register_read(self, operand: ir.Operand | None) -> bool:
         """Return whether any instruction of the function reads the register."""
         if self._read_names is None:
             used_names_of_all = (
@@ -101,7 +103,7 @@ class Registers:
     def known_value(self, operand: ir.Operand | None) -> int | None:
         """Return the integer value of a constant operand, or None for any other operand."""
         if isinstance(operand, ir.Register):
-            operand = self.plan.constants.get(operand.name)
+            operand = self.plan.constant_registers.get(operand.name)
         return operand.value if isinstance(operand, ir.Immediate) and not operand.float_bits else None
 
     def format_immediate(self, operand: ir.Immediate, llvm: str) -> str:
@@ -117,15 +119,15 @@ class Registers:
         return float_constant(llvm, value) if is_float else constant(llvm, value)
 
     def emit_slot_pointer(self, name: str) -> str:
-        return self.emitter.op(f"getelementptr i8, ptr %frame, i64 {self.plan.slots[name]}")
+        return self.emitter.op(f"getelementptr i8, ptr %frame, i64 {self.plan.register_slots[name]}")
 
-    def read(self, name: str) -> str:
-        if name in self.cache:
-            return self.cache[name]
+    def read_register(self, name: str) -> str:
+        if name in self.cached_values:
+            return self.cached_values[name]
         llvm = llvm_of(self.function.registers[name])
-        if name in self.plan.constants:
-            value = self.format_immediate(self.plan.constants[name], llvm)
-        elif name not in self.plan.slots:
+        if name in self.plan.constant_registers:
+            value = self.format_immediate(self.plan.constant_registers[name], llvm)
+        elif name not in self.plan.register_slots:
             value = constant(llvm, 0) if llvm[0] == "i" else float_constant(llvm, 0)
         elif self.loop is not None:
             value = self.loop.read_register(name)
@@ -133,7 +135,7 @@ class Registers:
             value = self.emitter.mask_vector(self.emitter.op(f"load i32, ptr {self.emit_slot_pointer(name)}"))
         else:
             value = self.emitter.op(f"load {vector(llvm)}, ptr {self.emit_slot_pointer(name)}, align 64")
-        self.cache[name] = value
+        self.cached_values[name] = value
         return value
 
     def set(self, operand: ir.Operand | None, value: str, ptx_type: str) -> None:
@@ -147,9 +149,11 @@ class Registers:
         register_type = self.function.registers[operand.name]
         value = self.emitter.cast(value, llvm_of(ptx_type), llvm_of(register_type), ptx_type[0] == "s")
         if self.guard is not None:
-            value = self.emitter.select(llvm_of(register_type), self.guard, value, self.read(operand.name))
-        self.cache[operand.name] = value
-        self.dirty.add(operand.name)
+            value = self.emitter.select(
+                llvm_of(register_type), self.guard, value, self.read_register(operand.name)
+            )
+        self.cached_values[operand.name] = value
+        self.changed_registers.add(operand.name)
 
     def read_special(self, name: str) -> tuple[str, str]:
         """Return the values of a special register in all lanes, and their LLVM type."""
@@ -160,8 +164,8 @@ class Registers:
             offset = emitter.op(f"add i32 {warp_offset}, {128 * _AXES[name[-1]]}")
             pointer = emitter.op(f"getelementptr i8, ptr {indices_pointer}, i32 {offset}")
             return emitter.op(f"load <32 x i32>, ptr {pointer}, align 4"), "i32"
-        if name in _CONTEXT_SPECIALS:
-            return emitter.splat("i32", emitter.context_load(_CONTEXT_SPECIALS[name])), "i32"
+        if name in _CONTEXT_SPECIAL_REGISTERS:
+            return emitter.splat("i32", emitter.context_load(_CONTEXT_SPECIAL_REGISTERS[name])), "i32"
         if name == "%laneid":
             return LANE_INDICES_I32, "i32"
         if name.startswith("%lanemask_"):
@@ -199,9 +203,9 @@ class Registers:
         if name.startswith(layout.RESERVED_SHARED):
             reserved_bytes = layout.RESERVED_SHARED_BYTES if name.endswith(("_end", "_cap")) else 0
             return constant("i32", self.tables.shared[layout.RESERVED_SHARED] + reserved_bytes), "i32"
-        if name.startswith(_ZERO_SPECIALS):
+        if name.startswith(_ZERO_SPECIAL_REGISTERS):
             return constant("i32", 0), "i32"
-        if name.startswith(_ONE_SPECIALS):
+        if name.startswith(_ONE_SPECIAL_REGISTERS):
             return constant("i32", 1), "i32"
         if name == "%is_explicit_cluster":
             return constant("i1", 0), "i1"
@@ -234,11 +238,11 @@ class Registers:
             return emitter.splat("i64", emitter.op(f"add i64 {emitter.context_load('params')}, {offset}"))
         shared_variable = self.module.variables.get(name)
         if shared_variable is not None and shared_variable.space in ("global", "const"):
-            if name not in self.tables.globals:
-                self.tables.globals.append(name)
+            if name not in self.tables.global_names:
+                self.tables.global_names.append(name)
             globals_pointer = emitter.op(f"inttoptr i64 {emitter.context_load('globals')} to ptr")
             pointer = emitter.op(
-                f"getelementptr i64, ptr {globals_pointer}, i64 {self.tables.globals.index(name)}"
+                f"getelementptr i64, ptr {globals_pointer}, i64 {self.tables.global_names.index(name)}"
             )
             address = emitter.op(f"load i64, ptr {pointer}")
             return emitter.splat("i64", emitter.op(f"add i64 {address}, {operand.offset}"))
@@ -267,18 +271,18 @@ class Registers:
     def parameter_record(self, name: str) -> tuple[int, int]:
         """Return the frame offset of a call parameter and the distance between its lanes, in bytes."""
         try:
-            return self.plan.records[name]
+            return self.plan.parameter_records[name]
         except KeyError:
             raise NotSupportedError(
                 f"The virtual GPU cannot find the parameter {name} of this function."
             ) from None
 
-    def number_access(self, instruction: ir.Instruction) -> int:
+    def assign_access_number(self, instruction: ir.Instruction) -> int:
         """Assign the kernel's next access number to a memory instruction, and return the number."""
         self.tables.accesses.append((self.index, instruction))
         return len(self.tables.accesses) - 1
 
-    def add_support(self, name: str, body: str) -> None:
+    def add_support_function(self, name: str, body: str) -> None:
         """Add a support function to the module, unless the module contains it already."""
         self.tables.support_functions.setdefault(name, body)
 

@@ -12,9 +12,9 @@ class WarpCode(ReportingRegisters):
     The class in `function` adds jumps from block to block.
     """
 
-    def leave_on_fault(self, failed: str) -> None:
+    def leave_on_fault(self, has_failed: str) -> None:
         next_label = self.emitter.name("ok")
-        self.emitter.raw(f"br i1 {failed}, label %failed, label %{next_label}")
+        self.emitter.raw(f"br i1 {has_failed}, label %failed, label %{next_label}")
         self.begin_block(next_label)
 
     def begin_block(self, label: str) -> None:
@@ -32,26 +32,26 @@ class WarpCode(ReportingRegisters):
         self.emitter.raw(f"call void @fault(ptr %ctx, {arguments})")
         self.emitter.raw("br label %failed")
 
-    def emit_fault_if(self, lanes: str, code: int, pc: int, addresses: str = "") -> None:
+    def emit_fault_if(self, lane_mask: str, code: int, pc: int, addresses: str = "") -> None:
         """Emit code that reports a fault if a mask contains any lane. The method `emit_fault` emits the code for
         the report.
         """
         fault_label = self.emitter.name("bad")
         next_label = self.emitter.name("ok")
-        any_lane = self.emitter.op(f"icmp ne i32 {lanes}, 0")
+        any_lane = self.emitter.op(f"icmp ne i32 {lane_mask}, 0")
         self.emitter.raw(f"br i1 {any_lane}, label %{fault_label}, label %{next_label}")
         self.begin_block(fault_label)
-        self.emit_fault(code, pc, lanes, addresses)
+        self.emit_fault(code, pc, lane_mask, addresses)
         self.begin_block(next_label)
 
-    def flush(self) -> None:
+    def store_changed_registers(self) -> None:
         """Emit stores of the changed registers that later blocks read. Only the values of active lanes are
         stored.
         """
         live_registers = self.plan.live_out[self.block.number]
-        for name in sorted(self.dirty & live_registers):
+        for name in sorted(self.changed_registers & live_registers):
             llvm = llvm_of(self.function.registers[name])
-            value = self.cache[name]
+            value = self.cached_values[name]
             pointer = self.emit_slot_pointer(name)
             if llvm == "i1":
                 old_word = self.emitter.op(f"load i32, ptr {pointer}")
@@ -64,7 +64,7 @@ class WarpCode(ReportingRegisters):
                 )
                 continue
             self.emitter.store_lanes(llvm, value, pointer, self.active_lanes)
-        self.dirty.clear()
+        self.changed_registers.clear()
 
     def store_pcs(self, lanes: str, target: str) -> None:
         """Emit a store of program counters for the lanes in an i1 vector."""

@@ -8,13 +8,13 @@ from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.emit import constant, get_bit_width, llvm_of
 from virtualgpu.engine.lower.registers import Registers
 
-_WRITES_MEMORY = {"st", "atom", "red", "cp", "mbarrier", "wmma", "stmatrix"}
+_MEMORY_WRITING_ROOTS = {"st", "atom", "red", "cp", "mbarrier", "wmma", "stmatrix"}
 
 
 def _may_write_shared(instruction: ir.Instruction) -> bool:
     """Return whether an instruction may change shared memory, including through generic addresses."""
     spaces = {modifier.split("::")[0] for modifier in instruction.parts[1:]}
-    return instruction.root in _WRITES_MEMORY and (
+    return instruction.root in _MEMORY_WRITING_ROOTS and (
         instruction.root == "cp" or "shared" in spaces or spaces.isdisjoint(("global", "local", "param"))
     )
 
@@ -40,19 +40,19 @@ class ReportingRegisters(Registers):
         )
 
     def trace_address(self, address: str, mask: str) -> None:
-        if self.options.trace:
+        if self.options.is_traced:
             self.trace_row(address, mask, layout.ROW_ADDRESS, layout.TRACE_ALL & ~layout.TRACE_SHARED)
 
-    def trace_write(self, value: str, llvm: str, host: str, mask: str) -> None:
+    def trace_write(self, value: str, llvm: str, host_address: str, mask: str) -> None:
         """Emit trace records with the host address and the bits of a write. Each record contains at most 8
         bytes of data.
         """
-        if not self.options.trace:
+        if not self.options.is_traced:
             return
         value_bits = get_bit_width(llvm)
         for first_bit in range(0, value_bits, 64):
             chunk_bits = value
-            address = host
+            address = host_address
             if value_bits > 64:
                 chunk_bits = (
                     self.emitter.binary("lshr", llvm, value, constant(llvm, first_bit))
@@ -60,15 +60,15 @@ class ReportingRegisters(Registers):
                     else value
                 )
                 address = (
-                    self.emitter.binary("add", "i64", host, constant("i64", first_bit // 8))
+                    self.emitter.binary("add", "i64", host_address, constant("i64", first_bit // 8))
                     if first_bit
-                    else host
+                    else host_address
                 )
             self.trace_row(address, mask, layout.ROW_HOST_ADDRESS)
             chunk_bytes = min(value_bits, 64) // 8
             self.trace_row(self.emitter.cast(chunk_bits, llvm, "i64"), mask, layout.ROW_WRITTEN + chunk_bytes)
 
-    def observe(self, site: int, address: str, mask: str, stored_values: str = "") -> None:
+    def report_to_observer(self, site: int, address: str, mask: str, stored_values: str = "") -> None:
         """Emit a call that reports an access and its stored values to the observer before the access."""
         address_pointer = self.allocate_scratch("<32 x i64>")
         values_pointer = "null"
@@ -83,8 +83,10 @@ class ReportingRegisters(Registers):
 
     def trace_value(self, instruction: ir.Instruction) -> None:
         for register_index, name in enumerate(cfg.find_definitions_and_uses(instruction)[0]):
-            if name in self.cache:
-                value = self.emitter.cast(self.cache[name], llvm_of(self.function.registers[name]), "i64")
+            if name in self.cached_values:
+                value = self.emitter.cast(
+                    self.cached_values[name], llvm_of(self.function.registers[name]), "i64"
+                )
                 trace_level = layout.TRACE_ALL & ~layout.TRACE_SHARED
                 self.trace_row(
                     value, self.executed_mask(instruction), layout.ROW_REGISTER + register_index, trace_level
@@ -94,9 +96,9 @@ class ReportingRegisters(Registers):
         """Emit a call that reports a fence or a ``__syncwarp`` to the observer."""
         if instruction.root in ("membar", "fence"):
             fence_kind = layout.BLOCK_FENCE if "cta" in instruction.parts else layout.FENCE
-            self.observe(fence_kind, "zeroinitializer", self.executed_mask(instruction))
+            self.report_to_observer(fence_kind, "zeroinitializer", self.executed_mask(instruction))
         elif cfg.is_warp_meeting(instruction):
             member_mask = self.emitter.convert(
                 "zext", "i32", self.get(instruction.operands[-1], "b32"), "i64"
             )
-            self.observe(layout.WARP_SYNC, member_mask, self.mask)
+            self.report_to_observer(layout.WARP_SYNC, member_mask, self.mask)

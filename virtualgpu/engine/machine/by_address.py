@@ -37,7 +37,7 @@ _LINE_FORMS = {
 }
 _LINE_PATTERNS = {name: re.compile(_RESULT_REGEX + text) for name, text in _LINE_FORMS.items()}
 # Forms by the first word of the line, where it is not the form's name; all other lines are "binary".
-_FORM_OF = {
+_FORM_OF_OPCODE = {
     "icmp": "compare",
     "fcmp": "compare",
     "fneg": "unary",
@@ -68,19 +68,19 @@ _UNCHANGED_LINE_PATTERN = re.compile(r"label %| alloca | getelementptr (?!.*, <)
 _TARGET_PATTERN = re.compile(r"label %([\w.]+)")
 _TYPE_BITS = {"half": 16, "float": 32, "double": 64, "ptr": 64}
 # Scalar kinds; a constant of such a kind that is the same in all lanes is passed as one number.
-_KINDS_BY_VALUE = ("i8", "i16", "i32", "i64", "float", "double")
+_KINDS_PASSED_BY_VALUE = ("i8", "i16", "i32", "i64", "float", "double")
 _REINTERPRETATIONS = ("bitcast", "inttoptr", "ptrtoint", "freeze")
 MASK = "<32 x i1>"
 _LANE_BITS = "<" + ", ".join(f"i32 {1 << lane}" for lane in range(32)) + ">"
 
 
-class UnreadableError(Exception):
+class UnreadableLineError(Exception):
     """Error for a line of LLVM text that has an unknown form. The function that contains this line is left
     unchanged.
     """
 
 
-def _is_wide(llvm_type: str) -> bool:
+def _is_row_type(llvm_type: str) -> bool:
     """Return whether values of an LLVM type are vectors of lanes, which are moved to memory here."""
     return llvm_type[0] == "<" and llvm_type != MASK
 
@@ -95,7 +95,7 @@ def _vector_bytes(vector_type: str) -> int:
     lane_count, scalar = vector_type[1:-1].split(" x ")
     scalar_bits = _TYPE_BITS.get(scalar) or int(scalar[1:])
     if scalar_bits % 8:
-        raise UnreadableError(vector_type)
+        raise UnreadableLineError(vector_type)
     return int(lane_count) * scalar_bits // 8
 
 
@@ -129,7 +129,7 @@ class RowFunctions:
         name = f"row.{len(self.function_names)}"
         self.function_names[function_key] = name
         body_lines: list[str] = []
-        parameter_types: list[str] = ["ptr"] if _is_wide(result_kind) else []
+        parameter_types: list[str] = ["ptr"] if _is_row_type(result_kind) else []
         parameters = [f"{llvm_type} %d" for llvm_type in parameter_types]
         for index, (llvm_type, passing_mode) in enumerate(operands):
             argument_kinds = {
@@ -151,7 +151,7 @@ class RowFunctions:
         return_kind = "void"
         if result_kind == "void":
             body_lines += [operation, "ret void"]
-        elif _is_wide(result_kind):
+        elif _is_row_type(result_kind):
             body_lines += [f"%r = {operation}", f"store {result_kind} %r, ptr %d, align 64", "ret void"]
         elif result_kind == MASK:
             return_kind = "i32"
@@ -180,7 +180,7 @@ class _Operand:
     """An operand of an operation: its type, its value, and how it is passed to the function."""
 
     kind: str
-    passing: str
+    passing_mode: str
     value: str
 
 
@@ -199,24 +199,26 @@ class _LineStep:
 class _WarpFunction:
     """A warp function while it is rewritten."""
 
-    def __init__(self, lines: list[str], rows: RowFunctions) -> None:
-        self.rows = rows
+    def __init__(self, lines: list[str], row_functions: RowFunctions) -> None:
+        self.row_functions = row_functions
         self.lines = lines
-        self.kinds: dict[str, str] = {}  # the kind of each name whose value is a row
+        self.row_kinds: dict[str, str] = {}  # the kind of each name whose value is a row
         self.aliases: dict[str, str] = {}  # names whose bytes are those of another value
-        self.masks: dict[str, str] = {}  # the 32 bits of each mask, by its name
-        self.numbers: dict[str, str] = {}  # the scalar in every lane
-        self.bits_of: dict[str, str] = {}  # the mask from which each lane took its own bit
+        self.mask_bits: dict[str, str] = {}  # the 32 bits of each mask, by its name
+        self.uniform_numbers: dict[str, str] = {}  # the scalar in every lane
+        self.masks_of_lane_bits: dict[str, str] = {}  # the mask from which each lane took its own bit
         self.steps: list[_LineStep] = []
-        self.pointers: dict[str, str] = {}  # the stack slot with the address of each function or constant
-        self.far_loads = 0
+        self.pointer_slots: dict[
+            str, str
+        ] = {}  # the stack slot with the address of each function or constant
+        self.far_load_count = 0
 
     # -- reading -------------------------------------------------------------------------------------
 
     def parse_lines(self) -> None:
         """Parse every line of the function."""
         for name, row_type in self._find_row_phis():
-            self.kinds[name] = row_type
+            self.row_kinds[name] = row_type
         for line in self.lines:
             if "<" not in line or _UNCHANGED_LINE_PATTERN.search(line):
                 self.steps.append(_LineStep(line))
@@ -225,11 +227,11 @@ class _WarpFunction:
 
     def _parse_line(self, line: str) -> None:
         opcode = line[line.find(" = ") + 3 if line[0] == "%" else 0 :].split(" ", 1)[0]
-        form_name = _FORM_OF.get(opcode, opcode if opcode in _LINE_PATTERNS else "binary")
+        form_name = _FORM_OF_OPCODE.get(opcode, opcode if opcode in _LINE_PATTERNS else "binary")
         match = _LINE_PATTERNS[form_name].fullmatch(line)
         if match is None:
-            raise UnreadableError(line)
-        parse_form: Callable[[re.Match[str]], None] = getattr(self, f"_{form_name}")
+            raise UnreadableLineError(line)
+        parse_form: Callable[[re.Match[str]], None] = getattr(self, f"_parse_{form_name}")
         parse_form(match)
 
     def _find_row_phis(self) -> list[tuple[str, str]]:
@@ -238,56 +240,56 @@ class _WarpFunction:
         return [
             (match["result"], match["kind"])
             for match in matches
-            if match is not None and _is_wide(match["kind"])
+            if match is not None and _is_row_type(match["kind"])
         ]
 
     def _make_operand(self, kind: str, value: str) -> _Operand:
         if kind == MASK:
             return _Operand(kind, "mask", self._find_mask_bits(value))
-        if not _is_wide(kind):
+        if not _is_row_type(kind):
             return _Operand(kind, "plain", value)
         value = self.aliases.get(value, value)
-        if value in self.numbers:
-            return _Operand(kind, "number", self.numbers[value])
-        if value in self.kinds:
+        if value in self.uniform_numbers:
+            return _Operand(kind, "number", self.uniform_numbers[value])
+        if value in self.row_kinds:
             return _Operand(kind, "row", value)
         if value[0] == "%":
-            raise UnreadableError(f"{kind} {value}")
+            raise UnreadableLineError(f"{kind} {value}")
         if value == "poison" or value == "undef":
             value = "zeroinitializer"
-        if _element_type(kind) in _KINDS_BY_VALUE:
+        if _element_type(kind) in _KINDS_PASSED_BY_VALUE:
             splat = _SPLAT_PATTERN.fullmatch(value)
             if splat is not None:
                 return _Operand(kind, "number", splat[1])
             if value == "zeroinitializer":
                 return _Operand(kind, "number", "0.0" if _element_type(kind) in ("float", "double") else "0")
-        return _Operand(kind, "row", self.rows.add_constant(kind, value))
+        return _Operand(kind, "row", self.row_functions.add_constant(kind, value))
 
     def _find_mask_bits(self, value: str) -> str:
         """Return the name of a mask as a 32-bit integer."""
         value = self.aliases.get(value, value)
-        if value in self.masks:
-            return self.masks[value]
+        if value in self.mask_bits:
+            return self.mask_bits[value]
         if value == "zeroinitializer":
             return "0"
         splat = _SPLAT_PATTERN.fullmatch(value)
         if splat is None:
-            raise UnreadableError(f"{MASK} {value}")
+            raise UnreadableLineError(f"{MASK} {value}")
         return "-1" if splat[1] in ("1", "true", "-1") else "0"
 
     def _add_operation(self, result: str, result_kind: str, template: str, *operands: _Operand) -> None:
-        if result and _is_wide(result_kind):
-            self.kinds[result] = result_kind
+        if result and _is_row_type(result_kind):
+            self.row_kinds[result] = result_kind
         elif result and result_kind == MASK:
-            self.masks[result] = result
+            self.mask_bits[result] = result
         self.steps.append(_LineStep("", result, result_kind, template, list(operands)))
 
     def _add_scalar(self, result: str, text: str) -> None:
         self.steps.append(_LineStep(f"  {result} = {text}"))
 
-    def _load(self, match: re.Match[str]) -> None:
+    def _parse_load(self, match: re.Match[str]) -> None:
         if match["kind"] == MASK:
-            self.masks[match["result"]] = match["result"]
+            self.mask_bits[match["result"]] = match["result"]
             self._add_scalar(match["result"], f"load i32, ptr {match['a']}, align 4")
             return
         self._add_operation(
@@ -297,7 +299,7 @@ class _WarpFunction:
             _Operand("ptr", "plain", match["a"]),
         )
 
-    def _store(self, match: re.Match[str]) -> None:
+    def _parse_store(self, match: re.Match[str]) -> None:
         if match["kind"] == MASK:
             self.steps.append(
                 _LineStep(f"  store i32 {self._find_mask_bits(match['a'])}, ptr {match['b']}, align 4")
@@ -313,7 +315,7 @@ class _WarpFunction:
             pointer,
         )
 
-    def _cast(self, match: re.Match[str]) -> None:
+    def _parse_cast(self, match: re.Match[str]) -> None:
         source_type = match["kind"]
         result_kind = match["result_kind"]
         result = match["result"]
@@ -322,20 +324,20 @@ class _WarpFunction:
             if source_type == MASK and result_kind == "i32":
                 self._add_scalar(result, f"add i32 {bits}, 0")
             elif result_kind == MASK and source_type == "i32":
-                self.masks[result] = bits
+                self.mask_bits[result] = bits
             else:
-                raise UnreadableError(match[0])
+                raise UnreadableLineError(match[0])
             return
         value = self._make_operand(source_type, match["a"])
         is_reinterpretation = (
-            match["op"] in _REINTERPRETATIONS and _is_wide(source_type) and _is_wide(result_kind)
+            match["op"] in _REINTERPRETATIONS and _is_row_type(source_type) and _is_row_type(result_kind)
         )
-        if is_reinterpretation and value.passing == "row" and value.value[0] == "%":
+        if is_reinterpretation and value.passing_mode == "row" and value.value[0] == "%":
             self.aliases[result] = value.value
             return
         self._add_operation(result, result_kind, f"{match['op']} {source_type} {{0}} to {result_kind}", value)
 
-    def _unary(self, match: re.Match[str]) -> None:
+    def _parse_unary(self, match: re.Match[str]) -> None:
         self._add_operation(
             match["result"],
             match["kind"],
@@ -343,26 +345,28 @@ class _WarpFunction:
             self._make_operand(match["kind"], match["a"]),
         )
 
-    def _compare(self, match: re.Match[str]) -> None:
+    def _parse_compare(self, match: re.Match[str]) -> None:
         operand_type = match["kind"]
-        if not _is_wide(operand_type):
-            raise UnreadableError(match[0])
+        if not _is_row_type(operand_type):
+            raise UnreadableLineError(match[0])
         lane_test = {"icmp eq": _LANE_BITS, "icmp ne": "zeroinitializer"}.get(match["op"])
-        if match["a"] in self.bits_of and match["b"] == lane_test:  # the lanes whose bits are set in a mask
-            self.masks[match["result"]] = self.bits_of[match["a"]]
+        if (
+            match["a"] in self.masks_of_lane_bits and match["b"] == lane_test
+        ):  # the lanes whose bits are set in a mask
+            self.mask_bits[match["result"]] = self.masks_of_lane_bits[match["a"]]
             return
         operands = [self._make_operand(operand_type, match[operand_group]) for operand_group in "ab"]
         self._add_operation(match["result"], MASK, f"{match['op']} {operand_type} {{0}}, {{1}}", *operands)
 
-    def _select(self, match: re.Match[str]) -> None:
+    def _parse_select(self, match: re.Match[str]) -> None:
         result_kind = match["result_kind"]
         result = match["result"]
         if match["kind"] not in (MASK, "i1"):
-            raise UnreadableError(match[0])
+            raise UnreadableLineError(match[0])
         if result_kind == MASK:
             if_true = self._find_mask_bits(match["b"])
             if_false = self._find_mask_bits(match["c"])
-            self.masks[result] = result
+            self.mask_bits[result] = result
             if match["kind"] == "i1":
                 self._add_scalar(result, f"select i1 {match['a']}, i32 {if_true}, i32 {if_false}")
                 return
@@ -383,7 +387,7 @@ class _WarpFunction:
             *operands,
         )
 
-    def _binary(self, match: re.Match[str]) -> None:
+    def _parse_binary(self, match: re.Match[str]) -> None:
         operand_type = match["kind"]
         result = match["result"]
         if operand_type == MASK:
@@ -391,14 +395,14 @@ class _WarpFunction:
                 result,
                 f"{match['op']} i32 {self._find_mask_bits(match['a'])}, {self._find_mask_bits(match['b'])}",
             )
-            self.masks[result] = result
+            self.mask_bits[result] = result
             if match["op"] not in ("and", "or", "xor"):
-                raise UnreadableError(match[0])
+                raise UnreadableLineError(match[0])
             return
-        if not _is_wide(operand_type):
-            raise UnreadableError(match[0])
-        if match["op"] == "and" and match["b"] == _LANE_BITS and match["a"] in self.numbers:
-            self.bits_of[result] = self.numbers[match["a"]]
+        if not _is_row_type(operand_type):
+            raise UnreadableLineError(match[0])
+        if match["op"] == "and" and match["b"] == _LANE_BITS and match["a"] in self.uniform_numbers:
+            self.masks_of_lane_bits[result] = self.uniform_numbers[match["a"]]
         self._add_operation(
             result,
             operand_type,
@@ -406,9 +410,9 @@ class _WarpFunction:
             *(self._make_operand(operand_type, match[operand_group]) for operand_group in "ab"),
         )
 
-    def _insert(self, match: re.Match[str]) -> None:
-        if match["a"] == "poison" and match["c"] == "0" and match["result_kind"] in _KINDS_BY_VALUE:
-            self.numbers[match["result"]] = match["b"]
+    def _parse_insert(self, match: re.Match[str]) -> None:
+        if match["a"] == "poison" and match["c"] == "0" and match["result_kind"] in _KINDS_PASSED_BY_VALUE:
+            self.uniform_numbers[match["result"]] = match["b"]
             return
         operands = [
             self._make_operand(match["kind"], match["a"]),
@@ -422,7 +426,7 @@ class _WarpFunction:
             *operands,
         )
 
-    def _extract(self, match: re.Match[str]) -> None:
+    def _parse_extract(self, match: re.Match[str]) -> None:
         if match["kind"] == MASK:
             self._add_scalar(
                 f"{match['result']}.s", f"lshr i32 {self._find_mask_bits(match['a'])}, {match['b']}"
@@ -437,10 +441,10 @@ class _WarpFunction:
             *operands,
         )
 
-    def _shuffle(self, match: re.Match[str]) -> None:
+    def _parse_shuffle(self, match: re.Match[str]) -> None:
         result_kind = f"<{match['result_kind'][1:].split()[0]} x {_element_type(match['kind'])}>"
-        if match["a"] in self.numbers and match["c"] == "zeroinitializer":
-            self.numbers[match["result"]] = self.numbers[match["a"]]
+        if match["a"] in self.uniform_numbers and match["c"] == "zeroinitializer":
+            self.uniform_numbers[match["result"]] = self.uniform_numbers[match["a"]]
             return
         operands = [self._make_operand(match["kind"], match[operand_group]) for operand_group in "ab"]
         lane_order = f"{match['result_kind']} {match['c']}"
@@ -451,18 +455,18 @@ class _WarpFunction:
             *operands,
         )
 
-    def _call(self, match: re.Match[str]) -> None:
+    def _parse_call(self, match: re.Match[str]) -> None:
         operands: list[_Operand] = []
         arguments: list[str] = []
         previous_end = 0
         for argument in _ARGUMENT_PATTERN.finditer(match["rest"]):
             if argument.start() != previous_end:
-                raise UnreadableError(match[0])
+                raise UnreadableLineError(match[0])
             previous_end = argument.end()
             argument_type, attributes, value = argument.groups()
             if (
                 value[0] != "%"
-                and not _is_wide(argument_type)
+                and not _is_row_type(argument_type)
                 and argument_type != MASK
                 and match["a"].startswith("@llvm.")
             ):
@@ -471,7 +475,7 @@ class _WarpFunction:
             arguments.append(f"{argument_type}{attributes} {{{len(operands)}}}")
             operands.append(self._make_operand(argument_type, value))
         if previous_end != len(match["rest"]):
-            raise UnreadableError(match[0])
+            raise UnreadableLineError(match[0])
         self._add_operation(
             match["result"] or "",
             match["kind"],
@@ -479,13 +483,13 @@ class _WarpFunction:
             *operands,
         )
 
-    def _phi(self, match: re.Match[str]) -> None:
+    def _parse_phi(self, match: re.Match[str]) -> None:
         row_type = match["kind"]
         incoming_values = _INCOMING_PATTERN.findall(match["rest"])
         if row_type == MASK or match["result"].startswith(
             "%loop"
         ):  # rows that a loop carries: see `lower.loops`
-            raise UnreadableError(match[0])
+            raise UnreadableLineError(match[0])
         step = _LineStep("", match["result"], row_type)
         # The value from the end of a loop is not known yet; it is resolved after all lines are parsed.
         step.incoming_rows = [(_Operand(row_type, "row", value), label) for value, label in incoming_values]
@@ -504,7 +508,7 @@ class _WarpFunction:
                 code_lines += phi_copies
                 phi_copies = []
             code_lines += self._make_step_lines(step, slot_by_row, phi_copies)
-        for pointer_name, pointer_slot in self.pointers.items():
+        for pointer_name, pointer_slot in self.pointer_slots.items():
             alloca_lines += [
                 f"  {pointer_slot} = alloca ptr",
                 f"  store ptr {pointer_name}, ptr {pointer_slot}",
@@ -516,10 +520,10 @@ class _WarpFunction:
         code_lines: list[str] = []
 
         def load_pointer(name: re.Match[str]) -> str:
-            slot = self.pointers.setdefault(name[0], f"%far.{len(self.pointers)}")
-            self.far_loads += 1
-            code_lines.append(f"  %at.{self.far_loads} = load ptr, ptr {slot}")
-            return f"%at.{self.far_loads}"
+            slot = self.pointer_slots.setdefault(name[0], f"%far.{len(self.pointer_slots)}")
+            self.far_load_count += 1
+            code_lines.append(f"  %at.{self.far_load_count} = load ptr, ptr {slot}")
+            return f"%at.{self.far_load_count}"
 
         call_line = _FAR_NAME_PATTERN.sub(load_pointer, line)
         return [*code_lines, call_line]
@@ -534,7 +538,7 @@ class _WarpFunction:
         free_slots: dict[int, list[str]] = {}
         rows_by_last_use: dict[int, list[str]] = {}
         for position, step in enumerate(self.steps):
-            if step.result and _is_wide(step.result_kind):
+            if step.result and _is_row_type(step.result_kind):
                 row_bytes = _vector_bytes(step.result_kind)
                 size_slots = free_slots.setdefault(row_bytes, [])
                 if not size_slots:
@@ -543,7 +547,7 @@ class _WarpFunction:
                 slot_by_row[step.result] = size_slots.pop()
                 rows_by_last_use.setdefault(last_uses.get(step.result, position), []).append(step.result)
             for name in rows_by_last_use.pop(position, ()):
-                free_slots[_vector_bytes(self.kinds[name])].append(slot_by_row[name])
+                free_slots[_vector_bytes(self.row_kinds[name])].append(slot_by_row[name])
         return slot_by_row, alloca_lines
 
     def _resolve_phis(self) -> None:
@@ -555,45 +559,56 @@ class _WarpFunction:
             for value, _ in step.incoming_rows:
                 value.value = self.aliases.get(value.value, value.value)
                 if value.value[0] != "%":
-                    value.value = self.rows.add_constant(value.kind, value.value)
-                elif value.value not in self.kinds or value.value in phis - {step.result}:
-                    raise UnreadableError(step.result)
+                    value.value = self.row_functions.add_constant(value.kind, value.value)
+                elif value.value not in self.row_kinds or value.value in phis - {step.result}:
+                    raise UnreadableLineError(step.result)
 
-    def _make_step_lines(self, step: _LineStep, slots: dict[str, str], phi_copies: list[str]) -> list[str]:
+    def _make_step_lines(
+        self, step: _LineStep, slot_by_row: dict[str, str], phi_copies: list[str]
+    ) -> list[str]:
         if step.text:
             return self._rewrite_far_calls(step.text) if " call " in step.text else [step.text]
         if step.incoming_rows:
             incoming_pointers = ", ".join(
-                f"[{self._find_row_pointer(value, slots)}, %{label}]" for value, label in step.incoming_rows
+                f"[{self._find_row_pointer(value, slot_by_row)}, %{label}]"
+                for value, label in step.incoming_rows
             )
-            copy_function = self.rows.add_function(
+            copy_function = self.row_functions.add_function(
                 f"load {step.result_kind}, ptr {{0}}, align 64", [("ptr", "plain")], step.result_kind
             )
             phi_copies += self._rewrite_far_calls(
-                f"  call void @{copy_function}(ptr {slots[step.result]}, ptr {step.result}.p)"
+                f"  call void @{copy_function}(ptr {slot_by_row[step.result]}, ptr {step.result}.p)"
             )
             return [f"  {step.result}.p = phi ptr {incoming_pointers}"]
-        name = self.rows.add_function(
+        name = self.row_functions.add_function(
             step.template,
-            [(step_operand.kind, step_operand.passing) for step_operand in step.operands],
+            [(step_operand.kind, step_operand.passing_mode) for step_operand in step.operands],
             step.result_kind,
         )
-        arguments = [f"ptr {slots[step.result]}"] if step.result and _is_wide(step.result_kind) else []
+        arguments = (
+            [f"ptr {slot_by_row[step.result]}"] if step.result and _is_row_type(step.result_kind) else []
+        )
         for operand in step.operands:
             argument_type = {"row": "ptr", "mask": "i32", "plain": operand.kind}.get(
-                operand.passing
+                operand.passing_mode
             ) or _element_type(operand.kind)
-            value = self._find_row_pointer(operand, slots) if operand.passing == "row" else operand.value
+            value = (
+                self._find_row_pointer(operand, slot_by_row)
+                if operand.passing_mode == "row"
+                else operand.value
+            )
             arguments.append(f"{argument_type} {value}")
-        return_kind = "void" if step.result_kind == "void" or _is_wide(step.result_kind) else step.result_kind
+        return_kind = (
+            "void" if step.result_kind == "void" or _is_row_type(step.result_kind) else step.result_kind
+        )
         return_kind = "i32" if return_kind == MASK else return_kind
         call_text = f"call {return_kind} @{name}({', '.join(arguments)})"
         return self._rewrite_far_calls(
             f"  {step.result} = {call_text}" if return_kind != "void" else f"  {call_text}"
         )
 
-    def _find_row_pointer(self, operand: _Operand, slots: dict[str, str]) -> str:
-        return slots[operand.value] if operand.value[0] == "%" else operand.value
+    def _find_row_pointer(self, operand: _Operand, slot_by_row: dict[str, str]) -> str:
+        return slot_by_row[operand.value] if operand.value[0] == "%" else operand.value
 
     def _find_last_uses(self) -> dict[str, int]:
         """Return the last use of each row, also in loops; basic blocks of PTX have no rows in common."""
@@ -612,7 +627,7 @@ class _WarpFunction:
         defining_steps = {
             step.result: position
             for position, step in enumerate(self.steps)
-            if step.result and _is_wide(step.result_kind)
+            if step.result and _is_row_type(step.result_kind)
         }
         last_uses = dict(defining_steps)
         for position, step in enumerate(self.steps):
@@ -637,18 +652,18 @@ class _WarpFunction:
                     last_uses[name] = loop_end
         for name, definition in defining_steps.items():
             if block_numbers[definition] != block_numbers[last_uses[name]]:
-                raise UnreadableError(name)
+                raise UnreadableLineError(name)
         return last_uses
 
 
-def rewrite_by_address(text: list[str], rows: RowFunctions) -> list[str]:
+def rewrite_by_address(text: list[str], row_functions: RowFunctions) -> list[str]:
     """Rewrite the lines of a warp function so that it keeps its rows of lanes in memory.
 
     Raises
     ------
-    UnreadableError
+    UnreadableLineError
         At a line that is not known here.
     """
-    warp_function = _WarpFunction(text, rows)
+    warp_function = _WarpFunction(text, row_functions)
     warp_function.parse_lines()
     return warp_function.make_lines()

@@ -17,18 +17,18 @@ from virtualgpu.compile.interruptible import run_interruptible
 from virtualgpu.engine.machine import object_code, pieces, processor, split, stand_ins
 from virtualgpu.engine.machine.processor import Processor
 
-_RUN_BLOCKS = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_RUN_BLOCKS_TYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 # A kernel that takes longer than the first number to translate in one piece is translated quickly first,
 # and one that takes longer than the second number is only translated quickly.
-_QUICK_FIRST_S = 0.8
-_QUICK_ONLY_S = 15.0
-_RUN_BLOCK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
+_QUICK_FIRST_LIMIT_S = 0.8
+_QUICK_ONLY_LIMIT_S = 15.0
+_RUN_BLOCK_TYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
 # Code without tables for unwinding. LLVM would register them with libgcc, which since GCC 13 looks them up in
 # a tree where they outlive the code: any backtrace then ends the process, and NumPy takes one for large
 # arrays.
-_NO_UNWINDING = "nounwind"
+_NO_UNWINDING_ATTRIBUTE = "nounwind"
 # Part of each cache key that describes how machine code is made; entries made in another way do not match.
-_METHOD_KEY = f"{_NO_UNWINDING}, in pieces"
+_METHOD_KEY = f"{_NO_UNWINDING_ATTRIBUTE}, in pieces"
 
 Effort = Literal["quick", "usual", "thorough"]
 
@@ -41,12 +41,15 @@ def _find_host_target() -> Any:
     return llvm.Target.from_default_triple()
 
 
-def make_target_machine(target_processor: Processor, effort: int = 2) -> Any:
+def make_target_machine(target_processor: Processor, optimization_level: int = 2) -> Any:
     """Return LLVM's code generator for a processor. The LLVM compiler that receives this object takes
     ownership of it.
     """
     return _find_host_target().create_target_machine(
-        cpu=target_processor.name, features=target_processor.feature_settings, opt=effort, jit=True
+        cpu=target_processor.name,
+        features=target_processor.feature_settings,
+        opt=optimization_level,
+        jit=True,
     )
 
 
@@ -61,16 +64,16 @@ class KernelCode:
         self._target_processor = target_processor = target_processor or processor.find_chosen_processor()
         text = stand_ins.replace_missing_operations(text, target_processor)
         self._text = ""  # text to translate again after a long run time
-        self._until_improvement_s = split.estimate_translation_s(text, target_processor.register_bytes)
+        self._time_until_improvement_s = split.estimate_translation_s(text, target_processor.register_bytes)
         text_halves = None
-        if self._until_improvement_s > _QUICK_FIRST_S and not _is_stored(text, target_processor):
+        if self._time_until_improvement_s > _QUICK_FIRST_LIMIT_S and not _is_stored(text, target_processor):
             text_halves = split.split_kernel(text)
         if text_halves is None:
             self._engines = [_load_module(text, target_processor)]
         else:
-            self._text = text if self._until_improvement_s < _QUICK_ONLY_S else ""
+            self._text = text if self._time_until_improvement_s < _QUICK_ONLY_LIMIT_S else ""
             support_module = _load_module(
-                text_halves.support_text, target_processor, entries=text_halves.function_names
+                text_halves.support_text, target_processor, entry_names=text_halves.function_names
             )
             addresses = {
                 name: support_module.get_function_address(name) for name in text_halves.function_names
@@ -83,12 +86,12 @@ class KernelCode:
 
     def _set_entry_points(self) -> None:
         engine = self._engines[0]
-        self.run_blocks = _RUN_BLOCKS(engine.get_function_address("run_blocks"))
-        self.run_block = _RUN_BLOCK(engine.get_function_address("run_block"))
+        self.run_blocks = _RUN_BLOCKS_TYPE(engine.get_function_address("run_blocks"))
+        self.run_block = _RUN_BLOCK_TYPE(engine.get_function_address("run_block"))
 
     def note_run_time(self, seconds: float) -> None:
         """Add the run time of a launch to the total that triggers an optimized translation."""
-        self._until_improvement_s -= seconds
+        self._time_until_improvement_s -= seconds
 
     def improve(self) -> None:
         """Translate a kernel again with full optimization if its launches have taken long enough.
@@ -96,7 +99,7 @@ class KernelCode:
         Launches that are already running keep the old code.
         """
         text = self._text
-        if text and self._until_improvement_s <= 0:
+        if text and self._time_until_improvement_s <= 0:
             self._text = ""
             self._engines.insert(0, _load_module(text, self._target_processor))
             self._set_entry_points()
@@ -107,12 +110,12 @@ class LibraryCode:
     optimizations.
     """
 
-    def __init__(self, text: str, entry: str) -> None:
+    def __init__(self, text: str, entry_name: str) -> None:
         target_processor = processor.find_chosen_processor()
         self._engine = _load_module(
-            stand_ins.replace_missing_operations(text, target_processor), target_processor, thorough=True
+            stand_ins.replace_missing_operations(text, target_processor), target_processor, is_thorough=True
         )
-        self.address = int(self._engine.get_function_address(entry))
+        self.address = int(self._engine.get_function_address(entry_name))
 
 
 def _cache_key(text: str, target_processor: Processor) -> str:
@@ -130,21 +133,21 @@ def _load_module(
     target_processor: Processor,
     addresses: Mapping[str, int] | None = None,
     *,
-    entries: tuple[str, ...] = pieces.ENTRY_FUNCTIONS,
-    thorough: bool = False,
+    entry_names: tuple[str, ...] = pieces.ENTRY_FUNCTIONS,
+    is_thorough: bool = False,
 ) -> Any:
     """Translate one module to machine code and load it.
 
     If `addresses` of called functions are given, it is translated quickly and with fewer optimizations.
     """
     effort: Effort = "usual" if addresses is None else "quick"
-    if thorough:
+    if is_thorough:
         effort = "thorough"
     key = _cache_key(text, target_processor)
     packed_codes = disk_cache.load_entry("engine", key)
     if packed_codes is None:
         packed_codes = run_interruptible(
-            lambda: translate_and_store(key, text, target_processor, effort, entries)
+            lambda: translate_and_store(key, text, target_processor, effort, entry_names)
         )
     (*module_codes, last_code), required_names = object_code.unpack(packed_codes)
     machine = make_target_machine(target_processor, 0 if effort == "quick" else 2)
@@ -168,7 +171,7 @@ def translate_and_store(
     text: str,
     target_processor: Processor,
     effort: Effort,
-    entries: tuple[str, ...] = pieces.ENTRY_FUNCTIONS,
+    entry_names: tuple[str, ...] = pieces.ENTRY_FUNCTIONS,
 ) -> bytes:
     """Translate an LLVM module to machine code, store the code in the cache on disk, and return it.
 
@@ -177,9 +180,9 @@ def translate_and_store(
     if effort == "usual" and sys.platform != "win32":  # COFF objects are known to load one at a time
         module_codes = [
             _load_shared_code(module_piece.text, target_processor)
-            if module_piece.shared
+            if module_piece.is_shared
             else _compile_module(module_piece.text, target_processor, effort)
-            for module_piece in pieces.split_by_sharing(text, entries)
+            for module_piece in pieces.split_by_sharing(text, entry_names)
         ]
     else:
         module_codes = [_compile_module(text, target_processor, effort)]
@@ -205,7 +208,7 @@ def _compile_module(text: str, target_processor: Processor, effort: Effort) -> b
     module = llvm.parse_assembly(text)
     for function in module.functions:
         if not function.is_declaration:
-            function.add_function_attribute(_NO_UNWINDING)
+            function.add_function_attribute(_NO_UNWINDING_ATTRIBUTE)
     module.verify()
     if effort == "thorough":
         options = llvm.create_pipeline_tuning_options(speed_level=3)

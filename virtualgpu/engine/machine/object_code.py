@@ -36,7 +36,7 @@ def unpack(data: bytes) -> tuple[list[bytes], list[str]]:
     ], header["needs"]
 
 
-def check_required_names(required_names: Sequence[str], available: Container[str]) -> None:
+def check_required_names(required_names: Sequence[str], available_names: Container[str]) -> None:
     """Raise an error if machine code calls a function that is not available.
 
     Raises
@@ -45,7 +45,7 @@ def check_required_names(required_names: Sequence[str], available: Container[str
         Naming the first missing function.
     """
     for name in required_names:
-        if name not in available and llvm.address_of_symbol(name) is None:
+        if name not in available_names and llvm.address_of_symbol(name) is None:
             raise NotSupportedError(
                 f"For this kernel, the virtual GPU needs the function {name}, which this computer's C "
                 "library does not have. Run the kernel on a real GPU."
@@ -64,14 +64,14 @@ def read_symbols(code: bytes) -> tuple[set[str], set[str]]:
         return set(), set()
     symbol_rows = np.frombuffer(symbol_table, _SYMBOL_DTYPE)
     used_names = set[str]()
-    names = set[str]()
+    defined_names = set[str]()
     for name_offset, section in zip(
         symbol_rows["name"].tolist(), symbol_rows["section"].tolist(), strict=True
     ):
         if name_offset:
             name = name_section[name_offset : name_section.index(b"\0", name_offset)].decode()
             if section:
-                names.add(name)
+                defined_names.add(name)
             else:
                 used_names.add(name)
-    return used_names, names
+    return used_names, defined_names

@@ -25,7 +25,7 @@ class CodePiece:
     """The text of an LLVM module, with a flag that tells whether kernels share it."""
 
     text: str
-    shared: bool
+    is_shared: bool
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class _Function:
 
     text: str
     declaration: str
-    uses: set[str]
+    used_names: set[str]
 
 
 def make_declaration(definition: str) -> tuple[str, str]:
@@ -52,7 +52,7 @@ def make_declaration(definition: str) -> tuple[str, str]:
     return match["name"], f"declare {match['result']} @{match['name']}({argument_types})"
 
 
-def split_by_sharing(text: str, entries: tuple[str, ...] = ENTRY_FUNCTIONS) -> list[CodePiece]:
+def split_by_sharing(text: str, entry_names: tuple[str, ...] = ENTRY_FUNCTIONS) -> list[CodePiece]:
     """Split an LLVM module into modules that kernels can share. Functions that are never called are omitted.
 
     Each function comes after those that it calls.
@@ -62,12 +62,12 @@ def split_by_sharing(text: str, entries: tuple[str, ...] = ENTRY_FUNCTIONS) -> l
     text
         A module as `virtualgpu.engine.lower` writes them: each function from a line that begins with
         ``define`` to one that ends with ``}``, and one line for each declaration and constant.
-    entries
+    entry_names
         The functions that are called from outside.
     """
     functions, declarations = _parse_module(text)
     reachable_names: dict[str, None] = {}
-    _add_callees(functions, [name for name in entries if name in functions], reachable_names)
+    _add_callees(functions, [name for name in entry_names if name in functions], reachable_names)
     own_names = [name for name in reachable_names if _UNSHARED_NAME_PATTERN.match(name)]
     module_pieces = []
     for name in reachable_names:
@@ -89,7 +89,7 @@ def _add_callees(functions: dict[str, _Function], names: list[str], reachable_na
         elif name not in visited_names:
             visited_names.add(name)
             pending_visits.append((name, True))
-            callees = sorted(functions[name].uses & functions.keys())
+            callees = sorted(functions[name].used_names & functions.keys())
             pending_visits += [(callee, False) for callee in reversed(callees) if callee not in visited_names]
 
 
@@ -117,7 +117,7 @@ def _parse_module(text: str) -> tuple[dict[str, _Function], dict[str, str]]:
 
 
 def _join_module(names: list[str], functions: dict[str, _Function], declarations: dict[str, str]) -> str:
-    used_names = set().union(*(functions[name].uses for name in names)) - set(names)
+    used_names = set().union(*(functions[name].used_names for name in names)) - set(names)
     head_lines = [
         functions[name].declaration if name in functions else declarations[name]
         for name in sorted(used_names)

@@ -101,7 +101,7 @@ def find_architecture() -> str:
     return {"x86_64": "x86", "amd64": "x86", "aarch64": "arm64"}.get(machine, machine)
 
 
-def feature_levels() -> tuple[str, ...]:
+def list_feature_levels() -> tuple[str, ...]:
     """Return all feature levels of this processor architecture, sorted from the lowest to the highest."""
     return tuple(_FEATURE_LEVELS.get(find_architecture(), ()))
 
@@ -159,10 +159,10 @@ def find_chosen_processor() -> Processor:
 @functools.lru_cache(maxsize=16)
 def _processor_of_name(name: str) -> Processor:
     available_levels = [
-        level_name for level_name in feature_levels() if not find_missing_features(level_name)
+        level_name for level_name in list_feature_levels() if not find_missing_features(level_name)
     ]
     remedy = f"set {CPU_VARIABLE} to {_join_alternatives([*available_levels, NATIVE_CHOICE])}"
-    if name not in (*feature_levels(), NATIVE_CHOICE):
+    if name not in (*list_feature_levels(), NATIVE_CHOICE):
         raise UnknownProcessorError(
             f"{CPU_VARIABLE} is {name!r}, which is not a processor that kernels can be compiled for. To "
             f"continue, {remedy}."
@@ -172,10 +172,10 @@ def _processor_of_name(name: str) -> Processor:
         raise UnknownProcessorError(
             f"{CPU_VARIABLE} selects {name}, but this processor lacks {missing_titles}. To continue, {remedy}."
         )
-    if feature_levels() and not available_levels:
-        missing_titles = _join_feature_titles(find_missing_features(feature_levels()[0]))
+    if list_feature_levels() and not available_levels:
+        missing_titles = _join_feature_titles(find_missing_features(list_feature_levels()[0]))
         raise UnknownProcessorError(
-            f"The virtual GPU needs {feature_levels()[0]}, and this processor lacks {missing_titles}. Use a newer processor."
+            f"The virtual GPU needs {list_feature_levels()[0]}, and this processor lacks {missing_titles}. Use a newer processor."
         )
     return find_native_processor() if name == NATIVE_CHOICE else make_level_processor(name)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from virtualgpu.engine.machine.by_address import RowFunctions, UnreadableError, rewrite_by_address
+from virtualgpu.engine.machine.by_address import RowFunctions, UnreadableLineError, rewrite_by_address
 from virtualgpu.engine.machine.pieces import make_declaration
 
 _WARP_FUNCTION_START = "define internal i32 @warp_"
@@ -76,7 +76,7 @@ def split_kernel(text: str) -> KernelHalves | None:
             if target_lines is warp_function_lines:
                 try:
                     kernel_lines += rewrite_by_address(warp_function_lines, row_functions)
-                except UnreadableError:
+                except UnreadableLineError:
                     return None
                 warp_function_lines = []
             target_lines = support_lines

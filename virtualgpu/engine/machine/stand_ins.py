@@ -15,11 +15,11 @@ _HALF_CONVERSION_PATTERN = re.compile(
     r"\b(?:fpext (?P<short><\d+ x half>|half)|fptrunc (?P<long><\d+ x float>|float)) "
     r"(?P<value>splat \([^)]*\)|<[^>]*>|[^ ]+) to (?:<\d+ x )?(?:half|float)>?(?=[ \n])"
 )
-_FUSED_PATTERN = re.compile(r"@llvm\.fma\.(v32f32|v32f64)\(")
-_DIRECTED_PATTERN = re.compile(
+_FUSED_MULTIPLY_ADD_PATTERN = re.compile(r"@llvm\.fma\.(v32f32|v32f64)\(")
+_CONSTRAINED_FMA_PATTERN = re.compile(
     r"@llvm\.experimental\.constrained\.fma\.(v32f32|v32f64)\(([^\n]*?), metadata [^\n]*\) strictfp"
 )
-_DECLARED_PATTERN = re.compile(
+_FMA_DECLARATION_PATTERN = re.compile(
     r"declare [^\n]*@llvm\.(?:experimental\.constrained\.)?fma\.v32f(?:32|64)\([^\n]*\n"
 )
 
@@ -32,9 +32,9 @@ def replace_missing_operations(text: str, target_processor: Processor) -> str:
             lambda match: _make_conversion_call(match, functions), text + "\n"
         )
     if not target_processor.has_fused_multiply_add:
-        text = _DECLARED_PATTERN.sub("", text)
-        text = _FUSED_PATTERN.sub(lambda match: _make_fused_call(match[1], functions), text)
-        text = _DIRECTED_PATTERN.sub(
+        text = _FMA_DECLARATION_PATTERN.sub("", text)
+        text = _FUSED_MULTIPLY_ADD_PATTERN.sub(lambda match: _make_fused_call(match[1], functions), text)
+        text = _CONSTRAINED_FMA_PATTERN.sub(
             lambda match: f"{_make_fused_call(match[1], functions, '_as_set')}{match[2]}) strictfp", text
         )
     if not functions:
@@ -70,12 +70,12 @@ def _vector_type(lane_count: int, element_type: str) -> str:
 class _SplatConstants:
     """The vector constants for a template: ``{n[255]}`` is a vector with 255 in each lane."""
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    def __init__(self, lane_count: int) -> None:
+        self.lane_count = lane_count
 
     def __getitem__(self, number: object) -> str:
         number_type, _, value_text = str(number).rpartition("~")
-        return f"splat ({number_type or 'i32'} {value_text})" if self.count else value_text
+        return f"splat ({number_type or 'i32'} {value_text})" if self.lane_count else value_text
 
 
 # The bits of a half are those of a float after a shift by 13, with an exponent 112 less. Subnormal ones get a

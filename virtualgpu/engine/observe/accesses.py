@@ -42,9 +42,9 @@ def read_requests(launch: RunningLaunch, warp_index: int | None = None) -> Itera
     raw_trace = launch.trace
     assert raw_trace is not None
     access_sites = launch.kernel.tables.accesses
-    sites_of: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for site_number, (function_index, i) in enumerate(access_sites):
-        sites_of[function_index, i.pc].append(site_number)
+    sites_by_instruction: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for site_number, (function_index, instruction) in enumerate(access_sites):
+        sites_by_instruction[function_index, instruction.pc].append(site_number)
     address_rows = raw_trace.rows[
         (raw_trace.rows["kind"] == layout.ROW_ADDRESS) & (raw_trace.rows["mask"] != 0)
     ]
@@ -55,7 +55,7 @@ def read_requests(launch: RunningLaunch, warp_index: int | None = None) -> Itera
         address_rows = address_rows[is_of_warp]
         step_records = step_records[is_of_warp]
     previous_step = -1
-    access_in_step = 0
+    access_index_in_step = 0
     lane_numbers = np.arange(layout.LANES, dtype=np.uint32)
     for row_record, step_index, function_index, pc in zip(
         address_rows,
@@ -64,12 +64,12 @@ def read_requests(launch: RunningLaunch, warp_index: int | None = None) -> Itera
         step_records["pc"].tolist(),
         strict=True,
     ):
-        access_in_step = access_in_step + 1 if step_index == previous_step else 0
+        access_index_in_step = access_index_in_step + 1 if step_index == previous_step else 0
         previous_step = step_index
-        step_sites = sites_of.get((function_index, pc))
+        step_sites = sites_by_instruction.get((function_index, pc))
         if not step_sites:
             continue
-        site_index = step_sites[_find_site_in_step(access_in_step, len(step_sites))]
+        site_index = step_sites[_find_site_in_step(access_index_in_step, len(step_sites))]
         lanes = (row_record["mask"] >> lane_numbers & 1).astype(bool)
         for space, active_lanes, address in _split_by_space(
             memory_ops.space_of(access_sites[site_index][1]), lanes, row_record["lanes"]
@@ -93,21 +93,25 @@ def _find_site_in_step(access_index: int, site_count: int) -> int:
 
 def find_shared_accesses(launch: RunningLaunch) -> SharedAccesses:
     """Return all accesses to shared memory that the traced warps made."""
-    access_sites = [i for _, i in launch.kernel.tables.accesses]
+    access_sites = [instruction for _, instruction in launch.kernel.tables.accesses]
     accesses = [request for request in read_requests(launch) if request.space == "shared"]
     site_indices = [request.site for request in accesses]
     return SharedAccesses(
         sequence=np.array([request.step for request in accesses], np.int64),
-        kind=np.array([_find_shared_kind(i) for i in access_sites], np.int8)[site_indices],
-        width_bytes=np.array([memory_ops.size_of(i) for i in access_sites], np.int16)[site_indices],
+        kind=np.array([_find_shared_kind(instruction) for instruction in access_sites], np.int8)[
+            site_indices
+        ],
+        width_bytes=np.array([memory_ops.size_of(instruction) for instruction in access_sites], np.int16)[
+            site_indices
+        ],
         offset=np.array([request.address for request in accesses], np.int32).reshape(-1, layout.LANES),
     )
 
 
-def _find_shared_kind(i: ir.Instruction) -> int:
+def _find_shared_kind(instruction: ir.Instruction) -> int:
     """Return the kind of an access to shared memory as an index into `SHARED_ACCESS_KINDS`."""
     return SHARED_ACCESS_KINDS.index(
-        "copy" if async_ops.ASYNC_COPY_MARK in i.parts else memory_ops.kind_of(i)
+        "copy" if async_ops.ASYNC_COPY_MARK in instruction.parts else memory_ops.kind_of(instruction)
     )
 
 
@@ -119,9 +123,10 @@ def make_access_trace(launch: RunningLaunch, counters: KernelCounters, request: 
     access_sites = kernel.tables.accesses
     site_of_access = results.number_sources(access_sites)
     rules: dict[int, Rule] = {}
-    for access_number, (function_index, i) in enumerate(access_sites):
+    for access_number, (function_index, instruction) in enumerate(access_sites):
         rules.setdefault(
-            site_of_access[access_number], memory_ops.rule_of(kernel.plans[function_index].function, i)
+            site_of_access[access_number],
+            memory_ops.rule_of(kernel.plans[function_index].function, instruction),
         )
     site_column = []
     space_column = []

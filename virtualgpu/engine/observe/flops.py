@@ -65,7 +65,7 @@ def count_tensor_operations(instruction: ir.Instruction) -> tuple[str, int]:
     A matrix multiplication counts as 2 m n k operations of a warp. The format names the types of the factors
     and of the accumulator, such as ``f16 to f32``.
     """
-    if not tensor.is_product(instruction):
+    if not tensor.is_matrix_product(instruction):
         return "", 0
     _, factor_type, _, accumulator_type = tensor.types_of(instruction)
     m, n, k = tensor.shape_of(instruction)

@@ -71,12 +71,12 @@ class _RegisterContent:
     """The contents of a register in each lane.
 
     ``address`` is the offset in shared memory that each of the first 4 bytes was loaded from, or -1.
-    ``loader`` is the ``ldmatrix`` that loaded the register.
+    ``loader_site`` is the ``ldmatrix`` that loaded the register.
     """
 
     bits: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(layout.LANES, np.uint64))
     address: LaneAddresses = field(default_factory=lambda: _NO_ADDRESSES)
-    loader: AccessSite | None = None
+    loader_site: AccessSite | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +84,14 @@ class _ReplayStep:
     """One step of the warp: its position, its instruction, and its requests to shared memory."""
 
     position: int
-    function: int
-    depth: int
+    function_index: int
+    call_depth: int
     instruction: ir.Instruction
     requests: list[AccessRequest]
 
     @property
     def site(self) -> AccessSite:
-        return self.function, self.instruction.pc, 0
+        return self.function_index, self.instruction.pc, 0
 
     @property
     def addresses(self) -> list[LaneAddresses]:
@@ -103,24 +103,24 @@ class _WarpReplay:
 
     def __init__(self, launch: RunningLaunch, warp_index: int) -> None:
         assert launch.trace is not None
-        self.raw = launch.trace
+        self.raw_trace = launch.trace
         self.functions = [plan.function for plan in launch.kernel.plans]
         self.warp_index = warp_index
-        self.sites = launch.kernel.tables.accesses
-        self.requests_of: dict[int, list[AccessRequest]] = defaultdict(list)
+        self.access_sites = launch.kernel.tables.accesses
+        self.requests_by_step: dict[int, list[AccessRequest]] = defaultdict(list)
         for request in read_requests(launch, warp_index):
             if request.space == "shared":
-                self.requests_of[request.step].append(request)
-        self.contents: dict[tuple[int, int, str], _RegisterContent] = {}
-        self.number_of: dict[AccessSite, int] = {}
+                self.requests_by_step[request.step].append(request)
+        self.register_contents: dict[tuple[int, int, str], _RegisterContent] = {}
+        self.instruction_index_by_site: dict[AccessSite, int] = {}
         self.instructions: list[MatrixInstruction] = []
         self.executions: list[MatrixExecution] = []
-        self.kinds_of_loads: dict[AccessSite, set[str]] = defaultdict(set)
+        self.element_types_by_loader: dict[AccessSite, set[str]] = defaultdict(set)
 
     def run(self) -> None:
         """Replay all steps of the warp."""
-        step_records = self.raw.steps
-        register_rows = self.raw.rows[self.raw.rows["kind"] >= layout.ROW_REGISTER]
+        step_records = self.raw_trace.steps
+        register_rows = self.raw_trace.rows[self.raw_trace.rows["kind"] >= layout.ROW_REGISTER]
         register_rows = register_rows[np.argsort(register_rows["step"], kind="stable")]
         row_bounds = np.searchsorted(register_rows["step"], np.arange(len(step_records) + 1)).tolist()
         for position, index in enumerate(np.flatnonzero(step_records["warp"] == self.warp_index).tolist()):
@@ -132,7 +132,7 @@ class _WarpReplay:
                 function_index,
                 int(step_records["depth"][index]),
                 self.functions[function_index].instructions[step_records["pc"][index]],
-                self.requests_of[index],
+                self.requests_by_step[index],
             )
             self._run_step(step, register_rows[row_bounds[index] : row_bounds[index + 1]])
 
@@ -140,8 +140,8 @@ class _WarpReplay:
         """Yield the instructions that the warp executed. Elements that ``ldmatrix`` loads get the type that a
         later instruction uses.
         """
-        for site_key, instruction in zip(self.number_of, self.instructions, strict=True):
-            element_types = self.kinds_of_loads[site_key]
+        for site_key, instruction in zip(self.instruction_index_by_site, self.instructions, strict=True):
+            element_types = self.element_types_by_loader[site_key]
             element_type = next(iter(element_types)) if len(element_types) == 1 else ""
             yield dataclasses.replace(
                 instruction,
@@ -154,21 +154,23 @@ class _WarpReplay:
             )
 
     def _run_step(self, step: _ReplayStep, rows: npt.NDArray[Any]) -> None:
-        i = step.instruction
-        if i.root not in tensor.ROOTS:
+        instruction = step.instruction
+        if instruction.root not in tensor.ROOTS:
             self._write_registers(step, rows)
             for request_index, request in enumerate(step.requests):
                 self._add_access(step, request_index, request)
             return
-        operands = [self._read_register_contents(step, operand) for operand in i.operands]
+        operands = [self._read_register_contents(step, operand) for operand in instruction.operands]
         self._write_registers(step, rows)
-        if tensor.is_product(i):
-            operands[0] = self._read_register_contents(step, i.operands[0])
+        if tensor.is_matrix_product(instruction):
+            operands[0] = self._read_register_contents(step, instruction.operands[0])
             self._add_product(step, operands)
-        elif "store" in i.parts or i.root == "stmatrix":
-            self._add_move(step, i.operands[1], operands[1])
+        elif "store" in instruction.parts or instruction.root == "stmatrix":
+            self._add_move(step, instruction.operands[1], operands[1])
         else:
-            self._add_move(step, i.operands[0], self._read_register_contents(step, i.operands[0]))
+            self._add_move(
+                step, instruction.operands[0], self._read_register_contents(step, instruction.operands[0])
+            )
 
     # Registers ---------------------------------------------------------------------------------------
     def _read_register_contents(
@@ -181,8 +183,8 @@ class _WarpReplay:
             if isinstance(register, ir.Immediate):
                 register_content = _RegisterContent(np.full(layout.LANES, register.value % 2**64, np.uint64))
             elif isinstance(register, ir.Register):
-                register_content = self.contents.get(
-                    (step.depth, step.function, register.name), register_content
+                register_content = self.register_contents.get(
+                    (step.call_depth, step.function_index, register.name), register_content
                 )
             register_contents.append(register_content)
         return register_contents
@@ -195,35 +197,35 @@ class _WarpReplay:
         source_contents = self._find_loaded_contents(step, defined_names)
         for row_record in row_records:
             register_index = int(row_record["kind"]) - layout.ROW_REGISTER
-            register_key = step.depth, step.function, defined_names[register_index]
-            old_content = self.contents.get(register_key, _RegisterContent())
+            register_key = step.call_depth, step.function_index, defined_names[register_index]
+            old_content = self.register_contents.get(register_key, _RegisterContent())
             source_content = (
                 source_contents[register_index]
                 if register_index < len(source_contents)
                 else _RegisterContent()
             )
             lanes = (row_record["mask"] >> np.arange(layout.LANES, dtype=np.uint32) & 1).astype(np.bool_)
-            self.contents[register_key] = _RegisterContent(
+            self.register_contents[register_key] = _RegisterContent(
                 np.where(lanes, row_record["lanes"], old_content.bits),
                 np.where(lanes, source_content.address, old_content.address),
-                source_content.loader,
+                source_content.loader_site,
             )
 
     def _find_loaded_contents(self, step: _ReplayStep, names: Sequence[str]) -> list[_RegisterContent]:
         """Return the origin of each register that an instruction has loaded or moved."""
-        i = step.instruction
-        if i.root == "mov":
+        instruction = step.instruction
+        if instruction.root == "mov":
             return self._find_moved_contents(step, names)
         if not step.requests:
             return []
-        if i.root in ("ld", "ldu"):
-            item_bytes = ir.TYPE_BYTES[i.type]
+        if instruction.root in ("ld", "ldu"):
+            item_bytes = ir.TYPE_BYTES[instruction.type]
             elements_per_register = 1
             element_addresses = [
                 _offset_shared_address(step.addresses[0], n * item_bytes) for n in range(len(names))
             ]
-        elif i.root in tensor.ROOTS:
-            item_bytes = KIND_BITS[i.type] // 8
+        elif instruction.root in tensor.ROOTS:
+            item_bytes = KIND_BITS[instruction.type] // 8
             elements_per_register = max(_REGISTER_BYTES // item_bytes, 1)
             element_addresses = [
                 address for addresses in _find_matrix_addresses(step, len(names)) for address in addresses
@@ -235,17 +237,19 @@ class _WarpReplay:
             ]
         else:
             return []
-        loader_site = step.site if i.root == "ldmatrix" else None
+        loader_site = step.site if instruction.root == "ldmatrix" else None
         return [
             _RegisterContent(
                 address=_find_byte_addresses(
                     [
-                        _offset_shared_address(a, n)
-                        for a in element_addresses[first_element : first_element + elements_per_register]
+                        _offset_shared_address(element_address, n)
+                        for element_address in element_addresses[
+                            first_element : first_element + elements_per_register
+                        ]
                         for n in range(item_bytes)
                     ]
                 ),
-                loader=loader_site,
+                loader_site=loader_site,
             )
             for first_element in range(0, len(element_addresses), elements_per_register)
         ]
@@ -253,7 +257,7 @@ class _WarpReplay:
     def _find_moved_contents(self, step: _ReplayStep, names: Sequence[str]) -> list[_RegisterContent]:
         """Return the origin of the registers that ``mov`` has copied, joined or divided."""
         register_contents = self._read_register_contents(step, step.instruction.operands[1])
-        registers = self.functions[step.function].registers
+        registers = self.functions[step.function_index].registers
         source_registers = list_registers(step.instruction.operands[1])
         addresses: list[LaneAddresses] = []
         for register, register_content in zip(source_registers, register_contents, strict=True):
@@ -264,15 +268,19 @@ class _WarpReplay:
         moved_contents = []
         for name in names:
             register_bytes = ir.TYPE_BYTES.get(registers.get(name, ""), _REGISTER_BYTES)
-            loader_site = register_contents[0].loader if len(register_contents) == len(names) == 1 else None
+            loader_site = (
+                register_contents[0].loader_site if len(register_contents) == len(names) == 1 else None
+            )
             moved_contents.append(
-                _RegisterContent(address=_find_byte_addresses(addresses[:register_bytes]), loader=loader_site)
+                _RegisterContent(
+                    address=_find_byte_addresses(addresses[:register_bytes]), loader_site=loader_site
+                )
             )
             addresses = addresses[register_bytes:]
         return moved_contents
 
     # Instructions ------------------------------------------------------------------------------------
-    def _add(
+    def _add_execution(
         self,
         site: AccessSite,
         step: _ReplayStep,
@@ -281,7 +289,9 @@ class _WarpReplay:
         address: Sequence[LaneAddresses],
         lane_address: Sequence[LaneAddresses] = (),
     ) -> None:
-        instruction_index = self.number_of.setdefault(site, len(self.number_of))
+        instruction_index = self.instruction_index_by_site.setdefault(
+            site, len(self.instruction_index_by_site)
+        )
         if instruction_index == len(self.instructions):
             self.instructions.append(instruction)
         self.executions.append(
@@ -295,29 +305,33 @@ class _WarpReplay:
         )
 
     def _add_product(self, step: _ReplayStep, operands: Sequence[list[_RegisterContent]]) -> None:
-        i = step.instruction
-        result_kind, a_kind, b_kind, sum_kind = tensor.types_of(i)
-        shape = tensor.shape_of(i)
+        instruction = step.instruction
+        result_kind, a_kind, b_kind, sum_kind = tensor.types_of(instruction)
+        shape = tensor.shape_of(instruction)
         matrices = []
         bits_of_matrices = []
         addresses = []
         matrix_operands = (("a", a_kind, 1), ("b", b_kind, 2), ("c", sum_kind, 3), ("d", result_kind, 0))
         for name, element_type, operand in matrix_operands:
-            row, column = tensor.positions_of(i, name)
+            row, column = tensor.positions_of(instruction, name)
             matrix = _make_matrix(
-                name, element_type, tensor.extent_of(name, shape), (row, column), i.operands[operand]
+                name,
+                element_type,
+                tensor.extent_of(name, shape),
+                (row, column),
+                instruction.operands[operand],
             )
             matrix_contents = operands[operand][: len(matrix.registers)]
             for register_content in matrix_contents:
-                if register_content.loader is not None:
-                    self.kinds_of_loads[register_content.loader].add(element_type)
+                if register_content.loader_site is not None:
+                    self.element_types_by_loader[register_content.loader_site].add(element_type)
             matrices.append(matrix)
             bits_of_matrices.append(_extract_element_bits(matrix_contents, element_type))
             addresses.append(_find_element_addresses(matrix_contents, element_type))
-        self._add(
+        self._add_execution(
             step.site,
             step,
-            _make_instruction(i, "multiply", matrices, shape=shape),
+            _make_instruction(instruction, "multiply", matrices, shape=shape),
             bits_of_matrices,
             addresses,
         )
@@ -326,17 +340,23 @@ class _WarpReplay:
         self, step: _ReplayStep, operand: ir.Operand | None, contents: Sequence[_RegisterContent]
     ) -> None:
         """Add a load or a store of fragments, with the addresses that it has accessed."""
-        i = step.instruction
-        role: Role = "store" if "store" in i.parts or i.root == "stmatrix" else "load"
-        element_type = i.type
-        if i.root == "wmma":
-            name = i.parts[2]
-            extent = tensor.extent_of(name, tensor.shape_of(i))
-            matrices = [_make_matrix(name, element_type, extent, tensor.positions_of(i, name), operand)]
+        instruction = step.instruction
+        role: Role = "store" if "store" in instruction.parts or instruction.root == "stmatrix" else "load"
+        element_type = instruction.type
+        if instruction.root == "wmma":
+            name = instruction.parts[2]
+            extent = tensor.extent_of(name, tensor.shape_of(instruction))
+            matrices = [
+                _make_matrix(name, element_type, extent, tensor.positions_of(instruction, name), operand)
+            ]
         else:
             matrices = [
                 _make_matrix(
-                    str(matrix_index), element_type, (8, 8), tensor.compute_row_positions(i), register
+                    str(matrix_index),
+                    element_type,
+                    (8, 8),
+                    tensor.compute_row_positions(instruction),
+                    register,
                 )
                 for matrix_index, register in enumerate(list_registers(operand))
             ]
@@ -355,20 +375,20 @@ class _WarpReplay:
             else [np.full(matrix.row.shape, -1, np.int64) for matrix in matrices]
         )
         rule: Rule = "store" if role == "store" else "load"
-        is_wmma = i.root == "wmma"
-        instruction = _make_instruction(
-            i,
+        is_wmma = instruction.root == "wmma"
+        matrix_instruction = _make_instruction(
+            instruction,
             role,
             matrices,
             size_bytes=KIND_BITS[element_type] // 8 if is_wmma else _ROW_BYTES,
             rule=rule if is_wmma else "matrix",
         )
-        self._add(step.site, step, instruction, bits_of_matrices, addresses, step.addresses)
+        self._add_execution(step.site, step, matrix_instruction, bits_of_matrices, addresses, step.addresses)
 
     def _add_access(self, step: _ReplayStep, request_index: int, request: AccessRequest) -> None:
-        function_index, access_instruction = self.sites[request.site]
-        self._add(
-            (step.function, step.instruction.pc, request_index),
+        function_index, access_instruction = self.access_sites[request.site]
+        self._add_execution(
+            (step.function_index, step.instruction.pc, request_index),
             step,
             _make_instruction(
                 step.instruction,
@@ -396,10 +416,15 @@ def _find_matrix_addresses(step: _ReplayStep, matrix_count: int) -> list[list[La
 
 
 def _make_instruction(
-    i: ir.Instruction, role: Role, matrices: Sequence[Matrix], **options: Any
+    instruction: ir.Instruction, role: Role, matrices: Sequence[Matrix], **options: Any
 ) -> MatrixInstruction:
     return MatrixInstruction(
-        role=role, text=i.text, line=i.line, column=i.column, matrices=tuple(matrices), **options
+        role=role,
+        text=instruction.text,
+        line=instruction.line,
+        column=instruction.column,
+        matrices=tuple(matrices),
+        **options,
     )
 
 
@@ -453,8 +478,8 @@ def _find_element_addresses(contents: Sequence[_RegisterContent], kind: str) -> 
     )
 
 
-def _offset_shared_address(address: LaneAddresses, size_bytes: int) -> LaneAddresses:
-    return np.where(address >= 0, address + size_bytes, -1)
+def _offset_shared_address(address: LaneAddresses, offset_bytes: int) -> LaneAddresses:
+    return np.where(address >= 0, address + offset_bytes, -1)
 
 
 def _find_byte_addresses(addresses: Sequence[LaneAddresses]) -> LaneAddresses:

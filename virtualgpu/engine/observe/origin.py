@@ -17,11 +17,11 @@ _POINTER_BYTES = 8
 class RegisterWriters:
     """The instructions that write each register, with the registers passed to and from inlined functions."""
 
-    by_register: Mapping[str, Sequence[ir.Instruction]]
+    instructions_by_register: Mapping[str, Sequence[ir.Instruction]]
     passed_registers: Mapping[tuple[str, int], Sequence[str]]
 
 
-def find_writers(function: ir.Function) -> RegisterWriters:
+def find_register_writers(function: ir.Function) -> RegisterWriters:
     """Return the instructions that write each register of a function."""
     by_register: dict[str, list[ir.Instruction]] = {}
     passed_registers: dict[tuple[str, int], list[str]] = {}
@@ -63,7 +63,7 @@ def find_base_pointer(
     variables
         Addresses of module variables.
     writers
-        The function's `find_writers`, if the function is used more than once.
+        The function's `find_register_writers`, if the function is used more than once.
     """
     target_address = next(
         (
@@ -79,7 +79,7 @@ def find_base_pointer(
         return variables.get(target_address.base.name)
     if not isinstance(target_address.base, ir.Register):
         return None
-    writers = writers or find_writers(function)
+    writers = writers or find_register_writers(function)
     parameters = {param.name: param for param in function.params} if function.is_entry else {}
     candidate_pointers: set[int] = set()
     pending_names = [target_address.base.name]
@@ -87,7 +87,7 @@ def find_base_pointer(
     for name in pending_names:
         if len(pending_names) > _MAX_SEARCH_STEPS:
             return None
-        for writer in writers.by_register.get(name, ()):
+        for writer in writers.instructions_by_register.get(name, ()):
             for operand in writer.operands[1:]:
                 operand_base = operand.base if isinstance(operand, ir.Address) else operand
                 if isinstance(operand, ir.Address) and isinstance(operand_base, ir.Symbol):

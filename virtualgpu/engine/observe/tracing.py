@@ -65,7 +65,7 @@ def make_listing(kernel: GeneratedKernel) -> KernelListing:
             registers.append(tuple(strip_copy_mark(name) for name in defined_names))
             type_names.append(tuple(type_by_register.get(name, "") for name in defined_names))
             stored_types.append(_find_stored_type(instruction, type_by_register))
-    is_access = [memory_ops.is_access(instruction) for instruction in instructions]
+    is_access = [memory_ops.is_counted_access(instruction) for instruction in instructions]
     space_codes = [
         results.SPACES.index(memory_ops.space_of(instruction)) if a else -1
         for instruction, a in zip(instructions, is_access, strict=True)
@@ -123,14 +123,14 @@ def _find_scheduling_order(
     for plan, first_position in zip(kernel.plans, bases.tolist(), strict=False):
         block_starts = []
         next_position = first_position
-        for block in plan.flow.blocks:
+        for block in plan.control_flow.blocks:
             block_starts.append(next_position)
             position_in_order[first_position + block.first : first_position + block.end] = np.arange(
                 next_position, next_position + block.end - block.first
             )
             next_position += block.end - block.first
         last_blocks: dict[int, int] = {}
-        for block in reversed(plan.flow.blocks):
+        for block in reversed(plan.control_flow.blocks):
             for successor in block.successors:
                 if successor <= block.number:
                     last_blocks[successor] = max(last_blocks.get(successor, 0), block.number)
@@ -144,7 +144,7 @@ def _find_scheduling_order(
                 ]
             )
         for loop_head, last_block in sorted(last_blocks.items()):
-            block = plan.flow.blocks[last_block]
+            block = plan.control_flow.blocks[last_block]
             loop_ranges.append(
                 (block_starts[loop_head], block_starts[last_block] + block.end - block.first - 1)
             )

@@ -76,7 +76,7 @@ def _find_traced_loops(run: TracedRun) -> Iterator[TracedLoop]:
     """Yield the loops of a run's code, in the order of `StepDetail.loops`."""
     first_position = 0
     for plan in run.kernel.plans:
-        blocks = plan.flow.blocks
+        blocks = plan.control_flow.blocks
         latches_by_head: dict[int, list[int]] = {}
         for block in blocks:
             for successor in block.successors:

@@ -48,7 +48,7 @@ def find_running_thread(worker: Worker) -> tuple[int, int, int] | None:
     """Return the warp, lane and basic block of a thread that is still running, or None if there is none."""
     pcs = read_lane_pcs(worker).copy()  # the block may continue to run
     # For a block that is about to start, the values are undefined.
-    warps, lanes = np.nonzero((pcs >= 0) & (pcs < len(worker.launch.kernel.plans[0].flow.blocks)))
+    warps, lanes = np.nonzero((pcs >= 0) & (pcs < len(worker.launch.kernel.plans[0].control_flow.blocks)))
     if not warps.size:
         return None
     warp = int(warps[0])
@@ -72,7 +72,7 @@ def find_expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask
     if excused_lanes is None:
         plan = worker.launch.kernel.plans[0]
         excused_lanes = worker.excused[barrier.pc] = cfg.find_excused_blocks(
-            plan.function, plan.flow, barrier.pc
+            plan.function, plan.control_flow, barrier.pc
         )
     waiting_lanes = pcs >= layout.BARRIER_PC
     is_expected &= ~np.isin(np.where(waiting_lanes, -1, pcs & (layout.PARKED_PC - 1)), excused_lanes)
@@ -88,7 +88,7 @@ def find_expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask
 def _find_barrier(worker: Worker, wait_code: int) -> ir.Instruction:
     """Return the barrier instruction at which lanes with this mark wait: the last one before their block."""
     plan = worker.launch.kernel.plans[0]
-    resumed_block = plan.flow.blocks[wait_code & _BLOCK_MASK]
+    resumed_block = plan.control_flow.blocks[wait_code & _BLOCK_MASK]
     return plan.function.instructions[resumed_block.first - 1]
 
 
@@ -217,7 +217,7 @@ def _write_reduction(
             slot_address = (
                 int(context_record["frames"])
                 + warp * int(context_record["frame_stride"])
-                + plan.slots[result_register]
+                + plan.register_slots[result_register]
             )
             if "popc" in instruction.parts:
                 worker.bytes_at(slot_address, 4 * layout.LANES).view(np.uint32)[lanes] = reduction_result

@@ -201,7 +201,7 @@ def _make_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) 
     fault_site = find_fault_site(fault, kernel, code)
     location = _format_location(fault_site)
     verb = "accessed"
-    if fault.instruction is not None and memory_ops.is_access(fault.instruction):
+    if fault.instruction is not None and memory_ops.is_counted_access(fault.instruction):
         verb = {"load": "read", "store": "wrote", "atomic": "updated"}[memory_ops.kind_of(fault.instruction)]
     size_text = count(fault.size_bytes, "byte")
     if fault.code == layout.ILLEGAL_GLOBAL:

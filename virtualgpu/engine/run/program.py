@@ -320,8 +320,8 @@ class Program:
     def _variable_addresses(
         self, kernel: codegen.GeneratedKernel, memory: DeviceMemory
     ) -> npt.NDArray[np.int64]:
-        addresses = np.zeros(max(len(kernel.tables.globals), 1), np.int64)
-        for global_index, variable in enumerate(kernel.tables.globals):
+        addresses = np.zeros(max(len(kernel.tables.global_names), 1), np.int64)
+        for global_index, variable in enumerate(kernel.tables.global_names):
             addresses[global_index], _ = self.global_address(variable, memory)
         return addresses
 

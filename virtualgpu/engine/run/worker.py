@@ -81,7 +81,9 @@ class Worker:
         frames, frames_address = _aligned_buffer(warps * kernel.frame_bytes + 64)
         local_stride = -(-32 * kernel.local_bytes // 64) * 64
         local_memory, local_address = _aligned_buffer(warps * local_stride + 64)
-        copy_queues, copies_address = _aligned_buffer(warps * copy_queue.WARP_BYTES if tables.copies else 0)
+        copy_queues, copies_address = _aligned_buffer(
+            warps * copy_queue.WARP_BYTES if tables.copy_instruction_count else 0
+        )
         # Shared memory is uninitialized on a GPU too; all ones are read as NaN or -1, which is easy to
         # notice.
         shared_memory, shared_address = _aligned_buffer(launch.shared_bytes + 64)
@@ -400,7 +402,7 @@ class Worker:
         if thread_position is None:
             return -1
         context_record["warp"], context_record["fault_lane"], block = thread_position
-        return self.launch.kernel.plans[0].flow.blocks[block].first
+        return self.launch.kernel.plans[0].control_flow.blocks[block].first
 
     @property
     def line(self) -> int:
@@ -409,7 +411,7 @@ class Worker:
         plan = self.launch.kernel.plans[0]
         if thread_position is None:
             return 0
-        instructions = plan.function.instructions[plan.flow.blocks[thread_position[2]].first :]
+        instructions = plan.function.instructions[plan.control_flow.blocks[thread_position[2]].first :]
         return next((instruction.line for instruction in instructions if instruction.line), 0)
 
     def base_pointer(self, function: ir.Function, instruction: ir.Instruction) -> int | None:
@@ -417,7 +419,9 @@ class Worker:
         unknown.
         """
         launch = self.launch
-        variables = dict(zip(launch.kernel.tables.globals, launch.global_addresses.tolist(), strict=False))
+        variables = dict(
+            zip(launch.kernel.tables.global_names, launch.global_addresses.tolist(), strict=False)
+        )
         return origin.find_base_pointer(function, instruction, launch.packed.params, variables)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.compile.ptx.flow import cfg
-from virtualgpu.engine.observe.origin import RegisterWriters, find_writers
+from virtualgpu.engine.observe.origin import RegisterWriters, find_register_writers
 
 # Number of earlier instructions that are searched; an update has a few.
 _MAX_SEARCHED = 24
@@ -39,7 +39,7 @@ class Update:
 
 def find_rechecks(function: ir.Function) -> set[int]:
     """Return the ids of the loads that only check whether an atomic minimum or maximum is needed."""
-    writers = find_writers(function)
+    writers = find_register_writers(function)
     load_ids = set[int]()
     for i in function.instructions:
         if i.root in ("atom", "red") and ("min" in i.parts or "max" in i.parts):
@@ -52,7 +52,7 @@ def find_rechecks(function: ir.Function) -> set[int]:
 
 def find_updates(function: ir.Function) -> dict[int, Update]:
     """Return the read-modify-writes of a function. The keys are the ids of their loads and stores."""
-    writers = find_writers(function)
+    writers = find_register_writers(function)
     updates_by_id: dict[int, Update] = {}
     for i in function.instructions:
         if i.root != "st" or len(i.operands) < 2 or "param" in i.parts:
@@ -87,7 +87,7 @@ def _find_source_load(
     for name in pending_names:
         if len(searched_names) > _MAX_SEARCHED:
             return None, ""
-        for definition in writers.by_register.get(name, ()):
+        for definition in writers.instructions_by_register.get(name, ()):
             if (
                 definition.root == "ld"
                 and definition.operands[1] == target_address
@@ -121,7 +121,7 @@ def _find_compared_load(
             continue
         for operand in i.operands[1:]:
             if isinstance(operand, ir.Register):
-                for definition in writers.by_register.get(operand.name, ()):
+                for definition in writers.instructions_by_register.get(operand.name, ()):
                     is_target = definition.root == "ld" and definition.operands[1] == target_address
                     skipped_code = function.instructions[definition.pc : store.pc]
                     if is_target and skipped_code and not any(map(cfg.is_block_barrier, skipped_code)):

@@ -9,7 +9,7 @@ from virtualgpu.compile.ptx.contract import NEGATED_ADDEND, NEGATED_PRODUCT
 from virtualgpu.engine.ir.emit import constant, float_constant, get_bit_width, llvm_of
 from virtualgpu.engine.lower import approximate
 from virtualgpu.engine.lower.ops.floating import floats
-from virtualgpu.engine.lower.ops.floating.rounding import emit_directed
+from virtualgpu.engine.lower.ops.floating.rounding import emit_directed_operation
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
@@ -103,19 +103,19 @@ def _emit_add_with_carry(
     sum_value = emitter.binary("add", llvm, a, b)
     carry_out = emitter.compare("ult", llvm, sum_value, a)
     if is_subtraction or instruction.root in ("addc", "madc"):
-        carry_in = code.carry if instruction.root in ("addc", "subc", "madc") else constant("i1", 1)
+        carry_in = code.carry_flag if instruction.root in ("addc", "subc", "madc") else constant("i1", 1)
         with_carry = emitter.binary("add", llvm, sum_value, emitter.convert("zext", "i1", carry_in, llvm))
         carry_out = emitter.binary("or", "i1", carry_out, emitter.compare("ult", llvm, with_carry, sum_value))
         sum_value = with_carry
     if "cc" in instruction.parts:
-        code.carry = carry_out
+        code.carry_flag = carry_out
     code.set(instruction.operands[0], sum_value, instruction.type)
 
 
 def _emit_add(code: WarpCode, instruction: ir.Instruction) -> None:
     is_subtraction = instruction.root in ("sub", "subc")
     if floats.is_float(instruction.type):
-        floats.emit_binary(code, instruction, "fsub" if is_subtraction else "fadd")
+        floats.emit_binary_operation(code, instruction, "fsub" if is_subtraction else "fadd")
         return
     a = code.get(instruction.operands[1], instruction.type)
     b = code.get(instruction.operands[2], instruction.type)
@@ -170,7 +170,7 @@ def _emit_integer_product(code: WarpCode, instruction: ir.Instruction) -> tuple[
 
 def _emit_mul(code: WarpCode, instruction: ir.Instruction) -> None:
     if floats.is_float(instruction.type):
-        floats.emit_binary(code, instruction, "fmul")
+        floats.emit_binary_operation(code, instruction, "fmul")
         return
     product, ptx_type = _emit_integer_product(code, instruction)
     code.set(instruction.operands[0], product, ptx_type)
@@ -200,7 +200,9 @@ def _emit_fma(code: WarpCode, instruction: ir.Instruction) -> None:
         a = code.emitter.op(f"fneg <32 x {llvm}> {a}")
     if NEGATED_ADDEND in instruction.parts:
         d = code.emitter.op(f"fneg <32 x {llvm}> {d}")
-    fused_value = floats.emit_fused(code, instruction.type, a, b, d, floats.find_rounding_mode(instruction))
+    fused_value = floats.emit_fused_multiply_add(
+        code, instruction.type, a, b, d, floats.find_rounding_mode(instruction)
+    )
     if "relu" in instruction.parts:
         fused_value = floats.emit_relu(code, llvm, fused_value)
     floats.write_result(code, instruction, llvm, fused_value)
@@ -208,7 +210,7 @@ def _emit_fma(code: WarpCode, instruction: ir.Instruction) -> None:
 
 def _emit_div(code: WarpCode, instruction: ir.Instruction) -> None:
     if floats.is_float(instruction.type):
-        floats.emit_binary(code, instruction, "fdiv")
+        floats.emit_binary_operation(code, instruction, "fdiv")
         return
     emitter = code.emitter
     ptx_type = instruction.type
@@ -330,7 +332,7 @@ def _emit_unary_function(code: WarpCode, instruction: ir.Instruction) -> None:
     if instruction.root == "rcp":
         float_one = float_constant(llvm, floats.ONE_BITS[llvm])
         if floats.find_rounding_mode(instruction) != "rn":
-            value = emit_directed(
+            value = emit_directed_operation(
                 code, "fdiv", floats.find_rounding_mode(instruction), llvm, llvm, float_one, a
             )
         else:
@@ -343,7 +345,7 @@ def _emit_unary_function(code: WarpCode, instruction: ir.Instruction) -> None:
         )
         value = emitter.convert("fptrunc", "double", value, llvm) if llvm != "double" else value
     elif instruction.root == "sqrt" and floats.find_rounding_mode(instruction) != "rn":
-        value = emit_directed(code, "sqrt", floats.find_rounding_mode(instruction), llvm, llvm, a)
+        value = emit_directed_operation(code, "sqrt", floats.find_rounding_mode(instruction), llvm, llvm, a)
     elif instruction.root == "sqrt":
         value = emitter.intrinsic("sqrt", llvm, a)
     elif llvm == "half":
@@ -357,7 +359,7 @@ def _emit_unary_function(code: WarpCode, instruction: ir.Instruction) -> None:
 
 def _emit_approximate(code: WarpCode, root: str, value: str) -> str:
     name, function_text = approximate.make_function(root)
-    code.add_support(name, function_text)
+    code.add_support_function(name, function_text)
     return code.emitter.op(f"call <32 x float> @{name}(<32 x float> {value})")
 
 
@@ -378,8 +380,8 @@ def emit_comparison(
             b = floats.emit_bf16_to_float(code, b)
             llvm = "float"
         if flush_inputs:
-            a = floats.emit_flush(code, llvm, a)
-            b = floats.emit_flush(code, llvm, b)
+            a = floats.emit_subnormal_flush(code, llvm, a)
+            b = floats.emit_subnormal_flush(code, llvm, b)
         if kind == "f16":
             a = floats.emit_half_to_float(code, a)
             b = floats.emit_half_to_float(code, b)
@@ -473,7 +475,7 @@ def _emit_slct(code: WarpCode, instruction: ir.Instruction) -> None:
     zero = float_constant("float", 0) if test_kind == "f32" else constant("i32", 0)
     value = code.get(instruction.operands[3], test_kind)
     if "ftz" in instruction.parts:
-        value = floats.emit_flush(code, "float", value)
+        value = floats.emit_subnormal_flush(code, "float", value)
     comparison_value = code.emitter.compare(
         "oge" if test_kind == "f32" else "sge", llvm_of(test_kind), value, zero
     )

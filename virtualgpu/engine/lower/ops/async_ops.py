@@ -61,7 +61,7 @@ def _emit_copy(code: WarpCode, instruction: ir.Instruction) -> None:
     executed_lanes = code.executed_mask(instruction)
     if instruction.parts[2] == "bulk" and instruction.parts[3] in ("commit_group", "wait_group"):
         return  # copies from shared memory complete at once
-    code.tables.copies += 1
+    code.tables.copy_instruction_count += 1
     if instruction.parts[2] == "commit_group":
         emitter.raw(f"call void @{copy_queue.make_commit_function(code)}(ptr %ctx, i32 {executed_lanes})")
         return
@@ -93,12 +93,12 @@ def _emit_copy(code: WarpCode, instruction: ir.Instruction) -> None:
     source_address = memory_ops.address_of(code, instruction.operands[1], "global")
     from_host = memory_ops.host_addresses(
         code,
-        memory_ops.as_access(instruction, "ld", "global", copied_bytes),
+        memory_ops.make_plain_access(instruction, "ld", "global", copied_bytes),
         source_address,
         "global",
         copied_bytes,
     )
-    store_access = memory_ops.as_access(instruction, "st", "shared", copied_bytes)
+    store_access = memory_ops.make_plain_access(instruction, "st", "shared", copied_bytes)
     store_access = dataclasses.replace(store_access, parts=("st", ASYNC_COPY_MARK, *store_access.parts[1:]))
     to_host = memory_ops.host_addresses(code, store_access, shared_address, "shared", copied_bytes)
     access_index = len(code.tables.accesses) - 1
@@ -155,21 +155,21 @@ def _emit_bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         addresses.append(emitter.cast(address, "i32", "i64") if space == "shared" else address)
     size_lanes = emitter.cast(code.get(instruction.operands[2], "u32"), "i32", "i64")
     barrier_host = "zeroinitializer"
-    barrier_access = memory_ops.as_access(instruction, "atom", "shared", 8)
+    barrier_access = memory_ops.make_plain_access(instruction, "atom", "shared", 8)
     barrier_address = ""
     if to_shared:
         barrier_address = memory_ops.address_of(code, instruction.operands[3], "shared")
         barrier_host = memory_ops.host_addresses(code, barrier_access, barrier_address, "shared", 8)
     barrier_site = len(code.tables.accesses) - 1
     load_access, store_access = (
-        memory_ops.as_access(instruction, *root_and_space, piece_bytes)
+        memory_ops.make_plain_access(instruction, *root_and_space, piece_bytes)
         for root_and_space in (("ld", state_spaces[1]), ("st", state_spaces[0]))
     )
     if to_shared:
         store_access = dataclasses.replace(
             store_access, parts=("st", ASYNC_COPY_MARK, *store_access.parts[1:])
         )
-    access_numbers = code.number_access(load_access), code.number_access(store_access)
+    access_numbers = code.assign_access_number(load_access), code.assign_access_number(store_access)
     name = "bulk_to_shared" if to_shared else "bulk_to_global"
     if name not in code.tables.support_functions:
         check_functions = []
@@ -177,19 +177,19 @@ def _emit_bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
             check_of_space = checks.make_shared_check if space == "shared" else checks.make_global_check
             check_functions.append(check_of_space(piece_bytes, code.options.with_counters, rule))
         for check_function in check_functions:
-            code.add_support(*check_function)
-        code.add_support(*lanes.make_gather("i32"))
-        code.add_support(*lanes.make_scatter("i32"))
+            code.add_support_function(*check_function)
+        code.add_support_function(*lanes.make_gather("i32"))
+        code.add_support_function(*lanes.make_scatter("i32"))
         check_names = check_functions[0][0], check_functions[1][0]
         begin_function = copy_queue.make_begin_function(code) if to_shared else ""
         complete_function = _make_update_function(code) if to_shared else ""
-        code.add_support(
+        code.add_support_function(
             name,
             bulk_ir.make_bulk_copy(
                 name,
                 to_shared,
-                code.options.observe,
-                code.options.trace,
+                code.options.is_observed,
+                code.options.is_traced,
                 check_names,
                 begin_function,
                 complete_function,
@@ -200,8 +200,8 @@ def _emit_bulk_copy(code: WarpCode, instruction: ir.Instruction) -> None:
         f"<32 x i64> {barrier_host}, i32 {mask}, i32 {code.index}, i32 {instruction.pc}, i32 {access_numbers[0]}, i32 {access_numbers[1]})"
     )
     code.leave_on_fault(failed)
-    if to_shared and code.options.observe:  # the copied data are ordered before the barrier's phase
-        code.observe(barrier_site, emitter.cast(barrier_address, "i32", "i64"), mask)
+    if to_shared and code.options.is_observed:  # the copied data are ordered before the barrier's phase
+        code.report_to_observer(barrier_site, emitter.cast(barrier_address, "i32", "i64"), mask)
 
 
 def _emit_arrival_after_copies(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -219,8 +219,10 @@ def _emit_arrival_after_copies(code: WarpCode, instruction: ir.Instruction) -> N
         )
 
     address = memory_ops.address_of(code, instruction.operands[0], space)
-    barrier_access = memory_ops.as_access(instruction, "atom", space, 8)
-    barrier_host = memory_ops.host_addresses(code, barrier_access, address, space, 8, prepare=bind_copies)
+    barrier_access = memory_ops.make_plain_access(instruction, "atom", space, 8)
+    barrier_host = memory_ops.host_addresses(
+        code, barrier_access, address, space, 8, emit_preparation=bind_copies
+    )
     if "noinc" in instruction.parts:
         _emit_arrivals(code, barrier_host, mask, constant("i64", 1), drops_arrivals=False)
 
@@ -314,7 +316,7 @@ def _make_update_function(code: WarpCode) -> str:
     if "mbarrier_update" not in code.tables.support_functions:
         binds_copies = _binds_copies(code)
         function_text = _UPDATE_TEMPLATE.replace("FROM", "on" if binds_copies else "lane")
-        code.add_support(
+        code.add_support_function(
             "mbarrier_update",
             function_text.replace(
                 "LAND",
@@ -341,7 +343,7 @@ def _emit_arrivals(
         f"call <32 x i64> @{_make_update_function(code)}(ptr %ctx, <32 x i64> {host_addresses}, i32 {mask}, <32 x i64> {count}, "
         f"i64 {int(drops_arrivals)}, <32 x i64> {expected_bytes})"
     )
-    if code.options.trace:
+    if code.options.is_traced:
         code.trace_write(memory_ops.gather(code, host_addresses, mask, "b64"), "i64", host_addresses, mask)
     return old_states
 
@@ -377,7 +379,7 @@ def _emit_mbarrier(code: WarpCode, instruction: ir.Instruction) -> None:
     space = memory_ops.space_of(instruction)
     address = memory_ops.address_of(code, operands[0], space)
     barrier_host = memory_ops.host_addresses(
-        code, memory_ops.as_access(instruction, "atom", space, 8), address, space, 8
+        code, memory_ops.make_plain_access(instruction, "atom", space, 8), address, space, 8
     )
     mask = code.executed_mask(instruction)
     if operation in ("init", "inval"):

@@ -64,25 +64,25 @@ def rule_of(function: ir.Function, instruction: ir.Instruction) -> Rule:
         and addend.value == 1
     ):
         destination = instruction.operands[0] if instruction.root == "atom" else None
-        if destination is None or not is_read(function, destination):
+        if destination is None or not is_register_read(function, destination):
             return "count"
     return "atomic"
 
 
-def is_read(function: ir.Function, operand: ir.Operand) -> bool:
+def is_register_read(function: ir.Function, operand: ir.Operand) -> bool:
     """Return whether any instruction of the function reads a register."""
     name = operand.name if isinstance(operand, ir.Register) else ""
     return any(name in cfg.find_definitions_and_uses(instruction)[1] for instruction in function.instructions)
 
 
-def is_access(instruction: ir.Instruction) -> bool:
+def is_counted_access(instruction: ir.Instruction) -> bool:
     """Return whether an instruction is a memory access that is counted. Accesses to parameters are not
     counted.
     """
     return instruction.root in ("ld", "ldu", "st", "atom", "red") and space_of(instruction) != "param"
 
 
-def as_access(instruction: ir.Instruction, root: str, space: str, size: int) -> ir.Instruction:
+def make_plain_access(instruction: ir.Instruction, root: str, space: str, size: int) -> ir.Instruction:
     """Return a plain load or store instruction that accesses as many bytes as the given instruction.
 
     The checks and the counters use this instruction in place of the given one.
@@ -139,17 +139,17 @@ def host_addresses(
     size: int,
     stored_values: str = "",
     *,
-    prepare: Callable[[str], None] = lambda _: None,
+    emit_preparation: Callable[[str], None] = lambda _: None,
     mask: str = "",
 ) -> str:
     """Emit the checks and the counters of a memory access, and return the host address of each lane.
 
-    The function `prepare` receives the addresses and emits code that runs before the observer call. `mask` is
+    The function `emit_preparation` receives the addresses and emits code that runs before the observer call. `mask` is
     the mask of the lanes that have an address, if these are not all lanes that execute.
     """
     emitter = code.emitter
     mask = mask or code.executed_mask(instruction)
-    access_index = code.number_access(instruction)
+    access_index = code.assign_access_number(instruction)
     rule = rule_of(code.function, instruction)
     if space == "generic":
         resolver_name = add_generic_resolver(size, code, rule)
@@ -160,20 +160,20 @@ def host_addresses(
         has_failed = emitter.op(f"icmp ne i32 {emitter.context_load('fault_code')}, 0")
         code.leave_on_fault(has_failed)
         code.trace_address(address, mask)
-        prepare(host_address)
-        if code.options.observe:
-            code.observe(access_index, address, mask, stored_values)
+        emit_preparation(host_address)
+        if code.options.is_observed:
+            code.report_to_observer(access_index, address, mask, stored_values)
         return host_address
     make_check = {"shared": checks.make_shared_check, "local": checks.make_local_check}.get(
         space, checks.make_global_check
     )
     name, check_text = make_check(size, code.options.with_counters, rule)
-    code.add_support(name, check_text)
+    code.add_support_function(name, check_text)
     address_row_type = "<32 x i32>" if space == "shared" else "<32 x i64>"
     has_failed = emitter.op(
         f"call i1 @{name}(ptr %ctx, {address_row_type} {address}, i32 {mask}, i32 {code.index}, i32 {instruction.pc}, i32 {access_index})"
     )
-    if code.options.trace:
+    if code.options.is_traced:
         reported_address = emitter.cast(address, "i32", "i64") if space == "shared" else address
         code.trace_address(reported_address, mask)
     code.leave_on_fault(has_failed)
@@ -183,10 +183,10 @@ def host_addresses(
         host_base = emitter.binary("add", "i64", emitter.splat("i64", emitter.context_load("shared")), offset)
     elif space == "local":
         host_base = emitter.binary("add", "i64", emit_local_lane_bases(code), address)
-    prepare(host_base)
-    if code.options.observe:
+    emit_preparation(host_base)
+    if code.options.is_observed:
         reported_address = emitter.cast(address, "i32", "i64") if space == "shared" else address
-        code.observe(access_index, reported_address, mask, stored_values)
+        code.report_to_observer(access_index, reported_address, mask, stored_values)
     return host_base
 
 
@@ -216,7 +216,7 @@ def add_generic_resolver(size: int, code: WarpCode, rule: Rule) -> str:
     ]
     check_functions.append(checks.make_local_check(size, code.options.with_counters))
     for name_and_text in check_functions:
-        code.add_support(*name_and_text)
+        code.add_support_function(*name_and_text)
     global_check_name, shared_check_name, local_check_name = (check_name for check_name, _ in check_functions)
     shared_offset, local_offset, local_bytes_offset = (
         layout.get_field_offset(field_name) for field_name in ("shared", "local_base", "local_bytes")
@@ -259,7 +259,7 @@ define internal <32 x i64> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, i32 %func
   ret <32 x i64> %h2
 }}
 """
-    code.add_support(name, llvm_text)
+    code.add_support_function(name, llvm_text)
     return name
 
 
@@ -270,14 +270,14 @@ def _emit_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
     if not is_load:
         register_operand, address_operand = address_operand, register_operand
     address = address_of(code, address_operand, space)
-    if _is_plain(code, instruction, register_operand) and (
+    if _is_plain_access(code, instruction, register_operand) and (
         space in ("global", "const") or (space == "shared" and is_load)
     ):
         _emit_plain_access(code, instruction, register_operand, address, space)
         return
     stored_values = ""
     if (
-        code.options.observe
+        code.options.is_observed
         and not is_load
         and not isinstance(register_operand, ir.Vector)
         and size_of(instruction) <= 8
@@ -285,15 +285,15 @@ def _emit_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
         stored_values = code.emitter.cast(
             code.get(register_operand, instruction.type), llvm_of(instruction.type), "i64"
         )
-    host = host_addresses(code, instruction, address, space, size_of(instruction), stored_values)
+    host_address = host_addresses(code, instruction, address, space, size_of(instruction), stored_values)
     mask = code.executed_mask(instruction)
     registers = register_operand.items if isinstance(register_operand, ir.Vector) else (register_operand,)
     item_bytes = ir.TYPE_BYTES[instruction.type]
     for position, register in enumerate(registers):
         item_address = (
-            code.emitter.binary("add", "i64", host, constant("i64", position * item_bytes))
+            code.emitter.binary("add", "i64", host_address, constant("i64", position * item_bytes))
             if position
-            else host
+            else host_address
         )
         if is_load:
             if register is not None:
@@ -302,12 +302,14 @@ def _emit_load_or_store(code: WarpCode, instruction: ir.Instruction) -> None:
             scatter(code, code.get(register, instruction.type), item_address, mask, instruction.type)
 
 
-def _is_plain(code: WarpCode, instruction: ir.Instruction, register_operand: ir.Operand | None) -> bool:
+def _is_plain_access(
+    code: WarpCode, instruction: ir.Instruction, register_operand: ir.Operand | None
+) -> bool:
     """Return whether an access moves one value of at most 8 bytes per lane without a trace or an observer.
 
     Eight bytes of shared memory have separate rules.
     """
-    is_reported = code.options.trace or code.options.observe
+    is_reported = code.options.is_traced or code.options.is_observed
     return (
         not is_reported
         and not isinstance(register_operand, ir.Vector)
@@ -343,9 +345,9 @@ def _emit_plain_access(
             rows.make_global_store(llvm, with_counters),
         ]
     for function in support_functions:
-        code.add_support(*function)
+        code.add_support_function(*function)
     address_argument = f"<32 x {'i32' if space == 'shared' else 'i64'}> {address}"
-    site_arguments = f"i32 {code.executed_mask(instruction)}, i32 {code.index}, i32 {instruction.pc}, i32 {code.number_access(instruction)}"
+    site_arguments = f"i32 {code.executed_mask(instruction)}, i32 {code.index}, i32 {instruction.pc}, i32 {code.assign_access_number(instruction)}"
     name = support_functions[-1][0]
     loaded_bits = ""
     if is_load:
@@ -366,21 +368,23 @@ def _emit_plain_access(
         )
 
 
-def gather(code: WarpCode, host: str, mask: str, ptx_type: str) -> str:
+def gather(code: WarpCode, host_address: str, mask: str, ptx_type: str) -> str:
     """Emit a load of one value per lane from host addresses."""
     llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
-    code.add_support(*lanes.make_gather(llvm))
-    loaded_bits = code.emitter.op(f"call <32 x {llvm}> @gather_{llvm}(<32 x i64> {host}, i32 {mask})")
+    code.add_support_function(*lanes.make_gather(llvm))
+    loaded_bits = code.emitter.op(f"call <32 x {llvm}> @gather_{llvm}(<32 x i64> {host_address}, i32 {mask})")
     return code.emitter.cast(loaded_bits, llvm, llvm_of(ptx_type))
 
 
-def scatter(code: WarpCode, value: str, host: str, mask: str, ptx_type: str) -> None:
+def scatter(code: WarpCode, value: str, host_address: str, mask: str, ptx_type: str) -> None:
     """Emit a store of one value per lane to host addresses."""
     llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
-    code.add_support(*lanes.make_scatter(llvm))
+    code.add_support_function(*lanes.make_scatter(llvm))
     stored_bits = code.emitter.cast(value, llvm_of(ptx_type), llvm)
-    code.emitter.raw(f"call void @scatter_{llvm}(<32 x {llvm}> {stored_bits}, <32 x i64> {host}, i32 {mask})")
-    code.trace_write(stored_bits, llvm, host, mask)
+    code.emitter.raw(
+        f"call void @scatter_{llvm}(<32 x {llvm}> {stored_bits}, <32 x i64> {host_address}, i32 {mask})"
+    )
+    code.trace_write(stored_bits, llvm, host_address, mask)
 
 
 def _emit_parameter_access(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -479,7 +483,7 @@ def _emit_atomic(code: WarpCode, instruction: ir.Instruction) -> None:
     if operation is None or ptx_type == "b128" or (supports_only_add and operation != "add"):
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     address = address_of(code, operands[0], space)
-    host = host_addresses(code, instruction, address, space, size_of(instruction))
+    host_address = host_addresses(code, instruction, address, space, size_of(instruction))
     ptx_type = (
         f"b{get_bit_width(llvm_of(ptx_type))}"
         if ptx_type not in _HALF_TYPES and operation in ("exch", "cas")
@@ -488,10 +492,10 @@ def _emit_atomic(code: WarpCode, instruction: ir.Instruction) -> None:
     swap_value = operands[2] if operation == "cas" else operands[1]
     old_values = []
     for n, value in enumerate(values):
-        element_address = host
+        element_address = host_address
         if n:
             element_address = code.emitter.binary(
-                "add", "i64", host, constant("i64", n * ir.TYPE_BYTES[instruction.type])
+                "add", "i64", host_address, constant("i64", n * ir.TYPE_BYTES[instruction.type])
             )
         old_value = _emit_read_modify_write(
             code,
@@ -521,38 +525,38 @@ def _emit_read_modify_write(
     instruction: ir.Instruction,
     operation: str,
     ptx_type: str,
-    host: str,
+    host_address: str,
     value: ir.Operand | None,
     swap_value: ir.Operand | None,
 ) -> str:
     """Emit an atomic that changes one element per lane, and return the old values."""
     if ptx_type in _HALF_TYPES:
         ptx_type, (name, llvm_text) = f"b{8 * ir.TYPE_BYTES[ptx_type]}", lanes.make_atomic_half_add(ptx_type)
-        code.options.float_atomics = True
+        code.options.has_float_atomics = True
         llvm = llvm_of(ptx_type)
     else:
         llvm = llvm_of(ptx_type)
         if llvm in INTRINSIC_SUFFIX:
             if operation != "add":
                 raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
-            code.options.float_atomics = True
+            code.options.has_float_atomics = True
         name, llvm_text = lanes.make_atomic(
             operation, llvm, ptx_type[0] == "s", flushes_subnormals=space_of(instruction) != "shared"
         )
-    code.add_support(name, llvm_text)
+    code.add_support_function(name, llvm_text)
     operand_value = code.get(value, ptx_type)
     swap_operand_value = code.get(swap_value, ptx_type)
     vector_type = f"<32 x {llvm}>"
     old_values = code.emitter.op(
-        f"call {vector_type} @{name}(<32 x i64> {host}, i32 {code.executed_mask(instruction)}, {vector_type} {operand_value}, {vector_type} {swap_operand_value})"
+        f"call {vector_type} @{name}(<32 x i64> {host_address}, i32 {code.executed_mask(instruction)}, {vector_type} {operand_value}, {vector_type} {swap_operand_value})"
     )
-    if code.options.trace:  # the new contents: lanes that share an address see the last lane's result
+    if code.options.is_traced:  # the new contents: lanes that share an address see the last lane's result
         mask = code.executed_mask(instruction)
         integer_type = f"i{get_bit_width(llvm)}"
         code.trace_write(
-            code.emitter.cast(gather(code, host, mask, ptx_type), llvm, integer_type),
+            code.emitter.cast(gather(code, host_address, mask, ptx_type), llvm, integer_type),
             integer_type,
-            host,
+            host_address,
             mask,
         )
     return old_values

@@ -36,25 +36,29 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
 class _PackedElements:
     """Operations on packed elements: the elements of all 32 lanes form one long vector."""
 
-    def __init__(self, code: WarpCode, count: int) -> None:
+    def __init__(self, code: WarpCode, element_count: int) -> None:
         self.emitter = code.emitter
-        self.llvm = f"i{32 // count}"
-        self.suffix = f"v{32 * count}{self.llvm}"
-        self.vector = f"<{32 * count} x {self.llvm}>"
+        self.llvm = f"i{32 // element_count}"
+        self.type_suffix = f"v{32 * element_count}{self.llvm}"
+        self.vector_type = f"<{32 * element_count} x {self.llvm}>"
 
     def split(self, word: str) -> str:
-        return self.emitter.op(f"bitcast <32 x i32> {word} to {self.vector}")
+        return self.emitter.op(f"bitcast <32 x i32> {word} to {self.vector_type}")
 
     def join(self, elements: str) -> str:
-        return self.emitter.op(f"bitcast {self.vector} {elements} to <32 x i32>")
+        return self.emitter.op(f"bitcast {self.vector_type} {elements} to <32 x i32>")
 
-    def binary(self, operation: str, a: str, b: str) -> str:
-        return self.emitter.op(f"{operation} {self.vector} {a}, {b}")
+    def emit_binary(self, operation: str, a: str, b: str) -> str:
+        return self.emitter.op(f"{operation} {self.vector_type} {a}, {b}")
 
-    def intrinsic(self, name: str, a: str, b: str) -> str:
-        intrinsic_name = f"llvm.{name}.{self.suffix}"
-        self.emitter.declared.add(f"declare {self.vector} @{intrinsic_name}({self.vector}, {self.vector})")
-        return self.emitter.op(f"call {self.vector} @{intrinsic_name}({self.vector} {a}, {self.vector} {b})")
+    def emit_intrinsic(self, name: str, a: str, b: str) -> str:
+        intrinsic_name = f"llvm.{name}.{self.type_suffix}"
+        self.emitter.declared.add(
+            f"declare {self.vector_type} @{intrinsic_name}({self.vector_type}, {self.vector_type})"
+        )
+        return self.emitter.op(
+            f"call {self.vector_type} @{intrinsic_name}({self.vector_type} {a}, {self.vector_type} {b})"
+        )
 
 
 def _emit_relu(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -69,29 +73,33 @@ def _emit_packed_pairs(code: WarpCode, instruction: ir.Instruction) -> None:
     signedness = "s" if "s16x2" in instruction.parts else "u"
     operand_elements = [elements.split(code.get(operand, "b32")) for operand in instruction.operands[1:]]
     if instruction.root == "add":
-        result = elements.binary("add", operand_elements[0], operand_elements[1])
+        result = elements.emit_binary("add", operand_elements[0], operand_elements[1])
     else:
-        result = elements.intrinsic(signedness + instruction.root, operand_elements[0], operand_elements[1])
+        result = elements.emit_intrinsic(
+            signedness + instruction.root, operand_elements[0], operand_elements[1]
+        )
     if "relu" in instruction.parts:
-        result = elements.intrinsic("smax", result, "zeroinitializer")
+        result = elements.emit_intrinsic("smax", result, "zeroinitializer")
     code.set(instruction.operands[0], elements.join(result), "b32")
 
 
-def _emit_average(elements: _PackedElements, sign: str, a: str, b: str) -> str:
+def _emit_average(elements: _PackedElements, signedness: str, a: str, b: str) -> str:
     """Emit half of a sum, rounded up, without a wider type: (a | b) - ((a ^ b) >> 1)."""
-    shifted_sum = elements.binary(
-        "ashr" if sign == "s" else "lshr", elements.binary("xor", a, b), f"splat ({elements.llvm} 1)"
+    shifted_sum = elements.emit_binary(
+        "ashr" if signedness == "s" else "lshr",
+        elements.emit_binary("xor", a, b),
+        f"splat ({elements.llvm} 1)",
     )
-    return elements.binary("sub", elements.binary("or", a, b), shifted_sum)
+    return elements.emit_binary("sub", elements.emit_binary("or", a, b), shifted_sum)
 
 
-_VIDEO_STEPS: dict[str, Callable[[_PackedElements, str, str, str], str]] = {
-    "add": lambda p, sign, a, b: p.binary("add", a, b),
-    "sub": lambda p, sign, a, b: p.binary("sub", a, b),
-    "min": lambda p, sign, a, b: p.intrinsic(f"{sign}min", a, b),
-    "max": lambda p, sign, a, b: p.intrinsic(f"{sign}max", a, b),
-    "absdiff": lambda p, sign, a, b: p.binary(
-        "sub", p.intrinsic(f"{sign}max", a, b), p.intrinsic(f"{sign}min", a, b)
+_VIDEO_OPERATIONS: dict[str, Callable[[_PackedElements, str, str, str], str]] = {
+    "add": lambda p, sign, a, b: p.emit_binary("add", a, b),
+    "sub": lambda p, sign, a, b: p.emit_binary("sub", a, b),
+    "min": lambda p, sign, a, b: p.emit_intrinsic(f"{sign}min", a, b),
+    "max": lambda p, sign, a, b: p.emit_intrinsic(f"{sign}max", a, b),
+    "absdiff": lambda p, sign, a, b: p.emit_binary(
+        "sub", p.emit_intrinsic(f"{sign}max", a, b), p.emit_intrinsic(f"{sign}min", a, b)
     ),
     "avrg": _emit_average,
 }
@@ -117,11 +125,11 @@ def _emit_video_operation(
     elements = _PackedElements(code, element_count)
     emitter = code.emitter
     a, b = (elements.split(code.get(operand, "b32")) for operand in instruction.operands[1:3])
-    result = elements.join(_VIDEO_STEPS[operation](elements, operand_types[1][0], a, b))
+    result = elements.join(_VIDEO_OPERATIONS[operation](elements, operand_types[1][0], a, b))
     if "add" in instruction.parts[1:]:
         packed_sum = code.get(instruction.operands[3], "b32")
         element_bits = 32 // element_count
-        shift = "ashr" if operand_types[0] == "s32" else "lshr"
+        shift_operation = "ashr" if operand_types[0] == "s32" else "lshr"
         for element_index in range(element_count):
             shifted_element = emitter.binary(
                 "shl", "i32", result, constant("i32", 32 - element_bits * (element_index + 1))
@@ -130,7 +138,7 @@ def _emit_video_operation(
                 "add",
                 "i32",
                 packed_sum,
-                emitter.binary(shift, "i32", shifted_element, constant("i32", 32 - element_bits)),
+                emitter.binary(shift_operation, "i32", shifted_element, constant("i32", 32 - element_bits)),
             )
         result = packed_sum
     code.set(instruction.operands[0], result, "b32")

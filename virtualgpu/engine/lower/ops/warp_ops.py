@@ -148,38 +148,40 @@ def _shfl(code: WarpCode, instruction: ir.Instruction) -> None:
         if isinstance(instruction.operands[0], ir.Pair)
         else ir.Pair(instruction.operands[0], None)
     )
-    predicate = destination.second if code.options.trace or code.is_read(destination.second) else None
+    predicate = (
+        destination.second if code.options.is_traced or code.is_register_read(destination.second) else None
+    )
     value = code.get(instruction.operands[1], "b32")
     delta = code.known_value(instruction.operands[2])
     control = code.known_value(instruction.operands[3])
-    in_range = ""
+    in_range_lanes = ""
     if delta is not None and control is not None:
-        known_lanes, known_mask = compute_shuffle_sources(shuffle_mode, delta, control)
-        source_lanes = "<" + ", ".join(f"i32 {lane}" for lane in known_lanes) + ">"
+        source_indices, in_range_mask = compute_shuffle_sources(shuffle_mode, delta, control)
+        source_lanes = "<" + ", ".join(f"i32 {lane}" for lane in source_indices) + ">"
         _observe_sources(code, instruction, source_lanes)
         result = emitter.op(f"shufflevector <32 x i32> {value}, <32 x i32> poison, <32 x i32> {source_lanes}")
         if predicate is not None:
-            in_range = emitter.mask_vector(str(known_mask))
+            in_range_lanes = emitter.mask_vector(str(in_range_mask))
     else:
         operands = [code.get(operand, "u32") for operand in instruction.operands[2:4]]
-        code.add_support(*lanes.make_permute("i32"))
+        code.add_support_function(*lanes.make_permute("i32"))
         source_lanes = ""
-        if predicate is not None or code.options.observe:
-            source_lanes, in_range = _emit_shuffle_sources(emitter, shuffle_mode, *operands)
+        if predicate is not None or code.options.is_observed:
+            source_lanes, in_range_lanes = _emit_shuffle_sources(emitter, shuffle_mode, *operands)
             _observe_sources(code, instruction, source_lanes)
             result = emitter.op(
                 f"call <32 x i32> @permute_i32(<32 x i32> {value}, <32 x i32> {source_lanes})"
             )
         else:
             if f"shuffle_{shuffle_mode}" not in code.tables.support_functions:
-                code.add_support(*_make_shuffle_function(shuffle_mode))
+                code.add_support_function(*_make_shuffle_function(shuffle_mode))
             arguments = ", ".join(f"<32 x i32> {vector}" for vector in (value, *operands))
             result = emitter.op(f"call <32 x i32> @shuffle_{shuffle_mode}({arguments})")
-    if code.options.observe:
+    if code.options.is_observed:
         result = _change_absent_values(code, instruction, result, source_lanes)
     code.set(destination.first, result, "b32")
     if predicate is not None:
-        code.set(predicate, in_range, "pred")
+        code.set(predicate, in_range_lanes, "pred")
 
 
 def _emit_shuffle_sources(emitter: Emitter, mode: str, delta: str, control: str) -> tuple[str, str]:
@@ -228,9 +230,9 @@ def compute_shuffle_sources(mode: str, delta: int, control: int) -> tuple[list[i
             "bfly": lane ^ delta,
             "idx": lowest_lane | (delta & ~segment_mask),
         }[mode]
-        in_range = requested_lane >= bound_lane if mode == "up" else requested_lane <= bound_lane
-        in_range_lanes |= in_range << lane
-        source_lanes.append(requested_lane if in_range else lane)
+        is_in_range = requested_lane >= bound_lane if mode == "up" else requested_lane <= bound_lane
+        in_range_lanes |= is_in_range << lane
+        source_lanes.append(requested_lane if is_in_range else lane)
     return source_lanes, in_range_lanes
 
 
@@ -254,9 +256,9 @@ define internal {row_type} @shuffle_{mode}({row_type} %v, {row_type} %delta, {ro
 
 def _observe_sources(code: WarpCode, instruction: ir.Instruction, source_lanes: str) -> None:
     """Emit a report to the observer of the lane from which each lane reads."""
-    if code.options.observe:
+    if code.options.is_observed:
         location = code.emitter.splat("i64", str(code.index << 32 | instruction.pc))
-        code.observe(
+        code.report_to_observer(
             layout.SHUFFLE,
             code.emitter.cast(source_lanes, "i32", "i64"),
             code.executed_mask(instruction),
@@ -271,7 +273,7 @@ def _observe_members(code: WarpCode, instruction: ir.Instruction) -> None:
     may contain the others.
     """
     operand = member_mask_operand(instruction)
-    if not code.options.observe or operand is None:
+    if not code.options.is_observed or operand is None:
         return
     emitter = code.emitter
     first_thread = emitter.op(f"mul i32 {emitter.context_load('warp')}, {layout.LANES}")
@@ -335,7 +337,7 @@ def _match(code: WarpCode, instruction: ir.Instruction) -> None:
     )
     members = _emit_member_masks(code, instruction)
     _observe_members(code, instruction)
-    code.add_support(*MATCH_ANY_FUNCTION)
+    code.add_support_function(*MATCH_ANY_FUNCTION)
     matching_lanes = emitter.op(
         f"call <32 x i32> @match_any(<32 x i64> {value}, i32 {code.executed_mask(instruction)})"
     )
@@ -419,7 +421,7 @@ def _redux(code: WarpCode, instruction: ir.Instruction) -> None:
         identity = highest_number if operation == "min" else lowest_number
         operation_name = ("s" if is_signed else "u") + operation
     function_name, reduce_text = _make_reduce_function(operation_name, identity)
-    code.add_support(function_name, reduce_text)
+    code.add_support_function(function_name, reduce_text)
     value = code.get(instruction.operands[1], ptx_type)
     members = _emit_member_masks(code, instruction)
     _observe_members(code, instruction)
@@ -510,7 +512,7 @@ done:
 def _fns(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``fns``: the position of the n-th set bit at or above (for negative n, below) a base."""
     value, base_position, offset = (code.get(operand, "b32") for operand in instruction.operands[1:4])
-    code.add_support(*_FNS_FUNCTION)
+    code.add_support_function(*_FNS_FUNCTION)
     v = "<32 x i32>"
     code.set(
         instruction.operands[0],

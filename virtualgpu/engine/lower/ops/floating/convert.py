@@ -8,7 +8,10 @@ from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir import layout
 from virtualgpu.engine.ir.emit import constant, get_bit_width, llvm_of
 from virtualgpu.engine.lower.ops.floating import floats, narrow
-from virtualgpu.engine.lower.ops.floating.rounding import emit_directed, emit_directed_from_integer
+from virtualgpu.engine.lower.ops.floating.rounding import (
+    emit_directed_integer_conversion,
+    emit_directed_operation,
+)
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
@@ -45,7 +48,7 @@ def _emit_cvt(code: WarpCode, instruction: ir.Instruction) -> None:
         converted_value = floats.emit_half_to_float(code, converted_value)
         source_llvm = "float"
     if floats.is_float(source_type) and "ftz" in instruction.parts and source_type == "f32":
-        converted_value = floats.emit_flush(code, source_llvm, converted_value)
+        converted_value = floats.emit_subnormal_flush(code, source_llvm, converted_value)
     is_from_float = floats.is_float(source_type)
     to_float = floats.is_float(target_type)
     rounding = next((modifier for modifier in instruction.parts if modifier in _INTRINSIC_BY_ROUNDING), None)
@@ -72,12 +75,12 @@ def _emit_float_to_float(
     llvm = "float" if target_type == "bf16" else llvm_of(target_type)
     rounding_mode = floats.find_rounding_mode(instruction)
     if source_type == "double" and target_type in ("f16", "bf16"):  # LLVM has no function for it here
-        value = floats.emit_odd_float(code, value)
+        value = floats.emit_float_rounded_to_odd(code, value)
         source_type = "float"
     if get_bit_width(source_type) < get_bit_width(llvm):
         value = emitter.convert("fpext", source_type, value, llvm)
     elif get_bit_width(source_type) > get_bit_width(llvm) and rounding_mode != "rn" and llvm != "half":
-        value = emit_directed(code, "fptrunc", rounding_mode, llvm, source_type, value)
+        value = emit_directed_operation(code, "fptrunc", rounding_mode, llvm, source_type, value)
     elif get_bit_width(source_type) > get_bit_width(llvm):
         nearest_value = emitter.convert("fptrunc", source_type, value, llvm)
         if rounding_mode != "rn":
@@ -94,7 +97,7 @@ def _emit_float_to_float(
     if "relu" in instruction.parts:
         value = floats.emit_relu(code, llvm, value)
     if target_type == "f32" and "ftz" in instruction.parts:
-        value = floats.emit_flush(code, llvm, value)
+        value = floats.emit_subnormal_flush(code, llvm, value)
     if target_type == "bf16":
         value = floats.emit_float_to_bf16(code, value, rounding_mode)
     return value
@@ -129,16 +132,16 @@ def _emit_integer_to_float(
     if target_type in ("f32", "f64"):
         llvm = llvm_of(target_type)
         if rounding_mode != "rn":
-            value = emit_directed_from_integer(code, rounding_mode, llvm, source_type, value)
+            value = emit_directed_integer_conversion(code, rounding_mode, llvm, source_type, value)
         else:
             value = emitter.convert(conversion_opcode, integer_type, value, llvm)
         return floats.emit_saturation(code, llvm, value) if "sat" in instruction.parts else value
     if get_bit_width(integer_type) <= 16:
         float_value = emitter.convert(conversion_opcode, integer_type, value, "float")
     else:
-        truncated_float = emit_directed_from_integer(code, "rz", "float", source_type, value)
+        truncated_float = emit_directed_integer_conversion(code, "rz", "float", source_type, value)
         restored_integer = _emit_float_to_integer(code, truncated_float, "float", source_type)
-        float_value = floats.emit_odd_correction(
+        float_value = floats.emit_round_to_odd_correction(
             code, truncated_float, emitter.compare("ne", integer_type, restored_integer, value)
         )
     return _emit_float_to_float(code, instruction, float_value, "float", target_type)

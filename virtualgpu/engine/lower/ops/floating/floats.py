@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from virtualgpu.compile.ptx import ir
 from virtualgpu.engine.ir.emit import constant, float_constant, get_bit_width, llvm_of
-from virtualgpu.engine.lower.ops.floating.rounding import emit_directed
+from virtualgpu.engine.lower.ops.floating.rounding import emit_directed_operation
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
@@ -31,7 +31,7 @@ def read_inputs(code: WarpCode, instruction: ir.Instruction, count: int) -> tupl
     if instruction.type == "bf16":
         return "float", [emit_bf16_to_float(code, v) for v in values]
     if "ftz" in instruction.parts:
-        values = [emit_flush(code, llvm, v) for v in values]
+        values = [emit_subnormal_flush(code, llvm, v) for v in values]
     return llvm, values
 
 
@@ -40,7 +40,7 @@ def write_result(code: WarpCode, instruction: ir.Instruction, llvm: str, value: 
     this.
     """
     if "ftz" in instruction.parts and instruction.type != "bf16":
-        value = emit_flush(code, llvm, value)
+        value = emit_subnormal_flush(code, llvm, value)
     if "sat" in instruction.parts:
         value = emit_saturation(code, llvm, value)
     if instruction.type == "bf16":
@@ -91,7 +91,7 @@ def emit_float_to_half(code: WarpCode, value: str) -> str:
     return code.emitter.convert("fptrunc", "float", value, "half")
 
 
-def emit_flush(code: WarpCode, llvm: str, value: str) -> str:
+def emit_subnormal_flush(code: WarpCode, llvm: str, value: str) -> str:
     """Emit code that replaces subnormal lanes by zero of the same sign."""
     emitter = code.emitter
     if llvm == "half":
@@ -144,7 +144,7 @@ def find_rounding_mode(instruction: ir.Instruction) -> str:
 
 
 def emit_rounding_correction(
-    code: WarpCode, llvm: str, nearest: str, is_below: str, is_above: str, mode: str
+    code: WarpCode, llvm: str, nearest_value: str, is_below: str, is_above: str, mode: str
 ) -> str:
     """Emit code that corrects rounded results by one unit in the last place if the rounding mode requires it.
 
@@ -152,11 +152,11 @@ def emit_rounding_correction(
     """
     emitter = code.emitter
     integer_type = f"i{get_bit_width(llvm)}"
-    nearest_bits = emitter.convert("bitcast", llvm, nearest, integer_type)
+    nearest_bits = emitter.convert("bitcast", llvm, nearest_value, integer_type)
     is_negative = emitter.compare("slt", integer_type, nearest_bits, constant(integer_type, 0))
     is_positive = emitter.compare("sge", integer_type, nearest_bits, constant(integer_type, 0))
     one_unit = constant(integer_type, 1)
-    next_away = emitter.binary("add", integer_type, nearest_bits, one_unit)
+    next_away_from_zero = emitter.binary("add", integer_type, nearest_bits, one_unit)
     next_toward_zero = emitter.binary("sub", integer_type, nearest_bits, one_unit)
     if mode == "rz":
         is_too_large = emitter.binary(
@@ -167,12 +167,12 @@ def emit_rounding_correction(
         )
         result = emitter.select(integer_type, is_too_large, next_toward_zero, nearest_bits)
     else:
-        on_wrong_side = is_below if mode == "rm" else is_above
+        is_on_wrong_side = is_below if mode == "rm" else is_above
         moves_away = is_negative if mode == "rm" else is_positive
         result = emitter.select(
             integer_type,
-            on_wrong_side,
-            emitter.select(integer_type, moves_away, next_away, next_toward_zero),
+            is_on_wrong_side,
+            emitter.select(integer_type, moves_away, next_away_from_zero, next_toward_zero),
             nearest_bits,
         )
     return emitter.convert("bitcast", integer_type, result, llvm)
@@ -187,48 +187,48 @@ def emit_two_sum(code: WarpCode, llvm: str, a: str, b: str) -> tuple[str, str]:
     return s, emitter.binary("fadd", llvm, error_of_a, emitter.binary("fsub", llvm, b, t))
 
 
-def emit_fused(code: WarpCode, kind: str, a: str, b: str, d: str, mode: str) -> str:
+def emit_fused_multiply_add(code: WarpCode, ptx_type: str, a: str, b: str, d: str, mode: str) -> str:
     """Emit a multiplication and an addition that are rounded only once.
 
     For bf16, the result is a float that rounds to the correct bf16 number.
     """
     emitter = code.emitter
-    llvm = "float" if kind == "bf16" else llvm_of(kind)
-    if kind in ("f16", "bf16"):
-        wide_type = "float" if kind == "f16" else "double"
+    llvm = "float" if ptx_type == "bf16" else llvm_of(ptx_type)
+    if ptx_type in ("f16", "bf16"):
+        wide_type = "float" if ptx_type == "f16" else "double"
         wide_values = [emitter.convert("fpext", llvm, v, wide_type) for v in (a, b, d)]
         product = emitter.binary("fmul", wide_type, wide_values[0], wide_values[1])  # exact
-        odd_rounded_sum = emit_odd_sum(code, wide_type, product, wide_values[2])
-        if kind == "f16":
+        odd_rounded_sum = emit_sum_rounded_to_odd(code, wide_type, product, wide_values[2])
+        if ptx_type == "f16":
             return emitter.convert("fptrunc", "float", odd_rounded_sum, "half")
-        return emit_odd_float(code, odd_rounded_sum)
+        return emit_float_rounded_to_odd(code, odd_rounded_sum)
     if mode == "rn":
         return emitter.intrinsic("fma", llvm, a, b, d)
-    return emit_directed(code, "fma", mode, llvm, llvm, a, b, d)
+    return emit_directed_operation(code, "fma", mode, llvm, llvm, a, b, d)
 
 
-def emit_odd_float(code: WarpCode, value: str) -> str:
+def emit_float_rounded_to_odd(code: WarpCode, value: str) -> str:
     """Emit code that rounds doubles to floats with the mode round-to-odd. A later rounding to 16 bits then
     gives the correctly rounded result.
     """
     emitter = code.emitter
-    truncated_float = emit_directed(code, "fptrunc", "rz", "float", "double", value)
-    return emit_odd_correction(
+    truncated_float = emit_directed_operation(code, "fptrunc", "rz", "float", "double", value)
+    return emit_round_to_odd_correction(
         code,
         truncated_float,
         emitter.compare("one", "double", emitter.convert("fpext", "float", truncated_float, "double"), value),
     )
 
 
-def emit_odd_correction(code: WarpCode, value: str, inexact: str) -> str:
+def emit_round_to_odd_correction(code: WarpCode, value: str, is_inexact: str) -> str:
     """Emit code that sets the last bit of each float whose rounding toward zero was inexact."""
     emitter = code.emitter
     float_bits = emitter.convert("bitcast", "float", value, "i32")
-    float_bits = emitter.binary("or", "i32", float_bits, emitter.convert("zext", "i1", inexact, "i32"))
+    float_bits = emitter.binary("or", "i32", float_bits, emitter.convert("zext", "i1", is_inexact, "i32"))
     return emitter.convert("bitcast", "i32", float_bits, "float")
 
 
-def emit_odd_sum(code: WarpCode, llvm: str, a: str, b: str) -> str:
+def emit_sum_rounded_to_odd(code: WarpCode, llvm: str, a: str, b: str) -> str:
     """Emit a sum with the rounding mode round-to-odd. A later rounding to a shorter type then gives the
     correctly rounded result.
     """
@@ -240,7 +240,7 @@ def emit_odd_sum(code: WarpCode, llvm: str, a: str, b: str) -> str:
     is_inexact = emitter.compare("one", llvm, rounding_error, float_constant(llvm, 0))
     is_even = emitter.compare("eq", integer_type, emitter.binary("and", integer_type, sum_bits, one), zero)
     error_bits = emitter.convert("bitcast", llvm, rounding_error, integer_type)
-    same_sign = emitter.compare(
+    has_same_sign = emitter.compare(
         "sge", integer_type, emitter.binary("xor", integer_type, sum_bits, error_bits), zero
     )
     needs_change = emitter.binary("and", "i1", is_inexact, is_even)
@@ -248,14 +248,14 @@ def emit_odd_sum(code: WarpCode, llvm: str, a: str, b: str) -> str:
         integer_type,
         needs_change,
         emitter.binary(
-            "add", integer_type, sum_bits, emitter.select(integer_type, same_sign, one, minus_one)
+            "add", integer_type, sum_bits, emitter.select(integer_type, has_same_sign, one, minus_one)
         ),
         sum_bits,
     )
     return emitter.convert("bitcast", integer_type, sum_bits, llvm)
 
 
-def emit_binary(code: WarpCode, instruction: ir.Instruction, operation: str) -> None:
+def emit_binary_operation(code: WarpCode, instruction: ir.Instruction, operation: str) -> None:
     """Emit an addition, subtraction, multiplication or division with any rounding mode."""
     llvm, (a, b) = read_inputs(code, instruction, 2)
     mode = find_rounding_mode(instruction)
@@ -267,7 +267,7 @@ def emit_binary(code: WarpCode, instruction: ir.Instruction, operation: str) -> 
     elif mode == "rn":
         value = emitter.binary(operation, llvm, a, b)
     elif llvm in ("float", "double"):
-        value = emit_directed(code, operation, mode, llvm, llvm, a, b)
+        value = emit_directed_operation(code, operation, mode, llvm, llvm, a, b)
     else:
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
     write_result(code, instruction, llvm, value)

@@ -14,8 +14,8 @@ from virtualgpu.engine.lower.ops.floating import floats
 from virtualgpu.engine.lower.warp_code import WarpCode
 from virtualgpu.errors import NotSupportedError
 
-_SIGN = 0x80000000
-_INFINITY = 0x7F800000
+_SIGN_BIT = 0x80000000
+_INFINITY_BITS = 0x7F800000
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class _Float8Format:
     """An 8-bit format with the float32 constants of its encoding; all but the shift are bit patterns."""
 
     dropped_bits: int  # of float32's 23 mantissa bits
-    rebias: int  # the difference of the exponents' biases, in units of the encoded number
+    exponent_rebias: int  # the difference of the exponents' biases, in units of the encoded number
     smallest_normal: int
-    magic: int  # a float32 whose unit in the last place is the format's smallest subnormal
-    largest: int
+    rounding_constant: int  # a float32 whose unit in the last place is the format's smallest subnormal
+    largest_finite: int
 
 
 _FLOAT8_FORMATS = {
@@ -98,9 +98,9 @@ def _encode_float8(warp_code: WarpCode, value: str, kind: _Float8Format, relu: b
     """Emit the 8-bit codes of float32 lanes, in i32 lanes; NaN becomes 0x7F."""
     emitter = warp_code.emitter
     float_bits = emitter.convert("bitcast", "float", value, "i32")
-    magnitude = emitter.binary("and", "i32", float_bits, constant("i32", _SIGN - 1))
-    is_nan = emitter.compare("ugt", "i32", magnitude, constant("i32", _INFINITY))
-    magnitude = emitter.intrinsic("umin", "i32", magnitude, constant("i32", kind.largest))
+    magnitude = emitter.binary("and", "i32", float_bits, constant("i32", _SIGN_BIT - 1))
+    is_nan = emitter.compare("ugt", "i32", magnitude, constant("i32", _INFINITY_BITS))
+    magnitude = emitter.intrinsic("umin", "i32", magnitude, constant("i32", kind.largest_finite))
     last_bit = emitter.binary("lshr", "i32", magnitude, constant("i32", kind.dropped_bits))
     last_bit = emitter.binary("and", "i32", last_bit, constant("i32", 1))
     rounded_bits = emitter.binary(
@@ -108,17 +108,25 @@ def _encode_float8(warp_code: WarpCode, value: str, kind: _Float8Format, relu: b
     )
     rounded_bits = emitter.binary("add", "i32", rounded_bits, last_bit)
     normal_code = emitter.binary("lshr", "i32", rounded_bits, constant("i32", kind.dropped_bits))
-    normal_code = emitter.binary("sub", "i32", normal_code, constant("i32", kind.rebias))
+    normal_code = emitter.binary("sub", "i32", normal_code, constant("i32", kind.exponent_rebias))
     # Adding the magic number rounds a small one to a multiple of the smallest subnormal.
     shifted_float = emitter.convert("bitcast", "i32", magnitude, "float")
-    shifted_float = emitter.binary("fadd", "float", shifted_float, float_constant("float", kind.magic))
+    shifted_float = emitter.binary(
+        "fadd", "float", shifted_float, float_constant("float", kind.rounding_constant)
+    )
     subnormal_code = emitter.binary(
-        "sub", "i32", emitter.convert("bitcast", "float", shifted_float, "i32"), constant("i32", kind.magic)
+        "sub",
+        "i32",
+        emitter.convert("bitcast", "float", shifted_float, "i32"),
+        constant("i32", kind.rounding_constant),
     )
     is_small = emitter.compare("ult", "i32", magnitude, constant("i32", kind.smallest_normal))
     float8_code = emitter.select("i32", is_small, subnormal_code, normal_code)
     sign_bits = emitter.binary(
-        "lshr", "i32", emitter.binary("and", "i32", float_bits, constant("i32", _SIGN)), constant("i32", 24)
+        "lshr",
+        "i32",
+        emitter.binary("and", "i32", float_bits, constant("i32", _SIGN_BIT)),
+        constant("i32", 24),
     )
     if relu:
         float8_code = emitter.select(
@@ -188,9 +196,9 @@ def _convert_to_tf32(code: WarpCode, instruction: ir.Instruction) -> None:
     """
     emitter = code.emitter
     float_bits = emitter.convert("bitcast", "float", code.get(instruction.operands[1], "f32"), "i32")
-    magnitude = emitter.binary("and", "i32", float_bits, constant("i32", _SIGN - 1))
-    is_not_finite = emitter.compare("uge", "i32", magnitude, constant("i32", _INFINITY))
-    is_nan = emitter.compare("ugt", "i32", magnitude, constant("i32", _INFINITY))
+    magnitude = emitter.binary("and", "i32", float_bits, constant("i32", _SIGN_BIT - 1))
+    is_not_finite = emitter.compare("uge", "i32", magnitude, constant("i32", _INFINITY_BITS))
+    is_nan = emitter.compare("ugt", "i32", magnitude, constant("i32", _INFINITY_BITS))
     rounded_bits = float_bits
     if "rna" in instruction.parts:
         rounded_bits = emitter.binary("add", "i32", float_bits, constant("i32", 0x1000))
@@ -203,10 +211,10 @@ def _convert_to_tf32(code: WarpCode, instruction: ir.Instruction) -> None:
         )
     rounded_bits = emitter.binary("and", "i32", rounded_bits, constant("i32", 0xFFFFE000))
     if "satfinite" in instruction.parts:
-        sign_bits = emitter.binary("and", "i32", float_bits, constant("i32", _SIGN))
+        sign_bits = emitter.binary("and", "i32", float_bits, constant("i32", _SIGN_BIT))
         largest_finite = emitter.binary("or", "i32", sign_bits, constant("i32", 0x7F7FE000))
-        exponent_bits = emitter.binary("and", "i32", rounded_bits, constant("i32", _INFINITY))
-        overflows = emitter.compare("eq", "i32", exponent_bits, constant("i32", _INFINITY))
+        exponent_bits = emitter.binary("and", "i32", rounded_bits, constant("i32", _INFINITY_BITS))
+        overflows = emitter.compare("eq", "i32", exponent_bits, constant("i32", _INFINITY_BITS))
         rounded_bits = emitter.select(
             "i32", emitter.binary("or", "i1", overflows, is_not_finite), largest_finite, rounded_bits
         )

@@ -24,40 +24,40 @@ from virtualgpu.records.access import Rule
 class MatrixMove:
     """The parameters of an LLVM function that loads or stores matrix fragments.
 
-    The string ``matrix`` names the matrix and shape, and ``positions`` contains each lane's element
-    coordinates. ``by_row`` means that memory contains one row after the other.
+    The string ``matrix_name`` names the matrix and shape, and ``positions`` contains each lane's element
+    coordinates. ``is_row_major`` means that memory contains one row after the other.
     """
 
-    matrix: str
-    access: ir.Instruction
+    matrix_name: str
+    access_instruction: ir.Instruction
     space: str
-    kind: str
+    element_type: str
     positions: ElementPositions
-    registers: int
-    by_row: bool
+    register_count: int
+    is_row_major: bool
 
     @property
-    def size(self) -> int:
-        return ir.TYPE_BYTES[self.kind]
+    def element_bytes(self) -> int:
+        return ir.TYPE_BYTES[self.element_type]
 
     @property
-    def elements(self) -> int:
+    def element_count(self) -> int:
         """Number of matrix elements that each lane holds, without repetitions."""
         return int(self.positions[0].shape[1])
 
     @property
     def is_load(self) -> bool:
-        return self.access.root == "ld"
+        return self.access_instruction.root == "ld"
 
     @property
-    def address(self) -> str:
+    def address_type(self) -> str:
         """LLVM type of an address, which is i32 for offsets in shared memory and otherwise i64."""
         return "i32" if self.space == "shared" else "i64"
 
     @property
     def name(self) -> str:
-        order = "row" if self.by_row else "column"
-        return f"wmma_{self.access.root}_{self.matrix}_{order}_{self.space}_{self.kind}_{self.registers}"
+        order = "row" if self.is_row_major else "column"
+        return f"wmma_{self.access_instruction.root}_{self.matrix_name}_{order}_{self.space}_{self.element_type}_{self.register_count}"
 
 
 def emit_call(
@@ -73,14 +73,14 @@ def emit_call(
     The value `base` contains each lane's address, and `stride` contains its stride in elements.
     """
     emitter = code.emitter
-    access_index = code.number_access(move.access)
+    access_index = code.assign_access_number(move.access_instruction)
     if move.name not in code.tables.support_functions:
-        code.add_support(move.name, _make_move_function(code, move))
+        code.add_support_function(move.name, _make_move_function(code, move))
     pointer_of = fragments.emit_output_pointer if move.is_load else fragments.emit_input_pointer
     registers = pointer_of(code, fragment, "d")
     arguments = [
         "ptr %ctx",
-        f"<32 x {move.address}> {base}",
+        f"<32 x {move.address_type}> {base}",
         f"<32 x i32> {stride}",
         f"i32 {code.executed_mask(instruction)}",
         f"i32 {code.index}",
@@ -106,18 +106,24 @@ def emit_double_move(
     """
     emitter = code.emitter
     mask = code.executed_mask(instruction)
-    strides = emitter.cast(stride, "i32", move.address)
-    major_indices, minor_indices = move.positions if move.by_row else move.positions[::-1]
+    strides = emitter.cast(stride, "i32", move.address_type)
+    major_indices, minor_indices = move.positions if move.is_row_major else move.positions[::-1]
     for register, major_index, minor_index in zip(
         fragments.list_registers(fragment), major_indices.T, minor_indices.T, strict=True
     ):
-        line_start = emitter.binary("mul", move.address, strides, _format_lanes(move.address, major_index))
-        element_index = emitter.binary(
-            "add", move.address, line_start, _format_lanes(move.address, minor_index)
+        line_start = emitter.binary(
+            "mul", move.address_type, strides, _format_lanes(move.address_type, major_index)
         )
-        offset = emitter.binary("mul", move.address, element_index, f"splat ({move.address} {move.size})")
-        address = emitter.binary("add", move.address, base, offset)
-        host_address = memory_ops.host_addresses(code, move.access, address, move.space, move.size, mask=mask)
+        element_index = emitter.binary(
+            "add", move.address_type, line_start, _format_lanes(move.address_type, minor_index)
+        )
+        offset = emitter.binary(
+            "mul", move.address_type, element_index, f"splat ({move.address_type} {move.element_bytes})"
+        )
+        address = emitter.binary("add", move.address_type, base, offset)
+        host_address = memory_ops.host_addresses(
+            code, move.access_instruction, address, move.space, move.element_bytes, mask=mask
+        )
         if move.is_load:
             code.set(register, memory_ops.gather(code, host_address, mask, "f64"), "f64")
         else:
@@ -131,11 +137,15 @@ def _format_lanes(llvm: str, numbers: npt.NDArray[np.int64]) -> str:
 
 def _make_move_function(code: WarpCode, move: MatrixMove) -> str:
     """Return the LLVM text of a function that loads or stores a fragment, and returns true after a fault."""
-    element_type = f"i{8 * move.size}"
-    part_count = move.elements if move.is_load else min(move.elements, move.registers * 4 // move.size)
+    element_type = f"i{8 * move.element_bytes}"
+    part_count = (
+        move.element_count
+        if move.is_load
+        else min(move.element_count, move.register_count * 4 // move.element_bytes)
+    )
     parameters = [
         "ptr %ctx",
-        f"<32 x {move.address}> %base",
+        f"<32 x {move.address_type}> %base",
         "<32 x i32> %stride32",
     ]
     parameters += ["i32 %mask", "i32 %function", "i32 %pc", "i32 %site", "ptr %registers"]
@@ -180,8 +190,8 @@ def _format_lane_table(numbers: npt.NDArray[np.int64]) -> str:
 
 def _make_address_text(code: WarpCode, move: MatrixMove) -> str:
     """Return LLVM text that computes ``%a``, the address of element ``%n`` in each lane."""
-    llvm = move.address
-    major_axis, minor_axis = ("row", "column") if move.by_row else ("column", "row")
+    llvm = move.address_type
+    major_axis, minor_axis = ("row", "column") if move.is_row_major else ("column", "row")
     truncation_text = (
         "trunc <32 x i64> %bytes to <32 x i32>" if llvm == "i32" else "add <32 x i64> %bytes, zeroinitializer"
     )
@@ -192,7 +202,7 @@ def _make_address_text(code: WarpCode, move: MatrixMove) -> str:
   %stride = zext <32 x i32> %stride32 to <32 x i64>
   %lines = mul <32 x i64> %stride, %{major_axis}
   %items = add <32 x i64> %lines, %{minor_axis}
-  %bytes = mul <32 x i64> %items, splat (i64 {move.size})
+  %bytes = mul <32 x i64> %items, splat (i64 {move.element_bytes})
   %offset = {truncation_text}
   %a = add <32 x {llvm}> %base, %offset
 """
@@ -205,17 +215,17 @@ def _make_check_text(code: WarpCode, move: MatrixMove) -> str:
     """
     rule: Rule = "load" if move.is_load else "store"
     if move.space == "generic":
-        name = memory_ops.add_generic_resolver(move.size, code, rule)
+        name = memory_ops.add_generic_resolver(move.element_bytes, code, rule)
         arguments = "ptr %ctx, <32 x i64> %a, i32 %mask, i32 %function, i32 %pc, i32 %site"
         return f"""  %host = call <32 x i64> @{name}({arguments})
 {make_field_load("fault_code", "%code")}  %failed = icmp ne i32 %code, 0
   br i1 %failed, label %fail, label %fine
 """
     make_check = checks.make_shared_check if move.space == "shared" else checks.make_global_check
-    name, check_text = make_check(move.size, code.options.with_counters, rule)
-    code.add_support(name, check_text)
+    name, check_text = make_check(move.element_bytes, code.options.with_counters, rule)
+    code.add_support_function(name, check_text)
     llvm_text = (
-        f"  %failed = call i1 @{name}(ptr %ctx, <32 x {move.address}> %a, i32 %mask, i32 %function, "
+        f"  %failed = call i1 @{name}(ptr %ctx, <32 x {move.address_type}> %a, i32 %mask, i32 %function, "
         "i32 %pc, i32 %site)\n"
     )
     if move.space == "shared":
@@ -230,10 +240,10 @@ def _make_report_text(code: WarpCode, move: MatrixMove) -> str:
     """Return LLVM text that reports the access to a trace or an observer."""
     reported_address = "%shown" if move.space == "shared" else "%a"
     llvm_text = ""
-    if code.options.trace:
+    if code.options.is_traced:
         trace_level = layout.TRACE_ALL & ~layout.TRACE_SHARED
         llvm_text += _make_trace_text(reported_address, layout.ROW_ADDRESS, trace_level)
-    if code.options.observe:
+    if code.options.is_observed:
         llvm_text += f"  store <32 x i64> {reported_address}, ptr %told\n" + make_field_load(
             "observer", "%observer.i"
         )
@@ -242,14 +252,14 @@ def _make_report_text(code: WarpCode, move: MatrixMove) -> str:
     return llvm_text
 
 
-def _make_trace_text(lanes_: str, row_kind: int, level: int = layout.TRACE_ALL) -> str:
+def _make_trace_text(lane_values: str, row_kind: int, level: int = layout.TRACE_ALL) -> str:
     """Return LLVM text that adds a row of lanes to the trace."""
-    return f"  call void @trace_row(ptr %ctx, <32 x i64> {lanes_}, i32 %mask, i32 {row_kind}, i32 {level})\n"
+    return f"  call void @trace_row(ptr %ctx, <32 x i64> {lane_values}, i32 %mask, i32 {row_kind}, i32 {level})\n"
 
 
 def _make_load_text(code: WarpCode, move: MatrixMove, element_type: str) -> str:
     """Return LLVM text that loads one element per lane."""
-    code.add_support(*lanes.make_gather(element_type))
+    code.add_support_function(*lanes.make_gather(element_type))
     return (
         f"  %v = call <32 x {element_type}> @gather_{element_type}(<32 x i64> %host, i32 %mask)\n"
         f"  %to = getelementptr <32 x {element_type}>, ptr %parts, i32 %n\n  store <32 x {element_type}> %v, ptr %to\n"
@@ -258,7 +268,7 @@ def _make_load_text(code: WarpCode, move: MatrixMove, element_type: str) -> str:
 
 def _make_store_text(code: WarpCode, move: MatrixMove, element_type: str) -> str:
     """Return LLVM text that stores one element per lane."""
-    code.add_support(*lanes.make_scatter(element_type))
+    code.add_support_function(*lanes.make_scatter(element_type))
     if element_type == "i16":
         llvm_text = f"""  %register = lshr i32 %n, 1
   %from = getelementptr <32 x i32>, ptr %registers, i32 %register
@@ -276,10 +286,10 @@ def _make_store_text(code: WarpCode, move: MatrixMove, element_type: str) -> str
     llvm_text += (
         f"  call void @scatter_{element_type}(<32 x {element_type}> %v, <32 x i64> %host, i32 %mask)\n"
     )
-    if code.options.trace:
+    if code.options.is_traced:
         llvm_text += f"  %bits = zext <32 x {element_type}> %v to <32 x i64>\n"
         llvm_text += _make_trace_text("%host", layout.ROW_HOST_ADDRESS) + _make_trace_text(
-            "%bits", layout.ROW_WRITTEN + move.size
+            "%bits", layout.ROW_WRITTEN + move.element_bytes
         )
     return llvm_text
 
@@ -290,9 +300,9 @@ def _make_packing_text(code: WarpCode, move: MatrixMove, element_type: str, coun
     Several registers may contain the same element.
     """
     llvm_text = ""
-    element_bits = 8 * move.size
+    element_bits = 8 * move.element_bytes
     elements_per_register = 32 // element_bits  # elements that a register holds, the first one lowest
-    for register in range(move.registers):
+    for register in range(move.register_count):
         packed_value = ""
         for n in range(elements_per_register):
             element_name = f"%v{register}.{n}"

@@ -26,7 +26,7 @@ def emit(code: WarpCode, instruction: ir.Instruction, space: str) -> None:
     is_load = instruction.root == "ldmatrix"
     fragment, address = instruction.operands if is_load else reversed(instruction.operands)
     registers = fragments.list_registers(fragment)
-    access = memory_ops.as_access(instruction, "ld" if is_load else "st", space, _ROW_BYTES)
+    access = memory_ops.make_plain_access(instruction, "ld" if is_load else "st", space, _ROW_BYTES)
     access = dataclasses.replace(access, parts=(access.root, memory_ops.MATRIX_ROWS, *access.parts[1:]))
     mask = code.executed_mask(instruction)
     row_lanes = (1 << _ROWS_PER_MATRIX * len(registers)) - 1

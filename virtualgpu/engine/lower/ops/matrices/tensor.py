@@ -29,9 +29,9 @@ ROOTS = {"wmma", "mma", *matrix_rows.ROOTS}
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     """Emit LLVM IR for a tensor-core instruction. Return False for an instruction of any other kind."""
-    if is_product(instruction) and types_of(instruction)[0] == "f64":
+    if is_matrix_product(instruction) and types_of(instruction)[0] == "f64":
         _emit_double_product(code, instruction)
-    elif is_product(instruction):
+    elif is_matrix_product(instruction):
         _emit_matrix_product(code, instruction)
     elif instruction.root == "wmma":
         _emit_wmma_access(code, instruction)
@@ -42,7 +42,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     return True
 
 
-def is_product(instruction: ir.Instruction) -> bool:
+def is_matrix_product(instruction: ir.Instruction) -> bool:
     """Return whether an instruction multiplies matrix fragments."""
     return instruction.root == "mma" or (
         instruction.root == "wmma" and instruction.parts[1] not in ("load", "store")
@@ -73,14 +73,14 @@ def extent_of(name: str, shape: tuple[int, int, int]) -> tuple[int, int]:
     return {"a": (m, k), "b": (k, n)}.get(name, (m, n))
 
 
-def _compute_mma_positions(name: str, shape: tuple[int, int, int], kind: str) -> ElementPositions:
+def _compute_mma_positions(name: str, shape: tuple[int, int, int], element_type: str) -> ElementPositions:
     """Return the rows and columns of each lane's elements of an ``mma.sync`` operand."""
     lane = np.arange(32)[:, None]
     lane_group = lane >> 2
     lane_in_group = lane & 3
     _, _, k = shape
-    is_alone = kind in ("tf32", "f64")  # in its register
-    if kind in (*BYTE_TYPES, *FP8_TYPES) and name in "ab":
+    fills_register = element_type in ("tf32", "f64")  # in its register
+    if element_type in (*BYTE_TYPES, *FP8_TYPES) and name in "ab":
         element_index = np.arange(shape[0] * k // 32 if name == "a" else k // 4)
         # Runs of four; the runs of A are in both halves of the rows before the columns continue.
         register_pair = element_index >> (3 if name == "a" and shape[0] == 16 else 2)
@@ -91,7 +91,7 @@ def _compute_mma_positions(name: str, shape: tuple[int, int, int], kind: str) ->
         return (outer_index, inner_index) if name == "a" else (inner_index, outer_index)
     if name == "a":
         element_index = np.arange(shape[0] * k // 32)
-        if is_alone:
+        if fills_register:
             row_count = shape[0] // 8
             return lane_group + 8 * (element_index % row_count), lane_in_group + 4 * (
                 element_index // row_count
@@ -101,7 +101,7 @@ def _compute_mma_positions(name: str, shape: tuple[int, int, int], kind: str) ->
         )
     if name == "b":
         element_index = np.arange(k // 4)
-        if is_alone:
+        if fills_register:
             return lane_in_group + 4 * element_index, lane_group + 0 * element_index
         return 2 * lane_in_group + (element_index & 1) + 8 * (
             element_index >> 1
@@ -116,7 +116,7 @@ def positions_of(instruction: ir.Instruction, name: str) -> ElementPositions:
     if instruction.root == "mma":
         return _compute_mma_positions(name, shape, types_of(instruction)[1])
     element_type = instruction.type
-    if is_product(instruction):
+    if is_matrix_product(instruction):
         element_type = dict(zip("dabc", types_of(instruction), strict=True))[name]
     return wmma_layouts.positions_of(name, shape, element_type)
 
@@ -171,7 +171,9 @@ def _emit_wmma_access(code: WarpCode, instruction: ir.Instruction) -> None:
     )
     matrix_move = matrix_moves.MatrixMove(
         f"{matrix_name}_{'x'.join(map(str, shape))}_{instruction.type}",
-        memory_ops.as_access(instruction, "ld" if is_load else "st", space, ir.TYPE_BYTES[element_type]),
+        memory_ops.make_plain_access(
+            instruction, "ld" if is_load else "st", space, ir.TYPE_BYTES[element_type]
+        ),
         space,
         element_type,
         positions_of(instruction, matrix_name),
@@ -288,7 +290,7 @@ def _emit_matrix_product(code: WarpCode, instruction: ir.Instruction) -> None:
     register_count = len(fragments.list_registers(operands["d"]))
     name = f"{instruction.root}_m{m}n{n}k{k}_{result_kind}_{input_kind}_{second_input_kind}_{sum_kind}"
     if name not in code.tables.support_functions:
-        code.add_support(
+        code.add_support_function(
             name,
             matrix_ir.make_matrix_product(name, shape, positions_by_matrix, matrix_types, register_count),
         )

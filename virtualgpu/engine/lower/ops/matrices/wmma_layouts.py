@@ -45,20 +45,20 @@ def _read_layouts() -> dict[str, dict[str, list[list[int]]]]:
     return layouts
 
 
-def make_key(name: str, shape: tuple[int, int, int], kind: str) -> str:
+def make_key(name: str, shape: tuple[int, int, int], element_type: str) -> str:
     """Return the key in `LAYOUTS_PATH` for the layout of matrix a, b, c or d."""
     m, n, k = shape
-    return f"{'c' if name == 'd' else name} m{m}n{n}k{k} {kind}"
+    return f"{'c' if name == 'd' else name} m{m}n{n}k{k} {element_type}"
 
 
-def positions_of(name: str, shape: tuple[int, int, int], kind: str) -> ElementPositions:
+def positions_of(name: str, shape: tuple[int, int, int], element_type: str) -> ElementPositions:
     """Return the rows and columns of the elements in a fragment of matrix a, b, c or d. Repeated elements are
     omitted.
     """
-    layout_bits = _read_layouts().get(make_key(name, shape, kind))
+    layout_bits = _read_layouts().get(make_key(name, shape, element_type))
     if layout_bits is None:
         raise NotSupportedError(
-            f"The virtual GPU does not support wmma with the fragment {make_key(name, shape, kind)}."
+            f"The virtual GPU does not support wmma with the fragment {make_key(name, shape, element_type)}."
         )
     row, column = compute_positions(layout_bits)
     elements_per_lane = 1 << sum(bit != [0, 0] for bit in layout_bits["element"])

@@ -25,8 +25,8 @@ _CHANNEL_ROWS_TYPE = "[4 x <32 x i32>]"
 _BORDER_MODES = ("trap", "clamp", "zero")
 
 
-REFUSED = {"tld4", "txq", "suq", "sured"}
-ROOTS = {"tex", "suld", "sust"} | REFUSED
+UNSUPPORTED_ROOTS = {"tld4", "txq", "suq", "sured"}
+ROOTS = {"tex", "suld", "sust"} | UNSUPPORTED_ROOTS
 
 
 def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
@@ -37,7 +37,7 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
         _emit_texture_fetch(code, instruction)
     elif instruction.root in ("suld", "sust"):
         _emit_surface_access(code, instruction)
-    elif instruction.root in REFUSED:
+    elif instruction.root in UNSUPPORTED_ROOTS:
         raise _make_unsupported_error(instruction)
     else:
         return False
@@ -53,7 +53,7 @@ def _make_unsupported_error(instruction: ir.Instruction) -> NotSupportedError:
 
 
 def _store_coordinates(
-    code: WarpCode, instruction: ir.Instruction, operand: ir.Operand | None, types: str
+    code: WarpCode, instruction: ir.Instruction, operand: ir.Operand | None, operand_type: str
 ) -> tuple[str, str, int]:
     """Return pointers to the lanes' handles and to rows of their coordinates, and the number of rows."""
     if not (isinstance(operand, ir.Vector) and len(operand.items) == 2):
@@ -70,7 +70,9 @@ def _store_coordinates(
     code.emitter.raw(f"store <32 x i64> {code.get(handle, 'u64')}, ptr {handles}")
     rows_pointer = code.allocate_scratch(_CHANNEL_ROWS_TYPE)
     for n, coordinate in enumerate(coordinates.items):
-        coordinate_type = "u32" if types == "f32" and n == 0 and "a" in _geometry_of(instruction) else types
+        coordinate_type = (
+            "u32" if operand_type == "f32" and n == 0 and "a" in _geometry_of(instruction) else operand_type
+        )
         coordinate_bits = code.emitter.cast(
             code.get(coordinate, coordinate_type), "float" if coordinate_type == "f32" else "i32", "i32"
         )
@@ -88,8 +90,18 @@ def _emit_texture_fetch(code: WarpCode, instruction: ir.Instruction) -> None:
     mask = code.executed_mask(instruction)
     geometry = _geometry_of(instruction)
     destination = instruction.operands[0]
-    is_known = set(instruction.parts) <= {"tex", "base", "level", "grad", "v4", geometry, "f32", "s32", "u32"}
-    if not geometry or not is_known or not isinstance(destination, ir.Vector):
+    has_known_modifiers = set(instruction.parts) <= {
+        "tex",
+        "base",
+        "level",
+        "grad",
+        "v4",
+        geometry,
+        "f32",
+        "s32",
+        "u32",
+    }
+    if not geometry or not has_known_modifiers or not isinstance(destination, ir.Vector):
         raise _make_unsupported_error(instruction)
     dimensions, is_layered = _DIMENSIONS_AND_LAYERED[geometry]
     texel_type = instruction.parts[-2]
@@ -97,7 +109,7 @@ def _emit_texture_fetch(code: WarpCode, instruction: ir.Instruction) -> None:
     channels = tuple(
         n
         for n, register in enumerate(destination.items)
-        if register is not None and memory_ops.is_read(code.function, register)
+        if register is not None and memory_ops.is_register_read(code.function, register)
     ) or (0,)
     handles, coordinate_rows, _ = _store_coordinates(
         code, instruction, instruction.operands[1], coordinate_type
@@ -111,11 +123,11 @@ def _emit_texture_fetch(code: WarpCode, instruction: ir.Instruction) -> None:
         fetch.CONTRIBUTION_FUNCTION,
         fetch.WEIGHTED_SUM_FUNCTION,
     ):
-        code.add_support(*support_function)
+        code.add_support_function(*support_function)
     name, fetch_text = fetch.make_fetch_function(
-        dimensions, channels, layered=is_layered, integer_coordinates=coordinate_type != "f32"
+        dimensions, channels, is_layered=is_layered, has_integer_coordinates=coordinate_type != "f32"
     )
-    code.add_support(name, fetch_text)
+    code.add_support_function(name, fetch_text)
     addresses = code.allocate_scratch("<32 x i64>")
     channel_values = code.allocate_scratch(_CHANNEL_ROWS_TYPE)
     emitter.raw(f"store <32 x i64> zeroinitializer, ptr {addresses}")
@@ -152,19 +164,19 @@ def _check_texels(
     address = emitter.op(f"load <32 x i64>, ptr {addresses}")
     lanes_with_texel = emitter.mask_bits(emitter.compare("ne", "i64", address, constant("i64", 0)))
     texel_lanes = emitter.op(f"and i32 {lanes_with_texel}, {mask}")
-    access = memory_ops.as_access(instruction, root, "global", {1: 1, 2: 2, 4: 4, 8: 8}.get(size, 16))
-    access_index = code.number_access(access)
+    access = memory_ops.make_plain_access(instruction, root, "global", {1: 1, 2: 2, 4: 4, 8: 8}.get(size, 16))
+    access_index = code.assign_access_number(access)
     check_name, check_text = checks.make_global_check(
         1, code.options.with_counters, "load" if root == "ld" else "store"
     )
-    code.add_support(check_name, check_text)
+    code.add_support_function(check_name, check_text)
     has_failed = emitter.op(
         f"call i1 @{check_name}(ptr %ctx, <32 x i64> {address}, i32 {texel_lanes}, i32 {code.index}, i32 {instruction.pc}, i32 {access_index})"
     )
     code.trace_address(address, texel_lanes)
     code.leave_on_fault(has_failed)
-    if code.options.observe:
-        code.observe(access_index, address, texel_lanes)
+    if code.options.is_observed:
+        code.report_to_observer(access_index, address, texel_lanes)
     return texel_lanes
 
 
@@ -188,11 +200,11 @@ def _emit_surface_access(code: WarpCode, instruction: ir.Instruction) -> None:
     access_bytes = item_bytes * len(registers)
     handles, coordinate_rows, _ = _store_coordinates(code, instruction, surface_operand, "u32")
     for support_function in (fetch.OBJECT_FUNCTION, fetch.INDEX_FUNCTION):
-        code.add_support(*support_function)
+        code.add_support_function(*support_function)
     name, surface_text = surfaces.make_address_function(
-        dimensions, access_bytes, border_mode, layered=is_layered
+        dimensions, access_bytes, border_mode, is_layered=is_layered
     )
-    code.add_support(name, surface_text)
+    code.add_support_function(name, surface_text)
     addresses = code.allocate_scratch("<32 x i64>")
     outside_slot = code.allocate_scratch("i32")
     emitter.raw(f"store <32 x i64> zeroinitializer, ptr {addresses}")

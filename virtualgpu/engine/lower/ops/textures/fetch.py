@@ -34,10 +34,10 @@ DECLARATIONS = (
 _COORDINATE_BOUND = "1073741824.0"
 
 
-def make_load_text(name: str, kind: str, result: str, extra: int = 0) -> str:
+def make_load_text(name: str, llvm_type: str, result: str, extra_offset: int = 0) -> str:
     """Return LLVM text that loads the field `name` of the texture object at ``%t``."""
-    field_offset = find_field_offset(name) + extra
-    return f"  {result}.p = getelementptr i8, ptr %t, i64 {field_offset}\n  {result} = load {kind}, ptr {result}.p\n"
+    field_offset = find_field_offset(name) + extra_offset
+    return f"  {result}.p = getelementptr i8, ptr %t, i64 {field_offset}\n  {result} = load {llvm_type}, ptr {result}.p\n"
 
 
 # Return the object of a handle, null if there is none.
@@ -331,7 +331,7 @@ whole:
 
 
 def make_fetch_function(
-    dimensions: int, channels: tuple[int, ...], *, layered: bool, integer_coordinates: bool
+    dimensions: int, channels: tuple[int, ...], *, is_layered: bool, has_integer_coordinates: bool
 ) -> tuple[str, str]:
     """Return an LLVM function that reads from a texture for the active lanes.
 
@@ -341,10 +341,10 @@ def make_fetch_function(
     row per channel, of which those in `channels` are written. ``%places`` receives the address of each lane's
     first texel (0: on the border).
     """
-    geometry = f"{'a' if layered else ''}{dimensions}d_{'s' if integer_coordinates else 'f'}"
+    geometry = f"{'a' if is_layered else ''}{dimensions}d_{'s' if has_integer_coordinates else 'f'}"
     name = f"texture_{geometry}_{''.join(map(str, channels))}"
     axes = range(dimensions)
-    is_line = dimensions == 1 and not integer_coordinates
+    is_line = dimensions == 1 and not has_integer_coordinates
     llvm_text = f"""
 define internal i32 @{name}(ptr %ctx, ptr %handles, ptr %coordinates, i32 %mask, ptr %out, ptr %places) noinline {{
 entry:
@@ -378,7 +378,7 @@ known:
 fetch:
 """
     first_row = 0
-    if layered:
+    if is_layered:
         llvm_text += f"""  %layer.p = getelementptr i32, ptr %coordinates, i64 %l64
   %layer = load i32, ptr %layer.p
 {make_load_text("size", "i32", "%layers", 8)}  %layer.last = sub i32 %layers, 1
@@ -389,7 +389,7 @@ fetch:
         llvm_text += f"""  %row{axis} = getelementptr [32 x i32], ptr %coordinates, i64 {first_row + axis}
   %c{axis}.p = getelementptr i32, ptr %row{axis}, i64 %l64
 """
-        if integer_coordinates:
+        if has_integer_coordinates:
             llvm_text += f"""  %c{axis} = load i32, ptr %c{axis}.p
 {make_load_text("size", "i32", f"%size{axis}", 4 * axis)}{make_load_text("modes", "i32", f"%mode{axis}", 4 * axis)}{make_load_text("in_linear_memory", "i32", f"%linear{axis}")}  %is.linear{axis} = icmp ne i32 %linear{axis}, 0
   %used{axis} = select i1 %is.linear{axis}, i32 {textures.BORDER}, i32 %mode{axis}
@@ -414,32 +414,34 @@ fetch:
 """
         dimensions = 2
     z = "%i2.0" if dimensions > 2 else "0"
-    if layered:
+    if is_layered:
         z = "%layer.in"
     y = "%i1.0" if dimensions > 1 else "0"
     llvm_text += f"""  %place = call i64 @texture_place(ptr %t, i32 %i0.0, i32 {y}, i32 {z})
   %place.p = getelementptr i64, ptr %places, i64 %l64
   store i64 %place, ptr %place.p
 """
-    point_fetch = ""
+    point_fetch_text = ""
     for channel in channels:
-        point_fetch += f"""  %v{channel} = call i32 @texture_channel(ptr %t, i64 %place, i32 {channel})
+        point_fetch_text += f"""  %v{channel} = call i32 @texture_channel(ptr %t, i64 %place, i32 {channel})
   %o{channel}.r = getelementptr [32 x i32], ptr %out, i64 {channel}
   %o{channel} = getelementptr i32, ptr %o{channel}.r, i64 %l64
   store i32 %v{channel}, ptr %o{channel}
 """
-    if integer_coordinates:
-        llvm_text += point_fetch + "  br label %next\n"
+    if has_integer_coordinates:
+        llvm_text += point_fetch_text + "  br label %next\n"
     else:
         llvm_text += make_load_text("interpolated", "i32", "%smooth.i")
         llvm_text += f"""  %smooth = icmp ne i32 %smooth.i, 0
   br i1 %smooth, label %interpolate, label %point
 point:
-{point_fetch}  br label %next
+{point_fetch_text}  br label %next
 interpolate:
-{_make_interpolation_text(dimensions, channels, z if layered else "")}  br label %next
+{_make_interpolation_text(dimensions, channels, z if is_layered else "")}  br label %next
 """
-    next_predecessors = "[%bad, %fetch]" if integer_coordinates else "[%bad, %point], [%bad, %interpolate]"
+    next_predecessors = (
+        "[%bad, %fetch]" if has_integer_coordinates else "[%bad, %point], [%bad, %interpolate]"
+    )
     llvm_text += f"""next:
   %bad1 = phi i32 [%bad.more, %unknown], {next_predecessors}
   br label %loop
@@ -448,7 +450,7 @@ interpolate:
     return name, llvm_text
 
 
-def _make_interpolation_text(dimensions: int, channels: tuple[int, ...], layer: str) -> str:
+def _make_interpolation_text(dimensions: int, channels: tuple[int, ...], layer_index: str) -> str:
     """Return LLVM text that computes the weighted sum of the 2, 4 or 8 texels around a position."""
     llvm_text = (
         _make_weights_text("%i0.w", "%i2.w", "xz")
@@ -460,8 +462,8 @@ def _make_interpolation_text(dimensions: int, channels: tuple[int, ...], layer: 
         indices = [f"%i{axis}.{corner_side}" for axis, corner_side in enumerate(corner)] + ["0"] * (
             3 - dimensions
         )
-        if layer:
-            indices[2] = layer
+        if layer_index:
+            indices[2] = layer_index
         llvm_text += f"""  %k{n} = call i64 @texture_place(ptr %t, i32 {indices[0]}, i32 {indices[1]}, i32 {indices[2]})
 """
         weight = f"%xy.{corner[0]}{corner[1]}"

@@ -6,7 +6,9 @@ from virtualgpu.engine.lower.ops.textures.fetch import make_load_text
 from virtualgpu.model.memory import textures
 
 
-def make_address_function(dimensions: int, size: int, mode: str, *, layered: bool) -> tuple[str, str]:
+def make_address_function(
+    dimensions: int, access_bytes: int, border_mode: str, *, is_layered: bool
+) -> tuple[str, str]:
     """Return an LLVM function that computes the address of each lane's bytes in a surface.
 
     If the bytes are outside of the surface, the address is 0.
@@ -14,7 +16,7 @@ def make_address_function(dimensions: int, size: int, mode: str, *, layered: boo
     It returns the lanes whose handle names no surface; ``%outside`` receives the lanes outside the surface.
     The first coordinate counts bytes; the mode ``clamp`` limits coordinates to the surface.
     """
-    name = f"surface_{'a' if layered else ''}{dimensions}d_{size}_{mode}"
+    name = f"surface_{'a' if is_layered else ''}{dimensions}d_{access_bytes}_{border_mode}"
     llvm_text = f"""
 define internal i32 @{name}(ptr %ctx, ptr %handles, ptr %coordinates, i32 %mask, ptr %outside, ptr %places) noinline {{
 entry:
@@ -47,12 +49,12 @@ known:
   br i1 %wrong, label %unknown, label %find
 find:
 {make_load_text("channels", "i32", "%channels")}{make_load_text("channel_bytes", "i32", "%bytes")}  %texel = mul i32 %channels, %bytes
-{make_load_text("size", "i32", "%size0.t")}  %size0.b = mul i32 %size0.t, %texel
-  %size0 = sub i32 %size0.b, {size - 1}
-{make_load_text("size", "i32", "%size1", 4)}{make_load_text("size", "i32", "%size2", 8)}{make_load_text("address", "i64", "%at0")}{make_load_text("pitch_bytes", "i64", "%step1")}{make_load_text("slice_bytes", "i64", "%step2")}"""
+{make_load_text("access_bytes", "i32", "%size0.t")}  %size0.b = mul i32 %size0.t, %texel
+  %size0 = sub i32 %size0.b, {access_bytes - 1}
+{make_load_text("access_bytes", "i32", "%size1", 4)}{make_load_text("access_bytes", "i32", "%size2", 8)}{make_load_text("address", "i64", "%at0")}{make_load_text("pitch_bytes", "i64", "%step1")}{make_load_text("slice_bytes", "i64", "%step2")}"""
     axes = [*range(dimensions)]
-    row_numbers = [*(n + layered for n in axes)]
-    if layered:
+    row_numbers = [*(n + is_layered for n in axes)]
+    if is_layered:
         axes = [*axes, 2]
         row_numbers = [*row_numbers, 0]
     inside_test = "true"
@@ -71,7 +73,7 @@ find:
     for axis in axes:
         llvm_text += f"  %sum{axis} = add i64 {address}, %far{axis}\n"
         address = f"%sum{axis}"
-    stored_address = address if mode == "clamp" else "%kept"
+    stored_address = address if border_mode == "clamp" else "%kept"
     llvm_text += f"""  %kept = select i1 {inside_test}, i64 {address}, i64 0
   %out.bit = select i1 {inside_test}, i32 0, i32 %bit
   %out.more = or i32 %out, %out.bit
