@@ -24,7 +24,7 @@ __all__ = [
     "time_unit",
 ]
 
-_CHOICE_PATTERN = re.compile(r"<(\w+) ([^|>]*)\|([^>]*)>")
+_PLURAL_PATTERN = re.compile(r"<(\w+) ([^|>]*)\|([^>]*)>")
 _NAME_PATTERN = re.compile(r"\{(\w+)\}")
 
 
@@ -65,7 +65,7 @@ def shape(dim: Sequence[int]) -> str:
     return " × ".join(map(number, extents))
 
 
-def fill_template(text: str, words: Mapping[str, int | str]) -> str:
+def fill_template(text: str, values: Mapping[str, int | str]) -> str:
     """Replace each ``{name}`` in a text by its value, and each ``<name one|several>`` by the singular or
     plural form.
 
@@ -74,10 +74,10 @@ def fill_template(text: str, words: Mapping[str, int | str]) -> str:
     >>> fill_template("{sectors} <sectors sector|sectors> a request", {"sectors": 4})
     '4 sectors a request'
     """
-    text_with_plurals = _CHOICE_PATTERN.sub(lambda match: match[2 if words[match[1]] == 1 else 3], text)
+    text_with_plurals = _PLURAL_PATTERN.sub(lambda match: match[2 if values[match[1]] == 1 else 3], text)
 
     def make_replacement(match: re.Match[str]) -> str:
-        replacement = words[match[1]]
+        replacement = values[match[1]]
         return replacement if isinstance(replacement, str) else f"{replacement:,}"
 
     return _NAME_PATTERN.sub(make_replacement, text_with_plurals)

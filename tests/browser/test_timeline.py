@@ -17,7 +17,7 @@ from gpulab.views import TimelineView
 from gpulab.views._base import read_module
 from gpulab.views.parts import palette, picture
 from gpulab.views.parts.plots import make_time_ticks
-from gpulab.views.timeline.chart import draw_chart, make_lanes
+from gpulab.views.timeline.chart import draw_chart, make_panels
 from gpulab.words import duration
 from tests.views import timelines
 from virtualgpu.records import Advice, SourceLine, Timeline
@@ -70,7 +70,7 @@ def test_canvas_and_picture_paint_the_same(browser: Any, tmp_path: Path) -> None
     page.goto((tmp_path / "view.html").as_uri() + "?notebook")
     page.locator("canvas").wait_for()
     assert page.evaluate("document.querySelector('canvas').width") == 2 * inside
-    box = draw_chart(make_lanes([record]), "")
+    box = draw_chart(make_panels([record]), "")
     track, (low, high) = box.items[0], box.domain
     for zoom in (1, 1.5**6):
         half = (high - low) / 2 / zoom
@@ -107,7 +107,7 @@ def page(open_saved: Callable[..., Any]) -> Callable[..., Any]:
 
 def point(page: Any, record: Timeline, time_ns: float, y: float, click: bool = False) -> None:
     box = page.locator("canvas").bounding_box()
-    left_px = draw_chart(make_lanes([record]), "").left
+    left_px = draw_chart(make_panels([record]), "").left
     x = box["x"] + left_px + time_ns / record.duration_ns * (box["width"] - left_px - 8)
     (page.mouse.click if click else page.mouse.move)(x, box["y"] + y)
 

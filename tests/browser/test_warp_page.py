@@ -139,7 +139,7 @@ def test_every_step_reads_as_in_python(open_saved: Any) -> None:
     assert verdict.text_content() == "24 passes, at best 1 (24×)"
     page.evaluate(STEP, 4)
     assert verdict.text_content() == "6 sectors, at best 3 (2×)"
-    assert view.steps.access_words[0].heading == "Sectors: global load · 4 bytes per lane × 24 lanes"
+    assert view.steps.access_texts[0].heading == "Sectors: global load · 4 bytes per lane × 24 lanes"
 
 
 def test_registers_and_shared_memory_are_those_of_the_trace(block: BlockTrace, open_saved: Any) -> None:

@@ -123,7 +123,7 @@ def test_copies_of_a_line_are_one_row_with_the_executed_copies_inside() -> None:
     assert (first["sectors"], first["at best"], first["per request"]) == ("160", "70", "4.00")
     assert (never["line"], never["requests"]) == ("2", "0"), "a line that never ran has a row"
     assert (shared["sectors"], shared["at best"], shared["conflicts"]) == ("–", "–", "30")
-    inner, *others = accesses.inner
+    inner, *others = accesses.inner_tables
     assert others == [None, None]
     assert inner is not None
     assert [row[3] for row in inner.rows] == [10, 30]
@@ -183,11 +183,11 @@ def test_a_place_is_its_line_or_its_instruction() -> None:
     )
     assert locate_line(code, 4, "ld") == (4, Cell("ld", "ld"))
     assert locate_line(code, 0, "ld") == (None, Cell("ld", "ld"))
-    assert text(2, "st", access=True).startswith(first)
+    assert text(2, "st", is_access=True).startswith(first)
     assert locate_line(code, 2, "st")[1].value == f"{first}{' ' * 80}{second.strip()}", "the value is whole"
-    assert second.strip() in text(2, "st", 2 + len(first), access=True)
+    assert second.strip() in text(2, "st", 2 + len(first), is_access=True)
     assert second.strip() not in text(2, "st", 1)
-    assert text(2, "st", 500, access=True).endswith(second.strip())
+    assert text(2, "st", 500, is_access=True).endswith(second.strip())
 
 
 def test_empty_columns_are_left_out_in_inner_tables_too() -> None:

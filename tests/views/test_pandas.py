@@ -49,8 +49,8 @@ def test_a_frame_has_raw_values_of_all_rows_and_columns(pandas: None) -> None:
         ("kernel", Column("time", "time_ns", duration), "empty", Column("", "kind")),
         (("a", 1500.0, None, Cell("copy", "")), ("b", 2, None, "wait"), ("c", None, None, "wait")),
         hide_empty=True,
-        most=1,
-        rest=("others", 2, None, ""),
+        max_rows=1,
+        omission_row=("others", 2, None, ""),
     )
     frame = table.to_pandas()
     assert frame.columns == ["kernel", "time_ns", "empty", "kind"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpulab.views import PipelineView
-from gpulab.views.pipeline.view import FLIGHT_COLOUR, MISTAKE_COLOUR, STORE_COLOUR, USE_COLOUR
+from gpulab.views.pipeline.view import IN_FLIGHT_COLOUR, MISTAKE_COLOUR, STORE_COLOUR, USE_COLOUR
 from tests.views.pipelines import block, copies_ahead, stores
 from tests.views.synthetic import boxes
 
@@ -27,12 +27,12 @@ def bars(view: PipelineView, *colours: str) -> list[tuple[float, float, str]]:
 def test_bars_are_those_of_the_record() -> None:
     view = PipelineView(block([copies_ahead(3, 5)] * 2))
     pipeline = view.record
-    assert {bar[:2] for bar in bars(view, FLIGHT_COLOUR)} == {
+    assert {bar[:2] for bar in bars(view, IN_FLIGHT_COLOUR)} == {
         (fill.start, (fill.landed or 0) + 1) for fill in pipeline.fills
     }
     assert {bar[:2] for bar in bars(view, USE_COLOUR)} == {(use.start, use.end) for use in pipeline.uses}
     assert bars(view, MISTAKE_COLOUR, STORE_COLOUR) == []
-    for _, _, sentence in bars(view, FLIGHT_COLOUR):
+    for _, _, sentence in bars(view, IN_FLIGHT_COLOUR):
         assert "warps 0 and 1" in sentence
         assert "line 8" in sentence
         assert "line 6" in sentence

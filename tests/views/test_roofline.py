@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from gpulab.views import RooflineChart
 from gpulab.views.parts.palette import find_hex
-from gpulab.views.roofline.chart import COLOURS, LABEL_HEIGHT_SHARE, _space_heights
+from gpulab.views.roofline.chart import COLOURS, LABEL_HEIGHT_SHARE, _separate_label_heights
 from tests.views import synthetic
 from virtualgpu.records.launch.roofline import Ceilings, Level, Roofline, RooflinePoint
 
@@ -203,9 +203,11 @@ def test_launches_at_one_place_share_a_label_that_stays_in_the_chart() -> None:
 
 def test_names_keep_a_line_apart_and_off_the_foot() -> None:
     foot = LABEL_HEIGHT_SHARE / 2
-    assert _space_heights([foot - 0.02, 0.9, foot]) == pytest.approx([foot, 0.9, foot + LABEL_HEIGHT_SHARE])
-    assert _space_heights([0.9, 0.9, 0.2]) == pytest.approx([0.9 - LABEL_HEIGHT_SHARE, 0.9, 0.2])
-    assert _space_heights([]) == []
+    assert _separate_label_heights([foot - 0.02, 0.9, foot]) == pytest.approx(
+        [foot, 0.9, foot + LABEL_HEIGHT_SHARE]
+    )
+    assert _separate_label_heights([0.9, 0.9, 0.2]) == pytest.approx([0.9 - LABEL_HEIGHT_SHARE, 0.9, 0.2])
+    assert _separate_label_heights([]) == []
 
 
 def axes_under(highest: float, *gbps: float) -> Any:

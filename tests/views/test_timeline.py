@@ -14,8 +14,8 @@ from gpulab.views.parts.boxes import slider
 from gpulab.views.parts.items import Tracks
 from gpulab.views.parts.palette import KERNEL_COLOURS
 from gpulab.views.parts.plots import make_time_ticks, plot
-from gpulab.views.timeline.chart import draw_chart, find_tracks, make_lanes
-from gpulab.views.timeline.lanes import Lanes
+from gpulab.views.timeline.chart import draw_chart, find_tracks, make_panels
+from gpulab.views.timeline.lanes import TimelinePanel
 from gpulab.views.timeline.steered import SteeredTimeline
 from tests.views import timelines
 from tests.views.synthetic import MEASURED
@@ -27,29 +27,29 @@ def rgb(name: str) -> tuple[int, ...]:
 
 
 def items(record: Timeline, *others: Timeline) -> list[dict]:
-    return [item.wire() for item in draw_chart(make_lanes([record, *others]), "label").items]
+    return [item.wire() for item in draw_chart(make_panels([record, *others]), "label").items]
 
 
 @pytest.mark.parametrize("streams", [1, 4, 12, 30])
 def test_every_bar_has_a_place_of_its_own(streams: int) -> None:
     record = timelines.overlapped(streams, 3 * streams)
-    (lanes,) = make_lanes([record])
+    (lanes,) = make_panels([record])
     assert lanes.start.size == len(record.activities) + len(record.calls) + 2 + len(record.ranges)
     for row in range(len(lanes.row_keys)):
-        for lane in range(lanes.lanes[row]):
+        for lane in range(lanes.lane_counts[row]):
             mine = (lanes.row == row) & (lanes.lane == lane)
             assert mine.any()
-            if lanes.lanes[row] < 8:
+            if lanes.lane_counts[row] < 8:
                 assert (lanes.start[mine][1:] >= lanes.end[mine][:-1]).all()
     pixels_ = draw_chart([lanes], "label")
     assert pixels_.height <= 276 + 40
-    assert len(lanes.folded) == max(0, streams - 12 + bool(streams > 12) * 0) or streams == 30
+    assert len(lanes.folded_row_keys) == max(0, streams - 12 + bool(streams > 12) * 0) or streams == 30
     names = [lanes.row_name(place) for place in lanes.row_keys]
     assert names[:5] == ["NVTX", "", "", "host calls", "host waits"]
     if streams == 30:
-        assert names[-1] == f"{len(lanes.folded)} more streams"
-        assert len(lanes.row_keys) - 5 == 30 - len(lanes.folded) + 1
-        assert ("stream", 0, 36) not in lanes.folded, "it has an operation more than the others"
+        assert names[-1] == f"{len(lanes.folded_row_keys)} more streams"
+        assert len(lanes.row_keys) - 5 == 30 - len(lanes.folded_row_keys) + 1
+        assert ("stream", 0, 36) not in lanes.folded_row_keys, "it has an operation more than the others"
 
 
 def test_columns_follow_the_record() -> None:
@@ -110,7 +110,7 @@ def test_an_event_wait_is_an_arrow_from_end_to_start() -> None:
     by_number = {activity.correlation_id: activity for activity in record.activities}
     (waiting,) = [activity for activity in record.activities if activity.name == "sum"]
     (source,) = (by_number[number] for number in waiting.after)
-    (lanes,) = make_lanes([record])
+    (lanes,) = make_panels([record])
     assert lanes.arrows == ([(record.activities.index(source), record.activities.index(waiting))], [])
     (arrow,) = [item for item in items(record) if item["item"] == "rules"]
     assert (arrow["x0"].tolist(), arrow["x1"].tolist()) == ([source.end_ns], [waiting.start_ns])
@@ -121,10 +121,10 @@ def test_an_event_wait_is_an_arrow_from_end_to_start() -> None:
         method="CUPTI",
         activities=tuple(replace(activity, after=()) for activity in record.activities),
     )
-    assert Lanes(cupti, 4).arrows == lanes.arrows
+    assert TimelinePanel(cupti, 4).arrows == lanes.arrows
     # Without the wait the order is still there, but nobody asked for it.
     silent = replace(record, synchronizations=())
-    assert Lanes(silent, 4).arrows == ([], lanes.arrows[0])
+    assert TimelinePanel(silent, 4).arrows == ([], lanes.arrows[0])
 
 
 def test_a_wait_delays_only_later_operations() -> None:
@@ -155,7 +155,7 @@ def test_a_wait_delays_only_later_operations() -> None:
         calls=calls,
         synchronizations=(wait,),
     )
-    assert Lanes(record, 4).arrows[0] == [(0, 2)]
+    assert TimelinePanel(record, 4).arrows[0] == [(0, 2)]
 
 
 def test_launches_of_graphs_are_framed() -> None:
@@ -173,7 +173,7 @@ def test_launches_of_graphs_are_framed() -> None:
     first = once.activities[0].start_ns
     last = once.activities[-1].end_ns
     place = ("stream", 0, 7)
-    assert Lanes(record, 4).launches == {
+    assert TimelinePanel(record, 4).graph_launches == {
         (place, 3, 0): (first, last),
         (place, 3, 1): (first + 100_000, last + 100_000),
     }
@@ -344,7 +344,7 @@ def test_advice_names_the_lines_of_its_bars() -> None:
 
 
 def test_each_row_of_a_measurement_has_the_name_of_its_timeline() -> None:
-    panels = make_lanes([timelines.overlapped(2, 3), timelines.overlapped(2, 3)], ("eager", ""))
+    panels = make_panels([timelines.overlapped(2, 3), timelines.overlapped(2, 3)], ("eager", ""))
     track = find_tracks(draw_chart(panels, ""))
     names = [name for name in track.columns["measured"] if name]
     assert names[:2] == ["eager, host calls", "eager, host waits"]

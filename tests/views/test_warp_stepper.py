@@ -187,7 +187,7 @@ def test_shared_memory_follows_its_writes() -> None:
     )
     states = SharedMemoryStates(shared)
     moments = np.arange(-1, 32)
-    for moment, message in zip(moments.tolist(), states.find_sentence_index(moments).tolist(), strict=True):
+    for moment, message in zip(moments.tolist(), states.find_sentence_indices(moments).tolist(), strict=True):
         memory, written = shared_at(shared, moment)
         assert states.sentences[message] == (
             f"Shared memory: {written.sum()} of {size} bytes written so far."
@@ -293,4 +293,4 @@ def test_lanes_are_named_in_few_words() -> None:
     ],
 )
 def test_bits_are_formatted_by_type(bits: int, kind: str, message: str) -> None:
-    assert step_text.read_bits(bits, kind) == message
+    assert step_text.format_bits(bits, kind) == message

@@ -82,7 +82,7 @@ def _make_row(trace: AccessTrace, access_indices: list[int]) -> AccessRow:
     )
     wasted_bytes = sum(map(excess_bytes, trace_accesses))
     line, place_text = locate_line(
-        trace.code, first_access.line, first_access.text, first_access.column, access=True
+        trace.code, first_access.line, first_access.text, first_access.column, is_access=True
     )
     cell_texts = (
         str(line or NO_VALUE_MARK),

@@ -87,7 +87,7 @@ class DeviceComparison(FigureView):
             for name, device in zip(self.names, self.devices, strict=True)
         )
         quantity_columns = tuple(
-            Column(quantity.heading, show=quantity.format_value) for quantity in facts.QUANTITIES
+            Column(quantity.heading, format_value=quantity.format_value) for quantity in facts.QUANTITIES
         )
         columns: tuple[Column | str, ...] = ("device", "capability", *quantity_columns)
         limit_tables = (

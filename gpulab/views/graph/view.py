@@ -19,12 +19,12 @@ from gpulab.views.timeline.chart import (
     choose_kernel_colours,
     draw_chart,
     make_kernel_legend,
-    make_lanes,
     make_legend_entries,
+    make_panels,
 )
 from gpulab.views.timeline.lanes import DEVICE_ENGINES, ENGINES, NO_OPERATION
-from gpulab.views.timeline.view import HINT as MEASURE_HINT
-from gpulab.views.timeline.view import KEYS
+from gpulab.views.timeline.view import HINT_TEXT as MEASURE_HINT
+from gpulab.views.timeline.view import KEYS_TEXT
 from gpulab.words import count, duration, listing, number
 from virtualgpu.records import DanglingArray, GraphComparison, GraphRecord, Timeline
 
@@ -37,7 +37,7 @@ MAX_SINGLE_NODES = 21
 REPLAY_DURATIONS_S = (12, 5, 2)
 SHAPE_OF_KIND = {"KERNEL": "box", "MEMCPY": "copy", "MEMSET": "set", "HOST": "round"}
 TIMELINE_NAMES = ("piece by piece", "as a graph")
-TIMELINE_LABEL = f"Timelines without and with the graph on one axis; the graph is below. {KEYS}"
+TIMELINE_LABEL = f"Timelines without and with the graph on one axis; the graph is below. {KEYS_TEXT}"
 HINT_TEXT = "Point at a node, or focus the graph and use Tab or the arrow keys. Enter or a click marks it"
 
 
@@ -78,7 +78,7 @@ class GraphView(View):
             [timeline for timeline in (comparison.eager, comparison.replay) if timeline] if comparison else []
         )
         self.panels = (
-            make_lanes(compared_timelines, TIMELINE_NAMES, ROWS_HEIGHT_PX)
+            make_panels(compared_timelines, TIMELINE_NAMES, ROWS_HEIGHT_PX)
             if len(compared_timelines) == len(TIMELINE_NAMES)
             else []
         )
@@ -122,7 +122,11 @@ class GraphView(View):
     def draw(self) -> Box:
         timelines = (
             draw_chart(
-                self.panels, TIMELINE_LABEL, rows_px=ROWS_HEIGHT_PX, hint=MEASURE_HINT, moment="moment_ns"
+                self.panels,
+                TIMELINE_LABEL,
+                rows_px=ROWS_HEIGHT_PX,
+                hint=MEASURE_HINT,
+                moment_trait="moment_ns",
             )
             if self.panels
             else None

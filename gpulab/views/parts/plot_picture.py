@@ -28,15 +28,15 @@ from gpulab.views.parts.items import (
 )
 from gpulab.views.parts.pen import SHARPNESS, Pen, shorten, text_width, wrap
 from gpulab.views.parts.ring_picture import paint_ring
-from gpulab.views.parts.tracks_picture import PlotScale, paint_time, paint_tracks
+from gpulab.views.parts.tracks_picture import PlotScale, paint_time_axis, paint_tracks
 from gpulab.words import duration, number, size
 
-MIN_GAP_ROW_PX = 6
-MIN_NAMED_PX = 13
-SLANT_PX = 8
-HATCH_PX = 5
+MIN_ROW_PX_WITH_GAP = 6
+MIN_NAMED_LANE_PX = 13
+NODE_SLANT_PX = 8
+HATCH_SPACING_PX = 5
 ROW_LEADING_PX = 2
-MIN_OUTLINED_PX = 4
+MIN_OUTLINED_WIDTH_PX = 4
 
 
 def paint_plot(pen: Pen, box: Plot, left: float, top: float, width: float) -> None:
@@ -56,7 +56,7 @@ def _paint_spans(pen: Pen, item: Spans, scale: PlotScale) -> None:
     row_count = item.rows
     top_px = round(item.top * SHARPNESS)
     row_height = item.height / row_count
-    lanes = max(1, min(item.lanes, int(row_height * SHARPNESS)))
+    lane_count = max(1, min(item.lanes, int(row_height * SHARPNESS)))
     is_joined = bool(item.joined)
     span_rows = np.asarray(item.row, np.int64)
     span_starts, span_ends = (np.asarray(item.column(name), np.float64) - scale.low for name in ("x0", "x1"))
@@ -64,62 +64,69 @@ def _paint_spans(pen: Pen, item: Spans, scale: PlotScale) -> None:
     span_rows = span_rows[is_visible]
     span_starts = span_starts[is_visible]
     span_ends = span_ends[is_visible]
-    lane_key = span_rows * lanes
+    lane_key = span_rows * lane_count
     if item.lane is not None:
-        lane_key = lane_key + np.asarray(item.lane, np.int64)[is_visible] * lanes // item.lanes
+        lane_key = lane_key + np.asarray(item.lane, np.int64)[is_visible] * lane_count // item.lanes
     colour_index = np.asarray(item.colour, np.int64)[is_visible] + 1
-    first_px = np.clip(np.floor(span_starts * scale.px * SHARPNESS).astype(np.int64), 0, width_px - 1)
+    first_px = np.clip(
+        np.floor(span_starts * scale.px_per_unit * SHARPNESS).astype(np.int64), 0, width_px - 1
+    )
     last_px = np.minimum(
-        width_px, np.maximum(first_px + 1, np.floor(span_ends * scale.px * SHARPNESS).astype(np.int64))
+        width_px,
+        np.maximum(first_px + 1, np.floor(span_ends * scale.px_per_unit * SHARPNESS).astype(np.int64)),
     )
     # An interval inside a pixel that is already painted changes nothing.
     lane_order = np.argsort(lane_key, kind="stable")
     end_key = lane_key[lane_order] * (width_px + 1) + last_px[lane_order]
-    is_new = np.ones(end_key.size, bool)
-    is_new[1:] = end_key[1:] > np.maximum.accumulate(end_key)[:-1]
-    kept_indices = np.sort(lane_order[is_new])
+    paints_new_pixels = np.ones(end_key.size, bool)
+    paints_new_pixels[1:] = end_key[1:] > np.maximum.accumulate(end_key)[:-1]
+    painted_indices = np.sort(lane_order[paints_new_pixels])
     last_px = last_px - ((last_px - first_px > 5) & (not is_joined))
-    pixel_colours = np.zeros(row_count * lanes * width_px, np.uint8)
+    pixel_colours = np.zeros(row_count * lane_count * width_px, np.uint8)
     if busy_spans := item.busy:
-        busy_edges = (
-            np.clip((np.asarray(busy_spans[edge_name]) - scale.low) * scale.px * SHARPNESS, 0, width_px)
+        busy_edges_px = (
+            np.clip(
+                (np.asarray(busy_spans[edge_name]) - scale.low) * scale.px_per_unit * SHARPNESS, 0, width_px
+            )
             for edge_name in ("x0", "x1")
         )
         for index, span_start, busy_end in zip(
-            busy_spans["row"].tolist(), *(edge.astype(int).tolist() for edge in busy_edges), strict=True
+            busy_spans["row"].tolist(), *(edge.astype(int).tolist() for edge in busy_edges_px), strict=True
         ):
-            pixel_colours.reshape(row_count, lanes, width_px)[index, :, span_start:busy_end] = (
+            pixel_colours.reshape(row_count, lane_count, width_px)[index, :, span_start:busy_end] = (
                 len(item.colours) + 1
             )
-    pixel_columns = (lane_key * width_px + first_px, lane_key * width_px + last_px, colour_index)
+    run_columns = (lane_key * width_px + first_px, lane_key * width_px + last_px, colour_index)
     for span_start, span_end, shade_index in zip(
-        *(pixel_column[kept_indices].tolist() for pixel_column in pixel_columns), strict=True
+        *(run_column[painted_indices].tolist() for run_column in run_columns), strict=True
     ):
         pixel_colours[span_start:span_end] = shade_index
-    pixel_rows = pixel_colours.reshape(row_count * lanes, width_px)
-    pixels_by_height = np.zeros(
-        (max(1, round((item.top + item.height) * SHARPNESS) - top_px), width_px), np.uint8
-    )
-    inner_height = row_height - (1 if row_height > MIN_GAP_ROW_PX and not is_joined else 0)
-    for index in range(row_count * lanes):
-        row_top = item.top + index // lanes * row_height
+    pixel_rows = pixel_colours.reshape(row_count * lane_count, width_px)
+    pixel_lines = np.zeros((max(1, round((item.top + item.height) * SHARPNESS) - top_px), width_px), np.uint8)
+    row_height_without_gap = row_height - (1 if row_height > MIN_ROW_PX_WITH_GAP and not is_joined else 0)
+    for index in range(row_count * lane_count):
+        row_top = item.top + index // lane_count * row_height
         # Adding 1e-6 keeps the end of a row and the start of the next one on one pixel despite rounding.
         lane_top, lane_bottom = (
-            round((row_top + (index % lanes + lane_edge) * inner_height / lanes) * SHARPNESS + 1e-6) - top_px
+            round(
+                (row_top + (index % lane_count + lane_edge) * row_height_without_gap / lane_count) * SHARPNESS
+                + 1e-6
+            )
+            - top_px
             for lane_edge in (0, 1)
         )
         lane_height = max(1, lane_bottom - lane_top)
         lane_gap_px = SHARPNESS // 2 if lane_height > 4 * SHARPNESS and not is_joined else 0
-        pixels_by_height[lane_top : lane_top + lane_height - lane_gap_px] = pixel_rows[index]
-    bitmap = Image.fromarray(pixels_by_height)
+        pixel_lines[lane_top : lane_top + lane_height - lane_gap_px] = pixel_rows[index]
+    bitmap = Image.fromarray(pixel_lines)
     bitmap.putpalette(
         b"".join(bytes.fromhex(palette.find_hex(name)[1:]) for name in _list_span_colours(item))
     )
     pen.image.paste(
         bitmap.convert("RGB"), (round(scale.left * SHARPNESS), round(scale.top * SHARPNESS) + top_px)
     )
-    if item.written and row_height / item.lanes >= MIN_NAMED_PX:
-        _paint_span_names(pen, item, scale, row_height, inner_height)
+    if item.written and row_height / item.lanes >= MIN_NAMED_LANE_PX:
+        _paint_span_names(pen, item, scale, row_height, row_height_without_gap)
 
 
 def _paint_shares(pen: Pen, item: Spans, scale: PlotScale) -> None:
@@ -139,7 +146,7 @@ def _paint_shares(pen: Pen, item: Spans, scale: PlotScale) -> None:
     colour_change = np.zeros((item.rows, width + 1, 3))  # of the colour, from one pixel to the next
     for name, edge_sign in (("x0", 1), ("x1", -1)):
         edge_px_position = (
-            (np.asarray(item.column(name), float)[is_visible] - scale.low) * scale.px * SHARPNESS
+            (np.asarray(item.column(name), float)[is_visible] - scale.low) * scale.px_per_unit * SHARPNESS
         )
         edge_px_position = np.clip(edge_px_position, 0, width)
         pixel_index = np.minimum(width - 1, edge_px_position.astype(np.int64))
@@ -150,11 +157,11 @@ def _paint_shares(pen: Pen, item: Spans, scale: PlotScale) -> None:
     picture = np.empty((height_px, width, 3), np.uint8)
     picture[:] = ground_rgb
     row_height = item.height / item.rows
-    inner_height = row_height - (1 if row_height > MIN_GAP_ROW_PX and not item.joined else 0)
+    row_height_without_gap = row_height - (1 if row_height > MIN_ROW_PX_WITH_GAP and not item.joined else 0)
     for index in range(item.rows):
         first_row_px, last_row_px = (
             round((item.top + index * row_height + edge_px) * SHARPNESS + 1e-6) - top_px
-            for edge_px in (0, inner_height)
+            for edge_px in (0, row_height_without_gap)
         )
         picture[first_row_px : max(first_row_px + 1, last_row_px)] = row_pixels[index]
     pen.image.paste(
@@ -168,14 +175,14 @@ def _list_span_colours(item: Spans) -> list[str]:
 
 
 def _paint_span_names(
-    pen: Pen, item: Spans, scale: PlotScale, row_height: float, inner_height: float
+    pen: Pen, item: Spans, scale: PlotScale, row_height: float, row_height_without_gap: float
 ) -> None:
     """Draw the texts of spans that have enough space for them."""
     lane = item.lane if item.lane is not None else np.zeros(len(item.row), int)
-    lane_height = inner_height / item.lanes
+    lane_height = row_height_without_gap / item.lanes
     ink_names = [palette.choose_ink(name) for name in item.colours]
     for index, (x0, x1) in enumerate(zip(item.x0.tolist(), item.x1.tolist(), strict=True)):
-        text_room_px = (x1 - x0) * scale.px - 6
+        text_room_px = (x1 - x0) * scale.px_per_unit - 6
         if (
             text_room_px >= 6
             and text_width(span_text := make_element_sentence(item, index, item.written), 11) <= text_room_px
@@ -221,7 +228,7 @@ def _paint_rects(pen: Pen, item: Rects, scale: PlotScale) -> None:
         left_px = scale.x(x0) + item.inset
         right_px = max(left_px + 1, scale.x(x1) - item.inset)
         if item.outline:
-            if right_px - left_px >= MIN_OUTLINED_PX:
+            if right_px - left_px >= MIN_OUTLINED_WIDTH_PX:
                 pen.outline(
                     left_px, scale.top + y0, right_px, scale.top + y1, item.colours[int(colour_index)], 1
                 )
@@ -236,20 +243,22 @@ def _paint_rects(pen: Pen, item: Rects, scale: PlotScale) -> None:
 
 def _paint_hatch(pen: Pen, left: float, right: float, top: float, bottom: float, colour: str) -> None:
     """Draw slanted lines across a rectangle; the lines of adjacent rectangles continue each other."""
-    offset = (left + top) // HATCH_PX * HATCH_PX
+    offset = (left + top) // HATCH_SPACING_PX * HATCH_SPACING_PX
     while offset < right + bottom:
         # The part of the line x + y = `offset` inside the rectangle.
         upper_y = max(top, offset - right)
         lower_y = min(bottom, offset - left)
         if upper_y < lower_y:
             pen.line([(offset - upper_y, upper_y), (offset - lower_y, lower_y)], colour, 1.2)
-        offset += HATCH_PX
+        offset += HATCH_SPACING_PX
 
 
-def _paint_line(pen: Pen, item: Polyline, scale: PlotScale) -> None:
+def _paint_polyline(pen: Pen, item: Polyline, scale: PlotScale) -> None:
     if not len(item.x):
         return
-    xs: npt.NDArray[np.float64] = scale.left + (np.asarray(item.x, np.float64) - scale.low) * scale.px
+    xs: npt.NDArray[np.float64] = (
+        scale.left + (np.asarray(item.x, np.float64) - scale.low) * scale.px_per_unit
+    )
     ys = scale.top + np.asarray(item.y, np.float64)
     if item.step:
         xs = np.repeat(xs, 2)[1:]
@@ -262,7 +271,7 @@ def _paint_line(pen: Pen, item: Polyline, scale: PlotScale) -> None:
         pen.line(line_points, item.colour, item.width)
 
 
-def _paint_rules(pen: Pen, item: LineSegments, scale: PlotScale) -> None:
+def _paint_line_segments(pen: Pen, item: LineSegments, scale: PlotScale) -> None:
     if item.most and len(item.x0) > item.most:
         return
     for x0, y0, x1, y1 in zip(item.x0, item.y0, item.x1, item.y1, strict=True):
@@ -293,7 +302,7 @@ def _paint_labels(pen: Pen, item: Labels, scale: PlotScale) -> None:
     font_size_px = item.size - (1 if item.mono else 0)
     right_edges: dict[float, float] = {}
     for index, text_forms in enumerate(item.text):
-        max_width = math.inf if item.room is None else item.room[index] * scale.px - 4
+        max_width = math.inf if item.room is None else item.room[index] * scale.px_per_unit - 4
         line_candidates = (
             _fit_lines(text_form, max_width, item.lines, font_size_px, font_weight)
             for text_form in text_forms.split("\n")
@@ -321,11 +330,13 @@ def _paint_labels(pen: Pen, item: Labels, scale: PlotScale) -> None:
             )
 
 
-def _fit_lines(text: str, max_width: float, max_lines: int, size: float, weight: str) -> list[str] | None:
+def _fit_lines(
+    text: str, max_width: float, max_lines: int, font_size_px: float, font_weight: str
+) -> list[str] | None:
     """Return a text in at most `max_lines` lines, each at most `max_width` wide; None if it does not fit."""
-    lines = wrap(text, max_width, size, weight) if max_lines > 1 else [text]
+    lines = wrap(text, max_width, font_size_px, font_weight) if max_lines > 1 else [text]
     is_fitting = len(lines) <= max_lines and all(
-        text_width(line, size, weight) <= max_width for line in lines
+        text_width(line, font_size_px, font_weight) <= max_width for line in lines
     )
     return lines if is_fitting else None
 
@@ -334,7 +345,7 @@ def _paint_ticks(pen: Pen, item: TickAxis, scale: PlotScale) -> None:
     selected_level = item.levels[0]
     for tick_level in item.levels:
         tick_texts = tick_level[1]
-        if tick_level[0] * scale.px >= 16 + max(
+        if tick_level[0] * scale.px_per_unit >= 16 + max(
             text_width(tick_texts[-1], 11), text_width(tick_texts[len(tick_texts) // 2], 11)
         ):
             selected_level = tick_level
@@ -384,11 +395,11 @@ def _paint_nodes(pen: Pen, item: Nodes, scale: PlotScale) -> None:
         mark_colour = item.mark[index]
         if mark_colour >= 0:
             pen.polygon(
-                _find_outline(shape_index, left_px - 3, top_px - 3, right_px + 3, bottom_px + 3),
+                _find_node_outline(shape_index, left_px - 3, top_px - 3, right_px + 3, bottom_px + 3),
                 item.colours[mark_colour],
             )
-        pen.polygon(_find_outline(shape_index, left_px, top_px, right_px, bottom_px), colour_name)
-        text_width_px = right_px - left_px - 10 - (SLANT_PX if shape_index in (1, 2, 4) else 0)
+        pen.polygon(_find_node_outline(shape_index, left_px, top_px, right_px, bottom_px), colour_name)
+        text_width_px = right_px - left_px - 10 - (NODE_SLANT_PX if shape_index in (1, 2, 4) else 0)
         lines = [(line_text, font_px) for line_text, font_px in ((text, 11), (detail, 10)) if line_text]
         for line_index, (line_text, font_px) in enumerate(lines):
             middle_y = (top_px + bottom_px) / 2 + (line_index - (len(lines) - 1) / 2) * 14
@@ -402,11 +413,11 @@ def _paint_nodes(pen: Pen, item: Nodes, scale: PlotScale) -> None:
             )
 
 
-def _find_outline(
+def _find_node_outline(
     shape: int, left: float, top: float, right: float, bottom: float
 ) -> list[tuple[float, float]]:
     """Return the corners of a node's shape; ``outline`` in ``dag.js`` returns the same corners."""
-    slant_px = min(SLANT_PX, (right - left) / 4)
+    slant_px = min(NODE_SLANT_PX, (right - left) / 4)
     middle_y = (top + bottom) / 2
     if shape == 1:
         return [(left + slant_px, top), (right - slant_px, top), (right, bottom), (left, bottom)]
@@ -441,12 +452,12 @@ def _find_outline(
 _PAINTERS: dict[type[Item], Callable[[Pen, Any, PlotScale], None]] = {
     Spans: _paint_spans,
     Rects: _paint_rects,
-    Polyline: _paint_line,
-    LineSegments: _paint_rules,
+    Polyline: _paint_polyline,
+    LineSegments: _paint_line_segments,
     Labels: _paint_labels,
     TickAxis: _paint_ticks,
     Tracks: paint_tracks,
-    TimeAxis: paint_time,
+    TimeAxis: paint_time_axis,
     Nodes: _paint_nodes,
     ReadingMarks: lambda *_: None,  # only the browser selects one
     Ring: paint_ring,

@@ -13,7 +13,7 @@ from gpulab.views.parts.boxes import Plot
 from gpulab.views.parts.items import Item, Labels, Numbers, Rects, Spans, TickAxis
 from gpulab.words import time_unit
 
-AXIS_PX = 34
+AXIS_HEIGHT_PX = 34
 MAX_ZOOM = 64
 
 
@@ -67,13 +67,13 @@ def make_labels(rows: Sequence[Sequence[Any]], **options: Any) -> Item:
     return Labels(x, y, text, **{"anchor": "middle", "room": max_widths, **options})
 
 
-def nice_step(minimum: float) -> float:
+def nice_step(min_step: float) -> float:
     """Return the smallest number that is at least `minimum` and is 1, 2 or 5 times a power of ten."""
-    power_of_ten = 10.0 ** math.floor(math.log10(minimum))
+    power_of_ten = 10.0 ** math.floor(math.log10(min_step))
     return next(
         multiple * power_of_ten
         for multiple in (1, 2, 5, 10)
-        if multiple * power_of_ten >= minimum * (1 - 1e-9)
+        if multiple * power_of_ten >= min_step * (1 - 1e-9)
     )
 
 
@@ -86,7 +86,7 @@ def nice_ticks(limit: float, tick_count: int) -> list[float]:
 def make_x_axis(
     y: float,
     limit: float,
-    text: Callable[[float], str],
+    format_tick: Callable[[float], str],
     title: str,
     *,
     scale: float = 1,
@@ -112,12 +112,14 @@ def make_x_axis(
     finest_step = limit / scale / (MAX_ZOOM * 5 if zoom else 12)
     while limit > 0 and tick_step >= finest_step and (not integers_only or tick_step >= 1):
         ticks = [step_index * tick_step for step_index in range(int(limit / scale / tick_step * 1.0001) + 1)]
-        tick_levels.append((tick_step * scale, [text(tick) for tick in ticks]))
+        tick_levels.append((tick_step * scale, [format_tick(tick) for tick in ticks]))
         tick_step = nice_step(tick_step / 2.6)
-    return TickAxis(y, tick_levels or [(1.0, [text(0)])], title.split("\n"))
+    return TickAxis(y, tick_levels or [(1.0, [format_tick(0)])], title.split("\n"))
 
 
-def make_time_ticks(low: float, high: float, count: float, since: str) -> tuple[str, list[tuple[float, str]]]:
+def make_time_ticks(
+    low: float, high: float, tick_count: float, origin_name: str
+) -> tuple[str, list[tuple[float, str]]]:
     """Return the name of a time axis, and its ticks (position, text) from `low` to `high` ns.
 
     ``plot.js`` computes the same ticks.
@@ -128,7 +130,7 @@ def make_time_ticks(low: float, high: float, count: float, since: str) -> tuple[
     larger_scale = ns_per_unit * 1000
     larger_unit = {"ns": "µs", "µs": "ms"}.get(time_unit_name, "s")
     base_ns = math.floor(low / larger_scale) * larger_scale if ns_per_unit < 1e9 else 0.0
-    step_ns = max(1.0, nice_step((high - low) / max(1.0, count)))
+    step_ns = max(1.0, nice_step((high - low) / max(1.0, tick_count)))
     decimals = max(0, -math.floor(math.log10(step_ns / ns_per_unit) + 1e-9))
     first_tick = math.ceil((low - base_ns) / step_ns - 1e-9)
     last_tick = math.floor((high - base_ns) / step_ns + 1e-9)
@@ -137,7 +139,7 @@ def make_time_ticks(low: float, high: float, count: float, since: str) -> tuple[
         for tick_index in range(first_tick, last_tick + 1)
     ]
     base_text = f" + {base_ns / larger_scale:,.0f} {larger_unit}" if base_ns else ""
-    return f"time since {since}{base_text} ({time_unit_name})", ticks
+    return f"time since {origin_name}{base_text} ({time_unit_name})", ticks
 
 
 def make_sentence_args(sentences: Sequence[str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from virtualgpu.records import Provenance
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-DIRECT_COLOUR = "accent"
+DIRECT_LINK_COLOUR = "accent"
 HOST_COLOUR = "other"
 HOST_Y, GPU_Y, LINK_Y = 0.0, 1.0, 2.0
 BOX_HEIGHT_UNITS = 0.36
@@ -79,13 +79,13 @@ class PeersChart(FigureView):
         """
         gpu_groups: list[list[int]] = []
         for gpu in self.gpus:
-            direct_gpus = [
+            connected_gpus = [
                 peer_gpu
                 for peer_gpu in self.gpus
                 if peer_gpu == gpu or self._has_direct_access[gpu, peer_gpu]
             ]
-            if direct_gpus not in gpu_groups:
-                gpu_groups.append(direct_gpus)
+            if connected_gpus not in gpu_groups:
+                gpu_groups.append(connected_gpus)
         is_partition = [gpu for gpu_group in gpu_groups for gpu in gpu_group] == [*self.gpus]
         return [gpu_group for gpu_group in gpu_groups if len(gpu_group) > 1] if is_partition else []
 
@@ -93,14 +93,16 @@ class PeersChart(FigureView):
         if len(self.gpus) == 1:
             return f"This machine has one GPU, so there are no links between GPUs; {self.provenance.label}."
         gpu_pairs = [gpu_pair for gpu_pair in self._has_direct_access if gpu_pair[0] != gpu_pair[1]]
-        direct_count = sum(self._has_direct_access[gpu_pair] for gpu_pair in gpu_pairs)
-        direct_text = f"{direct_count} of {len(gpu_pairs)} directions are direct{self._format_rate(True)}"
+        direct_pair_count = sum(self._has_direct_access[gpu_pair] for gpu_pair in gpu_pairs)
+        direct_pairs_text = (
+            f"{direct_pair_count} of {len(gpu_pairs)} directions are direct{self._format_rate(True)}"
+        )
         sentence_clauses = [
-            direct_text if direct_count else "no GPU accesses the memory of another GPU directly"
+            direct_pairs_text if direct_pair_count else "no GPU accesses the memory of another GPU directly"
         ]
-        if direct_count < len(gpu_pairs):
-            other_text = "other" if direct_count else "all"
-            sentence_clauses.append(f"{other_text} copies go through the host{self._format_rate(False)}")
+        if direct_pair_count < len(gpu_pairs):
+            quantifier = "other" if direct_pair_count else "all"
+            sentence_clauses.append(f"{quantifier} copies go through the host{self._format_rate(False)}")
         return f"Links of {len(self.gpus)} GPUs: {'; '.join(sentence_clauses)}; {self.provenance.label}."
 
     def _format_rate(self, is_direct: bool) -> str:
@@ -111,11 +113,13 @@ class PeersChart(FigureView):
         lines = [self.sentence()]
         for gpu in self.gpus if len(self.gpus) > 1 else ():
             for is_direct, route_text in ((True, "directly"), (False, "through the host")):
-                reached_gpus = [
-                    f"GPU {b}" for b in self.gpus if b != gpu and self._has_direct_access[gpu, b] == is_direct
+                reached_gpu_names = [
+                    f"GPU {peer_gpu}"
+                    for peer_gpu in self.gpus
+                    if peer_gpu != gpu and self._has_direct_access[gpu, peer_gpu] == is_direct
                 ]
-                if reached_gpus:
-                    lines.append(f"GPU {gpu} accesses {listing(reached_gpus)} {route_text}.")
+                if reached_gpu_names:
+                    lines.append(f"GPU {gpu} accesses {listing(reached_gpu_names)} {route_text}.")
         return "\n".join(lines)
 
     def notes(self) -> tuple[str, ...]:
@@ -161,8 +165,8 @@ class PeersChart(FigureView):
             if self.rates:
                 link_text += f": {number(self.rates[True])} GB/s from GPU to GPU"
             for gpu in gpu_group:
-                _draw_line(ax, gpu, GPU_Y, LINK_Y, DIRECT_COLOUR, self._choose_width(True))
-            _draw_box(ax, gpu_group[0], gpu_group[-1], LINK_Y, link_text, DIRECT_COLOUR)
+                _draw_line(ax, gpu, GPU_Y, LINK_Y, DIRECT_LINK_COLOUR, self._choose_line_width(True))
+            _draw_box(ax, gpu_group[0], gpu_group[-1], LINK_Y, link_text, DIRECT_LINK_COLOUR)
         if not self.groups:
             for source_gpu, target_gpu in direct_pairs:
                 if source_gpu < target_gpu or (target_gpu, source_gpu) not in direct_pairs:
@@ -175,7 +179,7 @@ class PeersChart(FigureView):
             if self.rates:
                 host_text += f": {number(self.rates[False])} GB/s from GPU to GPU"
         for gpu in self.gpus:
-            _draw_line(ax, gpu, GPU_Y, HOST_Y, HOST_COLOUR, self._choose_width(False))
+            _draw_line(ax, gpu, GPU_Y, HOST_Y, HOST_COLOUR, self._choose_line_width(False))
             _draw_box(ax, gpu, gpu, GPU_Y, f"GPU {gpu}", "panel")
         _draw_box(ax, 0, last_gpu, HOST_Y, host_text, HOST_COLOUR)
         middle_x = last_gpu / 2
@@ -184,7 +188,7 @@ class PeersChart(FigureView):
         ax.set_ylim(HOST_Y - 0.3, (LINK_Y if direct_pairs else GPU_Y) + 0.3)
         ax.axis("off")
 
-    def _choose_width(self, is_direct: bool) -> float:
+    def _choose_line_width(self, is_direct: bool) -> float:
         """Return the width in points of the line for a link."""
         if not self.rates:
             return PLAIN_LINE_POINTS
@@ -198,25 +202,25 @@ class PeersChart(FigureView):
             arrowprops={
                 "arrowstyle": "-" if is_mutual else "-|>",
                 "connectionstyle": f"arc3,rad={-0.4 if source_gpu < target_gpu else 0.4}",
-                "color": colour(DIRECT_COLOUR),
-                "linewidth": self._choose_width(True),
+                "color": colour(DIRECT_LINK_COLOUR),
+                "linewidth": self._choose_line_width(True),
             },
         )
 
 
-def _draw_line(ax: Axes, gpu: int, low: float, high: float, name: str, width: float) -> None:
-    ax.plot([gpu, gpu], [low, high], color=colour(name), linewidth=width, solid_capstyle="butt")
+def _draw_line(ax: Axes, gpu: int, bottom_y: float, top_y: float, colour_name: str, width: float) -> None:
+    ax.plot([gpu, gpu], [bottom_y, top_y], color=colour(colour_name), linewidth=width, solid_capstyle="butt")
 
 
-def _draw_box(ax: Axes, first_gpu: int, last_gpu: int, y: float, text: str, name: str) -> None:
+def _draw_box(ax: Axes, first_gpu: int, last_gpu: int, y: float, text: str, colour_name: str) -> None:
     """Draw a box that spans several GPUs, with its text."""
     box = FancyBboxPatch(
         (first_gpu - 0.36, y - BOX_HEIGHT_UNITS / 2),
         last_gpu - first_gpu + 0.72,
         BOX_HEIGHT_UNITS,
         boxstyle="round,pad=0,rounding_size=0.06",
-        facecolor=colour(name),
-        edgecolor=colour("muted" if name == "panel" else name),
+        facecolor=colour(colour_name),
+        edgecolor=colour("muted" if colour_name == "panel" else colour_name),
         zorder=3,
     )
     ax.add_patch(box)
@@ -226,6 +230,6 @@ def _draw_box(ax: Axes, first_gpu: int, last_gpu: int, y: float, text: str, name
         text,
         ha="center",
         va="center",
-        color=colour(choose_ink(name)),
+        color=colour(choose_ink(colour_name)),
         zorder=4,
     )

@@ -31,7 +31,7 @@ class PipelineText:
         self.pipeline = pipeline
         self._source = pipeline.trace.warps[0].code.split("\n")
 
-    def find_source(self, line: int) -> str:
+    def find_source_line(self, line: int) -> str:
         """Return the text of a source line, or an empty string if it is not known. Long lines are
         shortened.
         """
@@ -68,9 +68,9 @@ class PipelineText:
 
     def describe_use(self, use: Use) -> str:
         """Describe a use of a buffer with the warps and lines that read it."""
-        fill_verb = "read" if len(use.warps) > 1 else "reads"
+        use_verb = "read" if len(use.warps) > 1 else "reads"
         return (
-            f"Buffer {use.buffer}, use of fill {use.fill}: {format_warps(use.warps)} {fill_verb} it at "
+            f"Buffer {use.buffer}, use of fill {use.fill}: {format_warps(use.warps)} {use_verb} it at "
             f"{format_lines(use.lines)}{self.name_iteration(use.start)}."
         )
 
@@ -92,16 +92,18 @@ class PipelineText:
     def describe_mistake(self, mistake: Mistake) -> str:
         """Describe a synchronisation mistake with its two source lines, and name the remedy."""
         use, fill = mistake.use, mistake.fill
-        first_buffer, first_fill = mistake.fills[0]
+        first_buffer_number, first_fill_number = mistake.fills[0]
         is_copy = any(
-            f.asynchronous for f in self.pipeline.fills if (f.buffer, f.number) == (first_buffer, first_fill)
+            buffer_fill.asynchronous
+            for buffer_fill in self.pipeline.fills
+            if (buffer_fill.buffer, buffer_fill.number) == (first_buffer_number, first_fill_number)
         )
         fill_noun = "copy" if is_copy else "store"
         owner_text = "its own" if (use.warp, mistake.kind) == (fill.warp, "early") else f"warp {fill.warp}'s"
         use_text = f"line {use.line}{self.name_iteration(use.position)}"
         if mistake.kind == "early":
             mistake_text = (
-                f"Used too early: warp {use.warp} reads buffer {first_buffer} at {use_text} "
+                f"Used too early: warp {use.warp} reads buffer {first_buffer_number} at {use_text} "
                 f"without waiting for {owner_text} {fill_noun} of line {fill.line}."
             )
             if use.warp == fill.warp:
@@ -116,7 +118,7 @@ class PipelineText:
         else:
             mistake_text = (
                 f"Overwritten while in use: {owner_text} {fill_noun} of line {fill.line} fills buffer "
-                f"{first_buffer} without waiting until warp {use.warp} has read it at {use_text}."
+                f"{first_buffer_number} without waiting until warp {use.warp} has read it at {use_text}."
             )
             remedy = f"A barrier must come after line {use.line} and before line {fill.line}."
         buffer_numbers = sorted({buffer_number for buffer_number, _ in mistake.fills})

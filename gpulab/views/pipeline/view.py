@@ -12,20 +12,27 @@ from gpulab.views._base import View
 from gpulab.views.parts.boxes import Box, Plot, column, legend, table, words
 from gpulab.views.parts.items import Item, LineSegments, Rects
 from gpulab.views.parts.palette import choose_ink
-from gpulab.views.parts.plots import AXIS_PX, make_labels, make_sentence_args, make_x_axis, make_y_ticks, plot
+from gpulab.views.parts.plots import (
+    AXIS_HEIGHT_PX,
+    make_labels,
+    make_sentence_args,
+    make_x_axis,
+    make_y_ticks,
+    plot,
+)
 from gpulab.views.pipeline.pipeline_text import PipelineText, format_lines, format_warps
 from gpulab.views.tables import Table
 from gpulab.words import count, number, size
 from virtualgpu.records import BlockTrace
 
 HEADER_PX = 20
-BUFFER_PX = 46
-BAR_PX = 18
-WARPS_PX = 26
-LEFT_PX = 84
+BUFFER_ROW_PX = 46
+BAR_HEIGHT_PX = 18
+WARP_ROW_PX = 26
+LEFT_MARGIN_PX = 84
 MAX_BARRIERS = 60
-MAX_EVENTS = 100
-FLIGHT_COLOUR, STORE_COLOUR, USE_COLOUR, LANDED_COLOUR, MISTAKE_COLOUR = (
+MAX_DESCRIBED_EVENTS = 100
+IN_FLIGHT_COLOUR, STORE_COLOUR, USE_COLOUR, FILLED_COLOUR, MISTAKE_COLOUR = (
     "warn",
     "good",
     "accent",
@@ -86,7 +93,7 @@ class PipelineView(View):
         self.pipeline = find_pipeline(trace)
         self._text = PipelineText(self.pipeline)
         # The first mistake of each use that is too early, and of each fill that overwrites.
-        self._mistake_of: dict[tuple[str, int, int], Mistake] = {
+        self._mistake_of_fill: dict[tuple[str, int, int], Mistake] = {
             (mistake.kind, *buffer_fill): mistake
             for mistake in reversed(self.pipeline.mistakes)
             for buffer_fill in mistake.fills
@@ -94,7 +101,7 @@ class PipelineView(View):
         order_text = f"Steps {trace.provenance.of_results}, in one of the orders that a GPU can choose."
         super().__init__(
             title=f"Pipeline of block {_format_index(trace)} in {trace.kernel_name}",
-            caption=" ".join(filter(None, [order_text, _explain_cut(trace), trace.note, note])),
+            caption=" ".join(filter(None, [order_text, _explain_truncation(trace), trace.note, note])),
             source=trace.provenance.of_results.split()[0],
         )
         self.redraw()
@@ -127,7 +134,8 @@ class PipelineView(View):
         lines = [self.sentence(), *map(self._text.describe_mistake, pipeline.mistakes)]
         for index, buffer in enumerate(pipeline.buffers):
             lines.append(
-                f"Buffer {index}: {_format_bytes(buffer.start_byte, buffer.end_byte, buffer.size_bytes)}."
+                f"Buffer {index}: "
+                f"{_format_byte_range(buffer.start_byte, buffer.end_byte, buffer.size_bytes)}."
             )
         events = [(fill.start, self._text.describe_fill(fill)) for fill in pipeline.fills]
         events += [(use.start, self._text.describe_use(use)) for use in pipeline.uses]
@@ -137,9 +145,9 @@ class PipelineView(View):
             if mark.kind != "commit"
         ]
         events.sort(key=lambda event: event[0])
-        lines += [text for _, text in events[:MAX_EVENTS]]
-        if len(events) > MAX_EVENTS:
-            lines.append(f"… and {len(events) - MAX_EVENTS:,} more.")
+        lines += [text for _, text in events[:MAX_DESCRIBED_EVENTS]]
+        if len(events) > MAX_DESCRIBED_EVENTS:
+            lines.append(f"… and {len(events) - MAX_DESCRIBED_EVENTS:,} more.")
         return "\n".join(lines)
 
     def tables(self) -> tuple[Table, ...]:
@@ -186,11 +194,11 @@ class PipelineView(View):
     def draw(self) -> Box:
         pipeline = self.pipeline
         mark_kinds = {mark.kind for mark in pipeline.marks}
-        is_asynchronous = {fill.asynchronous for fill in pipeline.fills}
+        asynchronous_flags = {fill.asynchronous for fill in pipeline.fills}
         legend_entries = [
-            *([(FLIGHT_COLOUR, "copies in flight")] if True in is_asynchronous else []),
-            *([(STORE_COLOUR, "stores")] if False in is_asynchronous else []),
-            (LANDED_COLOUR, "filled, not used yet"),
+            *([(IN_FLIGHT_COLOUR, "copies in flight")] if True in asynchronous_flags else []),
+            *([(STORE_COLOUR, "stores")] if False in asynchronous_flags else []),
+            (FILLED_COLOUR, "filled, not used yet"),
             (USE_COLOUR, "use"),
             *([(MISTAKE_COLOUR, "mistake")] if pipeline.mistakes else []),
         ]
@@ -203,14 +211,17 @@ class PipelineView(View):
         mistake_texts = [
             self._text.describe_mistake(mistake) for mistake in reversed(mistake_of_kind.values())
         ]
-        other_count = len(pipeline.mistakes) - len(mistake_texts)
-        others_text = (
-            f"{count(other_count, 'more mistake')} at other lines; each marked bar names its own lines."
+        further_mistake_count = len(pipeline.mistakes) - len(mistake_texts)
+        further_mistakes_text = (
+            f"{count(further_mistake_count, 'more mistake')} at other lines; each marked bar names its own "
+            "lines."
         )
-        verdict = "No mistake found: every use waits for its fill, and every fill for the use before it."
+        no_mistake_text = (
+            "No mistake found: every use waits for its fill, and every fill for the use before it."
+        )
         return column(
-            *(words(text, "strong") for text in mistake_texts or [verdict]),
-            words(others_text, "note", only="page") if other_count else None,
+            *(words(text, "strong") for text in mistake_texts or [no_mistake_text]),
+            words(further_mistakes_text, "note", only="page") if further_mistake_count else None,
             legend([*legend_entries, *mark_entries]),
             self._draw_plot(),
             self._make_line_table(),
@@ -219,23 +230,23 @@ class PipelineView(View):
     def _draw_plot(self) -> Plot:
         pipeline = self.pipeline
         warp_groups = _group_warps(pipeline.marks)
-        top_of_warps = HEADER_PX + BUFFER_PX * len(pipeline.buffers) + 4
-        chart_bottom = top_of_warps + WARPS_PX * len(warp_groups)
+        warp_rows_top_px = HEADER_PX + BUFFER_ROW_PX * len(pipeline.buffers) + 4
+        chart_bottom_px = warp_rows_top_px + WARP_ROW_PX * len(warp_groups)
         position_range = (0.0, float(pipeline.length))
         row_names = [f"buffer {index}" for index in range(len(pipeline.buffers))]
         row_names += [format_warps(warps) for warps in warp_groups]
-        row_centres = [HEADER_PX + BUFFER_PX * (index + 0.5) for index in range(len(pipeline.buffers))]
-        row_centres += [top_of_warps + WARPS_PX * (index + 0.5) for index in range(len(warp_groups))]
+        row_centres = [HEADER_PX + BUFFER_ROW_PX * (index + 0.5) for index in range(len(pipeline.buffers))]
+        row_centres += [warp_rows_top_px + WARP_ROW_PX * (index + 0.5) for index in range(len(warp_groups))]
         return plot(
-            chart_bottom + AXIS_PX,
+            chart_bottom_px + AXIS_HEIGHT_PX,
             position_range,
-            *self._draw_iterations(chart_bottom),
-            *self._draw_barriers(chart_bottom),
-            *self._draw_landed(),
-            *self._draw_bars(self._make_bars(warp_groups, top_of_warps)),
+            *self._draw_iterations(chart_bottom_px),
+            *self._draw_barriers(chart_bottom_px),
+            *self._draw_filled_intervals(),
+            *self._draw_bars(self._make_bars(warp_groups, warp_rows_top_px)),
             make_y_ticks(row_centres, row_names, position_range),
             make_x_axis(
-                chart_bottom,
+                chart_bottom_px,
                 pipeline.length,
                 number,
                 "steps of a warp",
@@ -243,13 +254,13 @@ class PipelineView(View):
                 integers_only=True,
             ),
             label=self.sentence(),
-            left=LEFT_PX,
+            left=LEFT_MARGIN_PX,
             zoom=True,
             hint="Point at a bar or a mark, or use the arrow keys, to see its warps and source lines. "
             "+ and − zoom.",
         )
 
-    def _draw_iterations(self, bottom: float) -> list[Item]:
+    def _draw_iterations(self, chart_bottom_px: float) -> list[Item]:
         """Return a line where each iteration begins, and its name above the buffers."""
         start_positions = [float(iteration.position) for iteration in self.pipeline.iterations]
         if not start_positions:
@@ -264,25 +275,25 @@ class PipelineView(View):
                 start_positions,
                 [4.0] * len(start_positions),
                 start_positions,
-                [bottom] * len(start_positions),
+                [chart_bottom_px] * len(start_positions),
                 "rule",
             ),
             make_labels(iteration_labels, colour="muted", size=10),
         ]
 
-    def _draw_barriers(self, bottom: float) -> list[Item]:
+    def _draw_barriers(self, chart_bottom_px: float) -> list[Item]:
         barrier_positions = sorted(
             {mark.position + 0.5 for mark in self.pipeline.marks if mark.kind == "barrier"}
         )
         barrier_tops = [float(HEADER_PX)] * len(barrier_positions)
-        barrier_ends = [bottom] * len(barrier_positions)
+        barrier_bottoms = [chart_bottom_px] * len(barrier_positions)
         return (
             [
                 LineSegments(
                     barrier_positions,
                     barrier_tops,
                     barrier_positions,
-                    barrier_ends,
+                    barrier_bottoms,
                     "muted",
                     dash=True,
                     most=MAX_BARRIERS,
@@ -292,22 +303,22 @@ class PipelineView(View):
             else []
         )
 
-    def _draw_landed(self) -> list[Item]:
+    def _draw_filled_intervals(self) -> list[Item]:
         """Return bars from the end of each fill to its first use, or to the next fill if it is never used."""
         pipeline = self.pipeline
-        first_use = {(use.buffer, use.fill): use.start for use in pipeline.uses}
-        landed_rows = []
+        first_use_start = {(use.buffer, use.fill): use.start for use in pipeline.uses}
+        interval_rows = []
         for fill in pipeline.fills:
-            end = first_use.get((fill.buffer, fill.number), pipeline.length)
+            end = first_use_start.get((fill.buffer, fill.number), pipeline.length)
             if fill.landed is not None and fill.landed + 1 < end:
-                top_px = HEADER_PX + BUFFER_PX * fill.buffer
-                landed_rows.append((fill.landed + 1, end, top_px + 8, top_px + 18))
-        if not landed_rows:
+                top_px = HEADER_PX + BUFFER_ROW_PX * fill.buffer
+                interval_rows.append((fill.landed + 1, end, top_px + 8, top_px + 18))
+        if not interval_rows:
             return []
-        x0, x1, y0, y1 = map(list, zip(*landed_rows, strict=True))
-        return [Rects(x0, x1, y0, y1, LANDED_COLOUR)]
+        x0, x1, y0, y1 = map(list, zip(*interval_rows, strict=True))
+        return [Rects(x0, x1, y0, y1, FILLED_COLOUR)]
 
-    def _make_bars(self, groups: Sequence[tuple[int, ...]], top_of_groups: int) -> list[_PipelineBar]:
+    def _make_bars(self, warp_groups: Sequence[tuple[int, ...]], warp_rows_top_px: int) -> list[_PipelineBar]:
         """Return the fills, the uses, and the marks of groups of warps, in the order of their starts."""
         pipeline = self.pipeline
         start_of_fill = {(fill.buffer, fill.number): fill.start for fill in pipeline.fills}
@@ -316,21 +327,21 @@ class PipelineView(View):
             # A fill that is never waited for is drawn until the next one starts.
             next_start = start_of_fill.get((fill.buffer, fill.number + 1), pipeline.length)
             end = next_start if fill.landed is None else fill.landed + 1
-            top_px = HEADER_PX + BUFFER_PX * fill.buffer + 4
-            colour = FLIGHT_COLOUR if fill.asynchronous else STORE_COLOUR
+            top_px = HEADER_PX + BUFFER_ROW_PX * fill.buffer + 4
+            colour = IN_FLIGHT_COLOUR if fill.asynchronous else STORE_COLOUR
             bar_text = f"fill {fill.number}\n{fill.number}"
             bar = _PipelineBar(fill.start, end, top_px, colour, self._text.describe_fill(fill), bar_text)
             bars.append(self._mark_mistake(bar, "overwritten", fill.buffer, fill.number))
         for use in pipeline.uses:
-            top_px = HEADER_PX + BUFFER_PX * use.buffer + 24
+            top_px = HEADER_PX + BUFFER_ROW_PX * use.buffer + 24
             bar_text = f"use {use.fill}\n{use.fill}"
             bar = _PipelineBar(use.start, use.end, top_px, USE_COLOUR, self._text.describe_use(use), bar_text)
             bars.append(self._mark_mistake(bar, "early", use.buffer, use.fill))
-        for group_index, warps in enumerate(groups):
+        for group_index, warps in enumerate(warp_groups):
             for mark in pipeline.marks:
                 if warps[0] in mark.warps:
                     colour = MARK_COLOURS[mark.kind]
-                    top_px = top_of_groups + WARPS_PX * group_index + 4
+                    top_px = warp_rows_top_px + WARP_ROW_PX * group_index + 4
                     bars.append(
                         _PipelineBar(
                             mark.position, mark.position + 1, top_px, colour, self._text.describe_mark(mark)
@@ -338,9 +349,9 @@ class PipelineView(View):
                     )
         return sorted(bars, key=lambda bar: (bar.start, bar.top))
 
-    def _mark_mistake(self, bar: _PipelineBar, kind: str, buffer: int, fill: int) -> _PipelineBar:
+    def _mark_mistake(self, bar: _PipelineBar, kind: str, buffer: int, fill_number: int) -> _PipelineBar:
         """Return a bar in the colour of mistakes and with their sentence, if it has one of this kind."""
-        mistake = self._mistake_of.get((kind, buffer, fill))
+        mistake = self._mistake_of_fill.get((kind, buffer, fill_number))
         if mistake is None:
             return bar
         return replace(
@@ -355,7 +366,7 @@ class PipelineView(View):
                 [bar.start for bar in bars],
                 [bar.end for bar in bars],
                 [bar.top for bar in bars],
-                [bar.top + BAR_PX for bar in bars],
+                [bar.top + BAR_HEIGHT_PX for bar in bars],
                 [colour_names.index(bar.colour) for bar in bars],
                 colour_names,
                 inset=0.5,
@@ -364,7 +375,7 @@ class PipelineView(View):
         ]
         for colour_name in colour_names:
             label_rows = [
-                ((bar.start + bar.end) / 2, bar.top + BAR_PX / 2, bar.name, bar.end - bar.start)
+                ((bar.start + bar.end) / 2, bar.top + BAR_HEIGHT_PX / 2, bar.name, bar.end - bar.start)
                 for bar in bars
                 if bar.name and bar.colour == colour_name
             ]
@@ -386,7 +397,7 @@ class PipelineView(View):
         for mark in pipeline.marks:
             actions_of_line.setdefault(mark.line, set()).add(MARK_MEANINGS[mark.kind])
         line_rows = [
-            (f"{line}: {self._text.find_source(line)}", ", ".join(sorted(actions_of_line[line])))
+            (f"{line}: {self._text.find_source_line(line)}", ", ".join(sorted(actions_of_line[line])))
             for line in sorted(actions_of_line)
         ]
         return table(line_rows, headings=("source line", "action"), only="page")
@@ -403,7 +414,7 @@ def _group_warps(marks: Iterable[Mark]) -> list[tuple[int, ...]]:
     return sorted(warp_groups)
 
 
-def _format_bytes(start: int, end: int, size_bytes: int) -> str:
+def _format_byte_range(start: int, end: int, size_bytes: int) -> str:
     size_text = f"{size(size_bytes)} of " if size_bytes < end - start else ""
     return f"{size_text}bytes {start:,} to {end - 1:,} of shared memory"
 
@@ -412,5 +423,5 @@ def _format_index(trace: BlockTrace) -> str:
     return f"({', '.join(map(str, trace.block_index))})"
 
 
-def _explain_cut(trace: BlockTrace) -> str:
+def _explain_truncation(trace: BlockTrace) -> str:
     return f"Only the first {count(trace.steps, 'step')} were recorded." if trace.truncated else ""

@@ -17,11 +17,11 @@ from gpulab.views.parts.palette import choose_ink
 from gpulab.views.parts.plots import make_sentence_args, make_y_ticks, plot
 from gpulab.views.tables import Column, Table
 
-PART_NAMES = ("sign", "exponent", "fraction")
-COLOURS = ("tail", "good", "accent")
-CELL_PX = 19
+BIT_FIELD_NAMES = ("sign", "exponent", "fraction")
+BIT_FIELD_COLOURS = ("tail", "good", "accent")
+BIT_CELL_PX = 19
 ROW_PX = 26
-LEFT_PX = 72
+LEFT_MARGIN_PX = 72
 MAX_BITS = 64
 STEP_POSITIONS = range(-64, 65)
 POWER_EXPONENTS = range(-48, 49)
@@ -81,21 +81,24 @@ class PrecisionView(Steered):
 
     def sentence(self) -> str:
         value_texts = ", ".join(
-            f"{rounded.form.name} {_format_number(rounded.value)}" for rounded in self.record
+            f"{rounding.form.name} {_format_number(rounding.value)}" for rounding in self.record
         )
         return f"{_format_number(self.shown)} is {value_texts}; computed exactly."
 
     def describe(self) -> str:
-        return "\n".join([self.sentence(), *(_describe_number(rounded) for rounded in self.record)])
+        return "\n".join([self.sentence(), *(_describe_number(rounding) for rounding in self.record)])
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with one row per floating-point format."""
         format_rows = tuple(
             (
-                rounded.form.name,
-                *(_to_float(value) for value in (rounded.value, rounded.below, rounded.above, rounded.error)),
+                rounding.form.name,
+                *(
+                    _to_float(value)
+                    for value in (rounding.value, rounding.below, rounding.above, rounding.error)
+                ),
             )
-            for rounded in self.record
+            for rounding in self.record
         )
         columns = ("format", "nearest", Column("next below", "below"), Column("next above", "above"), "error")
         return (Table("Nearest numbers", columns, format_rows),)
@@ -122,9 +125,9 @@ class PrecisionView(Steered):
 
             figure_size_in = (WIDTH_IN, 1 + 0.3 * len(record))
             ax = pyplot.figure(figsize=figure_size_in, layout="constrained").subplots()
-        for row, rounded in enumerate(record):
+        for row, rounding in enumerate(record):
             bit_position = 0
-            for name, bits in zip(COLOURS, rounded.form.parts(rounded.code), strict=True):
+            for name, bits in zip(BIT_FIELD_COLOURS, rounding.form.parts(rounding.code), strict=True):
                 for bit in bits:
                     colour_name = name if bit == "1" else f"{name}-pale"
                     ax.barh(row, 0.92, 0.75, left=bit_position, color=colour(colour_name))
@@ -139,8 +142,8 @@ class PrecisionView(Steered):
                         color=colour(ink_name),
                     )
                     bit_position += 1
-        for name, part_name in zip(COLOURS, PART_NAMES, strict=True):
-            ax.bar(0, 0, color=colour(name), label=part_name)
+        for name, bit_field_name in zip(BIT_FIELD_COLOURS, BIT_FIELD_NAMES, strict=True):
+            ax.bar(0, 0, color=colour(name), label=bit_field_name)
         ax.set_yticks(range(len(record)), [rounded.form.name for rounded in record])
         ax.set_ylim(len(record) - 0.4, -0.6)
         ax.set_xlim(-0.3, MAX_BITS)
@@ -157,17 +160,17 @@ class PrecisionView(Steered):
     def draw(self) -> Box:
         record = self.record
         format_rows = []
-        for rounded in record:
-            number_format = rounded.form
+        for rounding in record:
+            number_format = rounding.form
             value_texts = (
                 _format_number(value, number_format)
-                for value in (rounded.value, rounded.below, rounded.above)
+                for value in (rounding.value, rounding.below, rounding.above)
             )
-            format_rows.append((number_format.name, *value_texts, _format_error(rounded)))
+            format_rows.append((number_format.name, *value_texts, _format_error(rounding)))
         return column(
             words(f"{_format_number(self.shown)}, to the nearest number of each format", "heading"),
-            legend(zip(COLOURS, PART_NAMES, strict=True)),
-            self._draw_strips(record),
+            legend(zip(BIT_FIELD_COLOURS, BIT_FIELD_NAMES, strict=True)),
+            self._draw_bit_cells(record),
             table(format_rows, headings=("format", "nearest", "next below", "next above", "error")),
             fold(
                 "Ranges, and the values beyond them",
@@ -185,37 +188,37 @@ class PrecisionView(Steered):
                 self.redraw()
             self.confirm_picture({"step": self.step, "power": self.power})
 
-    def _draw_strips(self, record: Sequence[Rounded]) -> Box:
+    def _draw_bit_cells(self, record: Sequence[Rounded]) -> Box:
         x = []
         y = []
-        cell_shades = []
+        shade_indices = []
         cell_sentences = []
         digits_by_ink: dict[str, list[tuple[float, float, str]]] = {}
-        for row, rounded in enumerate(record):
+        for row, rounding in enumerate(record):
             row_top = float(row * ROW_PX + 2)
             bit_position = 0
-            for part_index, bits in enumerate(rounded.form.parts(rounded.code)):
+            for bit_field_index, bits in enumerate(rounding.form.parts(rounding.code)):
                 for bit in bits:
                     is_one = bit == "1"
                     x.append(float(bit_position))
                     y.append(row_top)
-                    cell_shades.append(2 * part_index + is_one)
-                    bit_number = rounded.form.bits - 1 - bit_position
+                    shade_indices.append(2 * bit_field_index + is_one)
+                    bit_number = rounding.form.bits - 1 - bit_position
                     cell_sentences.append(
-                        f"{rounded.form.name}, {PART_NAMES[part_index]}: bit {bit_number} is {bit}"
+                        f"{rounding.form.name}, {BIT_FIELD_NAMES[bit_field_index]}: bit {bit_number} is {bit}"
                     )
-                    ink_name = choose_ink(COLOURS[part_index]) if is_one else "fg"
+                    ink_name = choose_ink(BIT_FIELD_COLOURS[bit_field_index]) if is_one else "fg"
                     digits_by_ink.setdefault(ink_name, []).append(
-                        (bit_position + 0.5, row_top + CELL_PX / 2, bit)
+                        (bit_position + 0.5, row_top + BIT_CELL_PX / 2, bit)
                     )
                     bit_position += 1
-        shade_names = [name for colour in COLOURS for name in (f"{colour}-pale", colour)]
+        shade_names = [name for colour in BIT_FIELD_COLOURS for name in (f"{colour}-pale", colour)]
         bit_cells = Rects(
             x,
             [row + 1 for row in x],
             y,
-            [row + CELL_PX for row in y],
-            cell_shades,
+            [row + BIT_CELL_PX for row in y],
+            shade_indices,
             shade_names,
             inset=0.5,
             **make_sentence_args(cell_sentences),
@@ -224,7 +227,7 @@ class PrecisionView(Steered):
         for ink_name, ink_digits in digits_by_ink.items():
             xs, ys, bit_texts = zip(*ink_digits, strict=True)
             bit_labels.append(Labels(xs, ys, bit_texts, anchor="middle", colour=ink_name, size=10, mono=True))
-        row_middles = [row * ROW_PX + 2 + CELL_PX / 2 for row in range(len(record))]
+        row_middles = [row * ROW_PX + 2 + BIT_CELL_PX / 2 for row in range(len(record))]
         format_ticks = make_y_ticks(row_middles, [rounded.form.name for rounded in record], (0, MAX_BITS))
         return plot(
             len(record) * ROW_PX + 4,
@@ -232,7 +235,7 @@ class PrecisionView(Steered):
             bit_cells,
             *bit_labels,
             format_ticks,
-            left=LEFT_PX,
+            left=LEFT_MARGIN_PX,
             label=self.sentence(),
             hint="Point at a bit, or use the arrow keys.",
         )
@@ -252,7 +255,7 @@ def _is_finite(value: Number) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _format_number(value: Number, form: Format | None = None) -> str:
+def _format_number(value: Number, number_format: Format | None = None) -> str:
     """Return a number as text, with enough digits to distinguish the format's numbers."""
     if not _is_finite(value):
         if math.isnan(value):
@@ -264,38 +267,38 @@ def _format_number(value: Number, form: Format | None = None) -> str:
         return "more than FP64 can hold" if value > 0 else "less than FP64 can hold"
     if value and not nearest_value:
         return "closer to 0 than FP64 can show"
-    digits = 17 if form and form.fraction_bits > 30 else 10
+    digits = 17 if number_format and number_format.fraction_bits > 30 else 10
     return f"{nearest_value:,.{digits}g}".replace("-", "\N{MINUS SIGN}")
 
 
-def _format_error(rounded: Rounded) -> str:
-    if rounded.error is None:
-        return "too large" if _is_finite(rounded.number) else "none"
-    exact_error = Fraction(rounded.value) - Fraction(rounded.number)
+def _format_error(rounding: Rounded) -> str:
+    if rounding.error is None:
+        return "too large" if _is_finite(rounding.number) else "none"
+    exact_error = Fraction(rounding.value) - Fraction(rounding.number)
     if not exact_error:
         return "0"
-    percentage = float(100 * abs(exact_error / Fraction(rounded.number)))
+    percentage = float(100 * abs(exact_error / Fraction(rounding.number)))
     percent_text = f"{percentage:.2g}" if percentage < 99.5 else f"{percentage:.0f}"
-    error_text = f"{rounded.error:+.3g}" if rounded.error else "less than FP64 can show"
+    error_text = f"{rounding.error:+.3g}" if rounding.error else "less than FP64 can show"
     return f"{error_text} ({percent_text} %)".replace("-", "\N{MINUS SIGN}")
 
 
-def _describe_range(form: Format) -> tuple[str, ...]:
-    overflow_text = "∞" if form.has_infinity else "NaN (there is no ∞)"
+def _describe_range(number_format: Format) -> tuple[str, ...]:
+    overflow_text = "∞" if number_format.has_infinity else "NaN (there is no ∞)"
     range_limits = (
         f"{value:,.6g}".replace("-", "\N{MINUS SIGN}")
-        for value in (form.largest, form.smallest_normal, form.smallest)
+        for value in (number_format.largest, number_format.smallest_normal, number_format.smallest)
     )
-    return (form.name, *range_limits, overflow_text)
+    return (number_format.name, *range_limits, overflow_text)
 
 
-def _describe_number(rounded: Rounded) -> str:
-    sign_bit, exponent_bits, fraction_bits = rounded.form.parts(rounded.code)
+def _describe_number(rounding: Rounded) -> str:
+    sign_bit, exponent_bits, fraction_bits = rounding.form.parts(rounding.code)
     nearest_text, below_text, above_text = (
-        _format_number(value, rounded.form) for value in (rounded.value, rounded.below, rounded.above)
+        _format_number(value, rounding.form) for value in (rounding.value, rounding.below, rounding.above)
     )
     return (
-        f"{rounded.form.name}: sign {sign_bit}, exponent {exponent_bits}, fraction {fraction_bits}; "
-        f"nearest {nearest_text}, error {_format_error(rounded)}, next below {below_text}, next above "
+        f"{rounding.form.name}: sign {sign_bit}, exponent {exponent_bits}, fraction {fraction_bits}; "
+        f"nearest {nearest_text}, error {_format_error(rounding)}, next below {below_text}, next above "
         f"{above_text}."
     )

@@ -45,7 +45,7 @@ AXIS_MARGIN_FACTOR = 1.8
 """Factor from the smallest and to the largest value to the ends of an axis."""
 SHORT_RANGE_FACTOR = 400
 """Ratio of the ends of an axis below which it has ticks at 1, 2 and 5 times powers of ten."""
-SAME_POSITION_SHARE = 0.05
+SAME_POSITION_DECADES = 0.05
 """Distance in powers of ten below which points have no arrow; half of it for a common label."""
 
 
@@ -101,10 +101,10 @@ class RooflineChart(FigureView):
         return f"{point.name} reaches {_format_rate(point.gflops)}, {share_text}{wait_text}"
 
     def describe(self) -> str:
-        limits = self.roofline.ceilings
-        ceiling_texts = [f"{LIMIT_NAMES[level]}: {number(limits.gbps[level], 4)} GB/s." for level in LEVELS]
+        ceilings = self.roofline.ceilings
+        ceiling_texts = [f"{LIMIT_NAMES[level]}: {number(ceilings.gbps[level], 4)} GB/s." for level in LEVELS]
         ceiling_texts += [
-            f"{arithmetic_type}: {_format_kind_rate(arithmetic_type, limits.gflops[arithmetic_type])}."
+            f"{arithmetic_type}: {_format_kind_rate(arithmetic_type, ceilings.gflops[arithmetic_type])}."
             for arithmetic_type in self._list_arithmetic_types()
         ]
         point_texts = [
@@ -124,31 +124,31 @@ class RooflineChart(FigureView):
         ] or ["f32"]
 
     def _describe_changes(self) -> list[str]:
-        level = self._find_path_level()
+        level = self._find_arrow_level()
         sentences = []
-        for first_point, second_point in self._find_pairs():
+        for first_point, second_point in self._pair_successive_points():
             speedup = number(first_point.time_ns / second_point.time_ns)
             sentences.append(f"{first_point.name} → {second_point.name}: {speedup} × as fast.")
         if level:
             sentences.append(f"The arrows join the points of {LIMIT_NAMES[level]}.")
         return sentences
 
-    def _find_path_level(self) -> Level | None:
+    def _find_arrow_level(self) -> Level | None:
         """Return the memory level at which arrows are drawn: the shared level whose traffic changes most."""
-        path_points = self._points if self._find_pairs() else []
+        arrow_points = self._points if self._pair_successive_points() else []
         common_levels = [
             level
             for level in LEVELS
-            if path_points and all(level in point.intensities for point in path_points)
+            if arrow_points and all(level in point.intensities for point in arrow_points)
         ]
 
         def compute_change(level: Level) -> float:
-            level_intensities = [point.intensities[level] for point in path_points]
+            level_intensities = [point.intensities[level] for point in arrow_points]
             return max(level_intensities) / min(level_intensities)
 
         return max(common_levels, key=compute_change, default=None)
 
-    def _find_pairs(self) -> list[tuple[RooflinePoint, RooflinePoint]]:
+    def _pair_successive_points(self) -> list[tuple[RooflinePoint, RooflinePoint]]:
         return [*zip(self._points, self._points[1:], strict=False)] if self.roofline.path else []
 
     def _explain_omissions(self) -> list[str]:
@@ -263,12 +263,12 @@ class RooflineChart(FigureView):
             columnspacing=1.4,
         )
 
-    def _paint_ceilings(self, ax: Axes, peaks: dict[str, float]) -> None:
+    def _paint_ceilings(self, ax: Axes, peaks_gflops: dict[str, float]) -> None:
         """Draw a slope for each memory level, and a flat line for each type of arithmetic."""
         gbps_of_level = self.roofline.ceilings.gbps
         lowest_x, highest_x = ax.get_xlim()
         lowest_y, _ = ax.get_ylim()
-        highest_gflops = max(peaks.values())
+        highest_gflops = max(peaks_gflops.values())
         for level in LEVELS:
             first_x = max(lowest_x, lowest_y / gbps_of_level[level])
             ridge_x = min(highest_x, highest_gflops / gbps_of_level[level])
@@ -282,10 +282,10 @@ class RooflineChart(FigureView):
                 markevery=[],  # the mark is only in the legend
                 label=f"{LIMIT_NAMES[level]}: {number(gbps_of_level[level], 4)} GB/s",
             )
-        ridge = highest_gflops / max(gbps_of_level.values())
-        for peak in peaks.values():
+        ridge_intensity = highest_gflops / max(gbps_of_level.values())
+        for peak in peaks_gflops.values():
             ax.plot(
-                [max(lowest_x, ridge * peak / highest_gflops), highest_x],
+                [max(lowest_x, ridge_intensity * peak / highest_gflops), highest_x],
                 [peak, peak],
                 color=colour("fg"),
                 linewidth=1.8,
@@ -323,16 +323,16 @@ class RooflineChart(FigureView):
                 label="in the modelled time",
             )
 
-    def _paint_labels(self, ax: Axes, peaks: dict[str, float]) -> None:
+    def _paint_labels(self, ax: Axes, peaks_gflops: dict[str, float]) -> None:
         """Write the names of the launches and of the ceilings of arithmetic right of the axes."""
         lowest_y, highest_y = ax.get_ylim()
         rate_labels = [(rate, name, "fg") for rate, name in _make_point_labels(self._points).items()]
-        rate_labels += [(peak, label, "muted") for label, peak in _make_peak_labels(peaks).items()]
+        rate_labels += [(peak, label, "muted") for label, peak in _make_peak_labels(peaks_gflops).items()]
         height_shares = [
             math.log(rate / lowest_y) / math.log(highest_y / lowest_y) for rate, _, _ in rate_labels
         ]
-        for (rate, label, text_role), height_share in zip(
-            rate_labels, _space_heights(height_shares), strict=True
+        for (rate, label, colour_name), height_share in zip(
+            rate_labels, _separate_label_heights(height_shares), strict=True
         ):
             ax.annotate(
                 label,
@@ -340,8 +340,8 @@ class RooflineChart(FigureView):
                 (1.03, height_share),
                 textcoords="axes fraction",
                 va="center",
-                color=colour(text_role),
-                fontsize=SMALL_FONT_POINTS if text_role == "muted" else None,
+                color=colour(colour_name),
+                fontsize=SMALL_FONT_POINTS if colour_name == "muted" else None,
                 arrowprops={
                     "arrowstyle": "-",
                     "color": colour("muted"),
@@ -354,12 +354,12 @@ class RooflineChart(FigureView):
 
     def _paint_arrows(self, ax: Axes) -> None:
         """Draw an arrow from each launch to the next, between the points of one level."""
-        level = self._find_path_level()
+        level = self._find_arrow_level()
         if level is None:
             return
-        for point_pair in self._find_pairs():
+        for point_pair in self._pair_successive_points():
             start_point, end_point = ((point.intensities[level], point.gflops) for point in point_pair)
-            if math.dist(np.log10(start_point), np.log10(end_point)) > SAME_POSITION_SHARE:
+            if math.dist(np.log10(start_point), np.log10(end_point)) > SAME_POSITION_DECADES:
                 arrow_style = {
                     "arrowstyle": "->",
                     "color": colour("fg"),
@@ -371,9 +371,9 @@ class RooflineChart(FigureView):
                 ax.annotate("", end_point, start_point, arrowprops=arrow_style)
 
 
-def _choose_multiples(limits: tuple[float, float]) -> tuple[int, ...]:
+def _choose_multiples(axis_limits: tuple[float, float]) -> tuple[int, ...]:
     """Return the multiples of powers of ten at which an axis with these ends has ticks."""
-    return (1, 2, 5) if limits[1] / limits[0] < SHORT_RANGE_FACTOR else (1,)
+    return (1, 2, 5) if axis_limits[1] / axis_limits[0] < SHORT_RANGE_FACTOR else (1,)
 
 
 def _format_rate(gflops: float) -> str:
@@ -389,13 +389,13 @@ def _format_kind_rate(arithmetic_type: str, gflops: float) -> str:
     )
 
 
-def _make_peak_labels(peaks: dict[str, float]) -> dict[str, float]:
+def _make_peak_labels(peaks_gflops: dict[str, float]) -> dict[str, float]:
     """Return the labels of the ceilings of arithmetic; types with the same rate share a label."""
     types_by_rate: dict[str, list[str]] = {}
-    for arithmetic_type, peak in peaks.items():
+    for arithmetic_type, peak in peaks_gflops.items():
         types_by_rate.setdefault(_format_kind_rate(arithmetic_type, peak), []).append(arithmetic_type)
     return {
-        f"{', '.join(same_rate_types)}: {rate}": peaks[same_rate_types[0]]
+        f"{', '.join(same_rate_types)}: {rate}": peaks_gflops[same_rate_types[0]]
         for rate, same_rate_types in types_by_rate.items()
     }
 
@@ -414,21 +414,21 @@ def _compute_modelled_gflops(point: RooflinePoint) -> float:
 
 def _make_point_labels(points: Sequence[RooflinePoint]) -> dict[float, str]:
     """Return the labels by GFLOP/s. Launches with nearly the same rate share a label of at most two names."""
-    names_by_x = dict[float, list[str]]()
+    names_by_rate = dict[float, list[str]]()
     for point in points:
         close_rates = (
-            rate for rate in names_by_x if abs(math.log10(rate / point.gflops)) < SAME_POSITION_SHARE / 2
+            rate for rate in names_by_rate if abs(math.log10(rate / point.gflops)) < SAME_POSITION_DECADES / 2
         )
-        names_by_x.setdefault(next(close_rates, point.gflops), []).append(point.name)
+        names_by_rate.setdefault(next(close_rates, point.gflops), []).append(point.name)
     label_of_rate = dict[float, str]()
-    for rate, names in names_by_x.items():
+    for rate, names in names_by_rate.items():
         distinct_names = list(dict.fromkeys(names))
-        others_text = f" and {len(distinct_names) - 2} more" if len(distinct_names) > 2 else ""
-        label_of_rate[rate] = ", ".join(distinct_names[:2]) + others_text
+        omitted_names_text = f" and {len(distinct_names) - 2} more" if len(distinct_names) > 2 else ""
+        label_of_rate[rate] = ", ".join(distinct_names[:2]) + omitted_names_text
     return label_of_rate
 
 
-def _space_heights(heights: Sequence[float]) -> list[float]:
+def _separate_label_heights(heights: Sequence[float]) -> list[float]:
     """Return label heights (0 to 1) that are at least a line apart, each near its original value."""
     spaced_heights = [*heights]
     previous_height = math.inf

@@ -40,13 +40,13 @@ class Column:
         The text above the column.
     name
         The name of the column in a data frame, with the unit: ``time_ns``. The heading if it is empty.
-    show
+    format_value
         Function that returns the text of a value. None is shown as a dash.
     """
 
     heading: str
     name: str = ""
-    show: Callable[[Any], str] = str
+    format_value: Callable[[Any], str] = str
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +77,23 @@ class Table:
         The columns: each is a `Column`, or a heading for values that `str` can show.
     rows
         The raw values. Columns in which every text begins with a digit are aligned right.
-    inner
+    inner_tables
         For each row, the table that a page shows when the learner opens the row, or None.
     hide_empty
         Whether columns without any value are left out when the table is shown.
-    most
+    max_rows
         The number of rows to show; a data frame has all rows.
-    rest
-        A row that is shown in place of the rows beyond `most`.
+    omission_row
+        A row that is shown in place of the rows beyond `max_rows`.
     """
 
     title: str
     columns: tuple[Column | str, ...]
     rows: tuple[tuple[Any, ...], ...]
-    inner: tuple[Table | None, ...] = ()
+    inner_tables: tuple[Table | None, ...] = ()
     hide_empty: bool = False
-    most: int | None = None
-    rest: tuple[Any, ...] = ()
+    max_rows: int | None = None
+    omission_row: tuple[Any, ...] = ()
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -129,23 +129,24 @@ class Table:
         headings = self.headings
         cell_texts = self.cells
         widths = [max(map(len, column)) for column in zip(headings, *cell_texts, strict=True)]
-        right_aligned = self._find_right_aligned()
+        right_alignments = self._find_right_alignments()
         lines = [self.title] if self.title else []
-        lines.append(_format_line(headings, widths, right_aligned))
+        lines.append(_format_line(headings, widths, right_alignments))
         lines.append("  ".join("-" * width for width in widths))
-        lines += [_format_line(row, widths, right_aligned) for row in cell_texts]
+        lines += [_format_line(row, widths, right_alignments) for row in cell_texts]
         return "\n".join(lines)
 
     def html(self) -> str:
         """Return the table as HTML in the colours of the page."""
         # A number stays next to its unit.
         alignments = [
-            "right;white-space:nowrap" if is_right else "left" for is_right in self._find_right_aligned()
+            "right;white-space:nowrap" if is_right else "left" for is_right in self._find_right_alignments()
         ]
         headings = self.headings
         head_html = "".join(
-            f'<th scope="col" style="text-align:{align.partition(";")[0]}">{_make_html_heading(heading)}</th>'
-            for heading, align in zip(headings, alignments, strict=True)
+            f'<th scope="col" style="text-align:{alignment.partition(";")[0]}">'
+            f"{_make_html_heading(heading)}</th>"
+            for heading, alignment in zip(headings, alignments, strict=True)
         )
         body_html = "".join(
             "<tr>"
@@ -156,7 +157,7 @@ class Table:
             )
             + "</tr>"
             + (self._make_inner_row(inner_table) if inner_table else "")
-            for row, row_bars, inner_table in zip_longest(self.cells, self._make_bars(), self.inner)
+            for row, row_bars, inner_table in zip_longest(self.cells, self._make_bars(), self.inner_tables)
         )
         caption = (
             f'<caption style="text-align:left;caption-side:top">{html.escape(self.title)}</caption>'
@@ -181,7 +182,7 @@ class Table:
 
     def _format_rows(self) -> list[tuple[str, ...]]:
         """Return the texts of the visible rows, with all columns."""
-        formatters = [column.show for column in self._make_columns()]
+        formatters = [column.format_value for column in self._make_columns()]
         return [
             tuple(
                 _format_value(value, format_cell) for value, format_cell in zip(row, formatters, strict=True)
@@ -190,8 +191,8 @@ class Table:
         ]
 
     def _find_shown_rows(self) -> list[tuple[Any, ...]]:
-        rows = list(self.rows[: self.most])
-        return [*rows, self.rest] if self.rest and len(rows) < len(self.rows) else rows
+        rows = list(self.rows[: self.max_rows])
+        return [*rows, self.omission_row] if self.omission_row and len(rows) < len(self.rows) else rows
 
     def _make_bars(self) -> list[list[str]]:
         """Return the bars of the visible cells as HTML."""
@@ -223,7 +224,7 @@ class Table:
             f"<details>{summary}{visible_table.html()}</details></td></tr>"
         )
 
-    def _find_right_aligned(self) -> list[bool]:
+    def _find_right_alignments(self) -> list[bool]:
         """Return for each visible column whether it is aligned right: all of its texts begin with a digit."""
         columns = list(zip(*self.cells, strict=True)) or [()] * len(self.headings)
         return [
@@ -232,10 +233,10 @@ class Table:
         ]
 
 
-def _format_value(value: Any, show: Callable[[Any], str]) -> str:
+def _format_value(value: Any, format_plain_value: Callable[[Any], str]) -> str:
     if isinstance(value, Cell):
         return value.text
-    return NO_VALUE_MARK if value is None else show(value)
+    return NO_VALUE_MARK if value is None else format_plain_value(value)
 
 
 def _import_pandas() -> Any:
@@ -248,9 +249,9 @@ def _import_pandas() -> Any:
         raise ImportError(missing_message, name="pandas") from error
 
 
-def _format_line(cells: Sequence[str], widths: Sequence[int], right_aligned: Sequence[bool]) -> str:
+def _format_line(cells: Sequence[str], widths: Sequence[int], right_alignments: Sequence[bool]) -> str:
     padded_cells = []
-    for cell, width, is_right in zip(cells, widths, right_aligned, strict=True):
+    for cell, width, is_right in zip(cells, widths, right_alignments, strict=True):
         padding_spaces = " " * (width - len(cell))
         padded_cells.append(padding_spaces + cell if is_right else cell + padding_spaces)
     return "  ".join(padded_cells).rstrip()
@@ -272,17 +273,21 @@ def _make_html_bars(value: Any) -> str:
     return f'<span class="gl-cell-bars">{"".join(make_bar(*bar) for bar in value.bars)}</span>'
 
 
-def make_share_cell(share: float | None, text: Callable[[float], str], colour: str = "accent") -> Cell | None:
+def make_share_cell(
+    share: float | None, format_share: Callable[[float], str], colour: str = "accent"
+) -> Cell | None:
     """Return a table cell with a text and a bar for a share. If the share is None, return None."""
-    return None if share is None else Cell(share, text(share), ((share, colour),))
+    return None if share is None else Cell(share, format_share(share), ((share, colour),))
 
 
-def compare_times(before: tuple[str, float], after: tuple[str, float], colour: str = "accent") -> str:
+def compare_times(
+    time_before: tuple[str, float], time_after: tuple[str, float], colour: str = "accent"
+) -> str:
     """Return the HTML of two bars that compare two named times in ns on the same scale."""
-    longest_ns = max(before[1], after[1], 1e-9)
+    longest_ns = max(time_before[1], time_after[1], 1e-9)
     return make_bars(
         (name, time_ns / longest_ns, duration(time_ns), bar_colour)
-        for (name, time_ns), bar_colour in ((before, "other"), (after, colour))
+        for (name, time_ns), bar_colour in ((time_before, "other"), (time_after, colour))
     )
 
 
@@ -302,27 +307,27 @@ def shorten_source(text: str, column: int = 1) -> str:
     return start_mark + text[start_index + len(start_mark) : end_index - len(end_mark)] + end_mark
 
 
-SOURCE = Column("source", show=shorten_source)
+SOURCE_COLUMN = Column("source", format_value=shorten_source)
 """Column of source lines, which are shortened when shown, and complete in a data frame."""
 
 
 def locate_line(
-    code: str, line: int, text: str, column: int = 1, access: bool = False
+    code: str, line: int, text: str, column: int = 1, is_access: bool = False
 ) -> tuple[int | None, Cell]:
     """Return the number and the text of a source line, counted from 1. If the source has no such line, return
     `text` as the text of the line.
 
     NVRTC reports the column of the first statement of a line. If a line is too long to be shown completely
-    and is an `access` to memory, the part around its first subscript is shown instead.
+    and is an `is_access` to memory, the part around its first subscript is shown instead.
     """
     lines = code.split("\n")  # as NVRTC counts them: at no other character
     line_text = lines[line - 1] if 1 <= line <= len(lines) else ""
-    if access and (subscript := _ACCESS_PATTERN.search(line_text, max(0, column - 1))):
+    if is_access and (subscript := _ACCESS_PATTERN.search(line_text, max(0, column - 1))):
         column = subscript.start() + 1
     return line or None, Cell(line_text.strip() or text, shorten_source(line_text, column) or text)
 
 
-def format_times(count: int, name: str) -> str:
+def format_counted_name(count: int, name: str) -> str:
     """Return a name with its count, such as ``4 × LDG``. A count of 1 is omitted."""
     return f"{number(count)} × {name}" if count > 1 else name
 
@@ -399,7 +404,7 @@ class CardOfTables(HasTables, TextDisplay):
 
     __slots__ = ()
 
-    numbered: ClassVar[bool] = False
+    has_numbered_sentences: ClassVar[bool] = False
     """Whether the sentences are numbered, like the rows of the table."""
 
     @property
@@ -448,7 +453,8 @@ class CardOfTables(HasTables, TextDisplay):
 
     def __repr__(self) -> str:
         lines = [
-            f"{index}. {text}" if self.numbered else text for index, text in enumerate(self.sentences(), 1)
+            f"{index}. {text}" if self.has_numbered_sentences else text
+            for index, text in enumerate(self.sentences(), 1)
         ]
         paragraphs = [
             self.caption,
@@ -470,7 +476,9 @@ class CardOfTables(HasTables, TextDisplay):
 
     def _make_body(self) -> str:
         """Return the contents of the card below the verdict."""
-        return "".join(table.html() for table in self.tables()) + make_list(self.sentences(), self.numbered)
+        return "".join(table.html() for table in self.tables()) + make_list(
+            self.sentences(), self.has_numbered_sentences
+        )
 
 
 class RecordTable(CardOfTables, Generic[Record]):
@@ -481,9 +489,9 @@ class RecordTable(CardOfTables, Generic[Record]):
     __slots__ = ()
 
     @classmethod
-    def of(cls, record: Record, **texts: str) -> Self:
+    def of(cls, record: Record, **added_texts: str) -> Self:
         """Create an object that displays the given record as tables with additional texts."""
-        return cls(**_read_values(cls, record), **texts)
+        return cls(**_read_values(cls, record), **added_texts)
 
     @property
     def record(self) -> Record:

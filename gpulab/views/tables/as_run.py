@@ -7,13 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, format_times, locate_line
+from gpulab.views.tables import (
+    SOURCE_COLUMN,
+    Cell,
+    Column,
+    RecordTable,
+    Table,
+    format_counted_name,
+    locate_line,
+)
 from gpulab.words import number, shape
 from virtualgpu.records.as_run import AccessAsRun, AsRun, BranchAsRun
 
-_NOT_KNOWN_TEXT = "not known"
-_WRITTEN_COLUMN = Column("as written", "written", number)
-_RUN_COLUMN = Column("as run", "executed", number)
+_UNKNOWN_COUNT_TEXT = "not known"
+_PTX_COUNT_COLUMN = Column("as written", "written", number)
+_MACHINE_CODE_COUNT_COLUMN = Column("as run", "executed", number)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -66,7 +74,7 @@ class AsRunTable(RecordTable[AsRun], AsRun):
                 ]
                 if not matching_accesses:
                     continue
-                written_count = sum(access.written for access in matching_accesses)
+                ptx_count = sum(access.written for access in matching_accesses)
                 request_count, execution_count = (
                     self.total(counter_name, space, access_kind)
                     for counter_name in ("requests", "executions")
@@ -74,19 +82,19 @@ class AsRunTable(RecordTable[AsRun], AsRun):
                 total_rows.append(
                     (
                         f"{space} {plural_noun}",
-                        written_count,
+                        ptx_count,
                         _format_count(execution_count),
                         _format_count(request_count),
                     )
                 )
         if self.branches:
-            written_count = sum(branch.written for branch in self.branches)
+            ptx_count = sum(branch.written for branch in self.branches)
             divergent_count = _format_count(self.divergent_branches)
-            total_rows.append(("divergent branches", written_count, divergent_count, Cell(None, "")))
+            total_rows.append(("divergent branches", ptx_count, divergent_count, Cell(None, "")))
         total_columns = (
             "counter",
-            _WRITTEN_COLUMN,
-            _RUN_COLUMN,
+            _PTX_COUNT_COLUMN,
+            _MACHINE_CODE_COUNT_COLUMN,
             Column("with an active lane", "active_requests", number),
         )
         return Table("", total_columns, tuple(total_rows))
@@ -104,25 +112,40 @@ class AsRunTable(RecordTable[AsRun], AsRun):
             access_rows.append(
                 (
                     *locate_line(
-                        self.code, line, line_accesses[0].text, line_accesses[0].column, access=True
+                        self.code, line, line_accesses[0].text, line_accesses[0].column, is_access=True
                     ),
                     f"{space} {access_kind}",
-                    _format_names(ptx_opcodes),
+                    _format_counted_opcodes(ptx_opcodes),
                     sum(counted_access.written for counted_access in line_accesses),
-                    _format_names(opcode_counts) or "none",
+                    _format_counted_opcodes(opcode_counts) or "none",
                     _format_count(
-                        _sum_known([counted_access.executions for counted_access in line_accesses])
+                        _sum_known_counts([counted_access.executions for counted_access in line_accesses])
                     ),
                 )
             )
-        columns = ("line", SOURCE, "access", "PTX", _WRITTEN_COLUMN, "machine code", _RUN_COLUMN)
+        columns = (
+            "line",
+            SOURCE_COLUMN,
+            "access",
+            "PTX",
+            _PTX_COUNT_COLUMN,
+            "machine code",
+            _MACHINE_CODE_COUNT_COLUMN,
+        )
         return Table("Memory accesses", columns, tuple(access_rows))
 
     def _make_branch_table(self) -> Table:
         branches_by_line: dict[int, list[BranchAsRun]] = {}
         for branch in self.branches:
             branches_by_line.setdefault(branch.line, []).append(branch)
-        columns = ("line", SOURCE, "PTX", _WRITTEN_COLUMN, "machine code", _RUN_COLUMN)
+        columns = (
+            "line",
+            SOURCE_COLUMN,
+            "PTX",
+            _PTX_COUNT_COLUMN,
+            "machine code",
+            _MACHINE_CODE_COUNT_COLUMN,
+        )
         return Table(
             "Divergent branches", columns, tuple(map(self._make_branch_row, branches_by_line.values()))
         )
@@ -132,10 +155,10 @@ class AsRunTable(RecordTable[AsRun], AsRun):
         opcode_counts = Counter(branch.opcode for branch in branches if branch.opcode)
         return (
             *locate_line(self.code, first_branch.line, first_branch.text, first_branch.column),
-            format_times(len(branches), "bra"),
+            format_counted_name(len(branches), "bra"),
             sum(branch.written for branch in branches),
-            _format_names(opcode_counts) or "none",
-            _format_count(_sum_known([branch.divergent for branch in branches])),
+            _format_counted_opcodes(opcode_counts) or "none",
+            _format_count(_sum_known_counts([branch.divergent for branch in branches])),
         )
 
 
@@ -145,13 +168,15 @@ def _find_opcode(text: str) -> str:
     return opcode_words[1] if opcode_words[0].startswith("@") else opcode_words[0]
 
 
-def _format_names(names: Counter[str]) -> str:
-    return ", ".join(format_times(name_count, name) for name, name_count in sorted(names.items()))
+def _format_counted_opcodes(opcode_counts: Counter[str]) -> str:
+    return ", ".join(
+        format_counted_name(opcode_count, opcode) for opcode, opcode_count in sorted(opcode_counts.items())
+    )
 
 
-def _sum_known(values: Sequence[int | None]) -> int | None:
-    return None if None in values else sum(value for value in values if value is not None)
+def _sum_known_counts(counts: Sequence[int | None]) -> int | None:
+    return None if None in counts else sum(value for value in counts if value is not None)
 
 
 def _format_count(value: int | None) -> Any:
-    return Cell(None, _NOT_KNOWN_TEXT) if value is None else value
+    return Cell(None, _UNKNOWN_COUNT_TEXT) if value is None else value

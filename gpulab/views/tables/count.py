@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from gpulab.views.parts.card import make_legend
 from gpulab.views.tables import (
     NO_VALUE_MARK,
-    SOURCE,
+    SOURCE_COLUMN,
     Cell,
     Column,
     RecordTable,
     Table,
-    format_times,
+    format_counted_name,
     locate_line,
 )
 from gpulab.words import count, number, shape
@@ -38,16 +38,21 @@ def _format_two_digits(value: float) -> str:
 
 _ACCESS_COLUMNS = (
     "line",
-    SOURCE,
+    SOURCE_COLUMN,
     "access",
-    Column("requests", show=number),
-    Column("sectors", show=number),
+    Column("requests", format_value=number),
+    Column("sectors", format_value=number),
     Column("at best", "ideal_sectors", number),
     Column("per request", "sectors_per_request", _format_two_digits),
     Column("L1 hits", "l1_hit_rate", _format_percent),
     Column("conflicts", "bank_conflicts", number),
 )
-_BRANCH_COLUMNS = ("line", SOURCE, Column("executed", show=number), Column("divergent", show=number))
+_BRANCH_COLUMNS = (
+    "line",
+    SOURCE_COLUMN,
+    Column("executed", format_value=number),
+    Column("divergent", format_value=number),
+)
 
 _BAR_LEGEND = make_legend(
     [
@@ -57,7 +62,7 @@ _BAR_LEGEND = make_legend(
     ]
 )
 
-Counted = TypeVar("Counted", AccessCounters, BranchCounters)
+SiteCounters = TypeVar("SiteCounters", AccessCounters, BranchCounters)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -143,10 +148,10 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
                     self.total(counter_name, "global", operation_kind)
                     for counter_name in ("sectors", "ideal_sectors")
                 )
-                per_request = (
+                request_size_text = (
                     f"{sectors / request_count:.2f} per request, at best {ideal_sectors / request_count:.2f}"
                 )
-                meaning = f"requests, {count(sectors, 'sector')} of {SECTOR_BYTES} bytes, {per_request}"
+                meaning = f"requests, {count(sectors, 'sector')} of {SECTOR_BYTES} bytes, {request_size_text}"
                 total_rows.append((f"global {name}", request_count, meaning))
         shared_requests = self.total("requests", "shared")
         if shared_requests:
@@ -160,7 +165,7 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
             executed_count = sum(branch.executed for branch in self.branches)
             meaning = f"of {number(executed_count)} conditional branches"
             total_rows.append(("divergent branches", self.divergent_branches, meaning))
-        return Table("", ("counter", Column("value", show=number), "meaning"), tuple(total_rows))
+        return Table("", ("counter", Column("value", format_value=number), "meaning"), tuple(total_rows))
 
     def _make_access_row(self, accesses: Sequence[AccessCounters]) -> tuple[Any, ...]:
         first_access = accesses[0]
@@ -177,17 +182,20 @@ class CounterTable(RecordTable[KernelCounters], KernelCounters):
                 "ideal_wavefronts",
             )
         )
+        access_text = format_counted_name(len(accesses), f"{first_access.space} {first_access.kind}")
         return (
-            *locate_line(self.code, first_access.line, first_access.text, first_access.column, access=True),
-            f"{format_times(len(accesses), f'{first_access.space} {first_access.kind}')}, {sizes_text} B",
+            *locate_line(
+                self.code, first_access.line, first_access.text, first_access.column, is_access=True
+            ),
+            f"{access_text}, {sizes_text} B",
             request_count,
-            _make_pair_cell(sectors, ideal_sectors, self._find_largest_count("sectors"))
+            _make_actual_and_ideal_cell(sectors, ideal_sectors, self._find_largest_count("sectors"))
             if counts_sectors
             else None,
             ideal_sectors if counts_sectors else None,
             sectors / max(1, request_count) if counts_sectors else None,
             self._compute_l1_hit_rate(accesses),
-            _make_pair_cell(
+            _make_actual_and_ideal_cell(
                 wavefronts, ideal_wavefronts, self._find_largest_count("wavefronts"), bank_conflicts
             )
             if first_access.space == "shared"
@@ -230,11 +238,11 @@ def _make_percent_cell(fraction: float) -> Cell:
     return Cell(fraction, f"{100 * fraction:.1f} %", ((fraction, "accent"),))
 
 
-def _make_pair_cell(
-    actual_count: int, ideal_count: int, largest_count: int, value: int | None = None
+def _make_actual_and_ideal_cell(
+    actual_count: int, ideal_count: int, largest_count: int, shown_count: int | None = None
 ) -> Cell:
     """Return a count as a cell whose bars compare the actual number with the ideal one."""
-    cell_value = actual_count if value is None else value
+    cell_value = actual_count if shown_count is None else shown_count
     colour = "tail" if actual_count > ideal_count else "accent"
     return Cell(
         cell_value,
@@ -251,14 +259,12 @@ def _make_cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
     sample_text = "" if caches.one_in == 1 else f", from one line in {caches.one_in}"
     method_text = f"modelled {start_text}{sample_text}"
     cache_rows: list[tuple[Any, ...]] = []
-    for rate_name, hit_rate, hit_count, sector_count, sectors_origin in (
+    for rate_name, hit_rate, hit_count, sector_count, sectors_text in (
         ("L1 hit rate", caches.l1_hit_rate, caches.l1_hit_sectors, caches.l1_sectors, "of loads"),
         ("L2 hit rate", caches.l2_hit_rate, caches.l2_hit_sectors, caches.l2_sectors, "of the SMs"),
     ):
         if hit_rate is not None:
-            meaning = (
-                f"{number(hit_count)} of {count(sector_count, 'sector')} {sectors_origin}; {method_text}"
-            )
+            meaning = f"{number(hit_count)} of {count(sector_count, 'sector')} {sectors_text}; {method_text}"
             cache_rows.append((rate_name, _make_percent_cell(hit_rate), meaning))
     if caches.l2_sectors:
         written_bytes = number(caches.dram_write_bytes)
@@ -272,24 +278,24 @@ def _make_cache_rows(caches: CacheCounters) -> list[tuple[Any, ...]]:
 
 
 def _group_by_line(
-    counters: Iterable[Counted],
-    key: Callable[[Counted], Hashable],
-    executions: Callable[[Counted], int],
-    row: Callable[[Sequence[Counted]], tuple[Any, ...]],
+    counters: Iterable[SiteCounters],
+    make_key: Callable[[SiteCounters], Hashable],
+    count_executions: Callable[[SiteCounters], int],
+    make_row: Callable[[Sequence[SiteCounters]], tuple[Any, ...]],
 ) -> list[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]:
-    """Group counters by `key`, and return a row for each group and for each of its members.
+    """Group counters by `make_key`, and return a row for each group and for each of its members.
 
     Members that never ran are left out, unless no member of the group ran.
     """
-    counters_by_key: dict[Hashable, list[Counted]] = {}
+    counters_by_key: dict[Hashable, list[SiteCounters]] = {}
     for counter in counters:
-        counters_by_key.setdefault(key(counter), []).append(counter)
+        counters_by_key.setdefault(make_key(counter), []).append(counter)
     counter_groups = [
-        [counter for counter in counter_group if executions(counter)] or counter_group[:1]
+        [counter for counter in counter_group if count_executions(counter)] or counter_group[:1]
         for counter_group in counters_by_key.values()
     ]
     return [
-        (row(counter_group), [row([counter]) for counter in counter_group])
+        (make_row(counter_group), [make_row([counter]) for counter in counter_group])
         for counter_group in counter_groups
     ]
 
@@ -297,18 +303,18 @@ def _group_by_line(
 def _make_table(
     title: str,
     columns: tuple[Column | str, ...],
-    lines: list[tuple[tuple[Any, ...], list[tuple[Any, ...]]]],
+    line_groups: list[tuple[tuple[Any, ...], list[tuple[Any, ...]]]],
     member_kind: str,
 ) -> Table:
     """Return a table with a row per line, and an inner table for lines with several members."""
     inner_tables = tuple(
         Table(
-            f"the {len(line_counters)} {member_kind} of line {row[0] or NO_VALUE_MARK} one by one",
+            f"the {len(member_rows)} {member_kind} of line {row[0] or NO_VALUE_MARK} one by one",
             columns,
-            tuple(line_counters),
+            tuple(member_rows),
         )
-        if len(line_counters) > 1
+        if len(member_rows) > 1
         else None
-        for row, line_counters in lines
+        for row, member_rows in line_groups
     )
-    return Table(title, columns, tuple(row for row, _ in lines), inner_tables, hide_empty=True)
+    return Table(title, columns, tuple(row for row, _ in line_groups), inner_tables, hide_empty=True)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from gpulab._deprecated import make_old_method, make_old_property
 from gpulab.views.parts.card import make_list, make_paragraph, make_source_lines, place_beside
 from gpulab.views.parts.mma_sync import describe_mma_sync
-from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, compare_times, locate_line
+from gpulab.views.tables import SOURCE_COLUMN, Cell, Column, RecordTable, Table, compare_times, locate_line
 from gpulab.words import count, duration, listing, noun, number, percent, shape
 from virtualgpu.records.launch.causes import Cause, CauseKind, LaunchCosts
 
 MIN_GAIN = 1.25
 """Smallest speedup for which a remedy is worth an hour of work."""
 
-COMMON_GAIN_FACTORS: Mapping[CauseKind, float] = {"tail": 1.025, "in flight": 1.08, "latency": 1.08}
+COMMON_CAUSE_GAIN_FACTORS: Mapping[CauseKind, float] = {"tail": 1.025, "in flight": 1.08, "latency": 1.08}
 """Factors on the smallest speedup, for causes that most kernels have to some degree."""
 UNEVEN_BLOCKS_FACTOR = 1.5
 """Ratio of the longest block to the mean from which a tail is explained by that block, not by waves."""
@@ -108,7 +108,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
             cause
             for cause in self.causes
             if (cause.gain if cause.kind == "tail" else min(cause.gain, cause.remaining))
-            >= MIN_GAIN * COMMON_GAIN_FACTORS.get(cause.kind, 1.0)
+            >= MIN_GAIN * COMMON_CAUSE_GAIN_FACTORS.get(cause.kind, 1.0)
         )
 
     @property
@@ -156,7 +156,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         columns = (
             "cause",
             "line",
-            SOURCE,
+            SOURCE_COLUMN,
             Column("gain, modelled", "gain", _format_factor),
             Column("time after", "after_ns", duration),
             "notebook",
@@ -177,12 +177,16 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
     def verdict(self) -> str:
         """A sentence with the main cause of the launch's time and the limit of the launch."""
         share_text = percent(min(1.0, self.stages[self.bound] / self.time_ns))
-        bound_name, limit_text = _describe_bound(self.bound)
+        bound_name, limit_text = _describe_limiting_stage(self.bound)
         bound_text = f"{bound_name}: {share_text} of its time {limit_text}{self._describe_tensor_wait()}"
         if self.main is not None:
-            other_count = len(self.worth_fixing) - 1
-            others_text = f", and {count(other_count, 'lesser cause')}" if other_count else ""
-            return f"Main cause: {CAUSE_NAMES[self.main.kind]}{others_text}. The kernel is {bound_text}."
+            lesser_cause_count = len(self.worth_fixing) - 1
+            lesser_causes_text = (
+                f", and {count(lesser_cause_count, 'lesser cause')}" if lesser_cause_count else ""
+            )
+            return (
+                f"Main cause: {CAUSE_NAMES[self.main.kind]}{lesser_causes_text}. The kernel is {bound_text}."
+            )
         hint_by_bound = {
             "DRAM": " Only moving fewer bytes would help: use narrower types, or fuse the kernel with the "
             "one before or after it.",
@@ -207,7 +211,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         location_text = f"Line {line}, {source_line.text}: " if line else ""
         count_text, remedy = _EXPLANATIONS[cause.kind](cause, self)
         share_text = percent(min(1.0, self.stages[self.bound] / self.time_ns))
-        ceiling_text = f"Ceiling: {share_text} of the time {_describe_bound(self.bound)[1]}."
+        ceiling_text = f"Ceiling: {share_text} of the time {_describe_limiting_stage(self.bound)[1]}."
         gain_text = (
             f"{number(cause.gain)} × as fast, {duration(cause.before_ns)} → {duration(cause.after_ns)}"
         )
@@ -263,7 +267,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         return [spill_sentence]
 
     def _find_source_line(self, cause: Cause) -> tuple[int | None, Cell]:
-        return locate_line(self.code, cause.line, cause.text, cause.column, access=bool(cause.text))
+        return locate_line(self.code, cause.line, cause.text, cause.column, is_access=bool(cause.text))
 
     def _describe_changes(self) -> list[str]:
         baseline = self.baseline
@@ -290,12 +294,14 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
                 f"{change_kind}: {listing(list(dict.fromkeys(cause_names)))}. " if cause_names else ""
             )
         saved_ns = {stage: baseline.stages[stage] - stage_ns for stage, stage_ns in self.stages.items()}
-        largest_stage = max(saved_ns, key=lambda stage: saved_ns[stage])
-        if saved_ns[largest_stage] > 0.3 * (baseline.time_ns - self.time_ns) > 0.0:
+        improved_stage = max(saved_ns, key=lambda stage: saved_ns[stage])
+        if saved_ns[improved_stage] > 0.3 * (baseline.time_ns - self.time_ns) > 0.0:
             change_text = (
-                f"{duration(baseline.stages[largest_stage])} → {duration(self.stages[largest_stage])}"
+                f"{duration(baseline.stages[improved_stage])} → {duration(self.stages[improved_stage])}"
             )
-            change_sentence += f"{_capitalize_sentence(_describe_bound(largest_stage)[1])}: {change_text}."
+            change_sentence += (
+                f"{_capitalize_sentence(_describe_limiting_stage(improved_stage)[1])}: {change_text}."
+            )
         return [change_sentence.rstrip()]
 
 
@@ -316,7 +322,7 @@ def _capitalize_sentence(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _describe_bound(stage: str) -> tuple[str, str]:
+def _describe_limiting_stage(stage: str) -> tuple[str, str]:
     return BOUND_TEXTS.get(stage, ("compute-bound", f"the {PIPE_NAMES.get(stage, stage)} pipe is busy"))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpulab.views.parts.card import make_fold, make_list, make_source_lines, make_strip
 from gpulab.views.parts.palette import KERNEL_COLOURS
-from gpulab.views.tables import NO_VALUE_MARK, SOURCE, Cell, Column, RecordTable, Table, shorten_source
+from gpulab.views.tables import NO_VALUE_MARK, SOURCE_COLUMN, Cell, Column, RecordTable, Table, shorten_source
 from gpulab.words import count, number
 from virtualgpu.records.faults.history import ElementHistory, Write
 
@@ -56,8 +56,12 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
         write_rows = self._make_rows()
         if len(write_rows) > _MAX_ROWS:
             skipped_count = len(write_rows) - _MAX_ROWS
-            gap_row = ("", Cell(None, f"{number(skipped_count)} more"), *[""] * (len(_WRITE_COLUMNS) - 2))
-            write_rows = [*write_rows[: _MAX_ROWS // 2], gap_row, *write_rows[-_MAX_ROWS // 2 :]]
+            omission_row = (
+                "",
+                Cell(None, f"{number(skipped_count)} more"),
+                *[""] * (len(_WRITE_COLUMNS) - 2),
+            )
+            write_rows = [*write_rows[: _MAX_ROWS // 2], omission_row, *write_rows[-_MAX_ROWS // 2 :]]
         return (Table("", _WRITE_COLUMNS, tuple(write_rows), hide_empty=True),)
 
     def _list_all_tables(self) -> tuple[Table, ...]:
@@ -94,13 +98,13 @@ class HistoryTable(RecordTable[ElementHistory], ElementHistory):
             )
         tables_html = "".join(table.html() for table in self.tables())
         return (
-            self._make_strip()
+            self._make_value_strip()
             + line_text
             + make_fold("All writes, in order", tables_html, len(self.writes) <= _MAX_STRIP_CELLS)
             + make_list(self.sentences())
         )
 
-    def _make_strip(self) -> str:
+    def _make_value_strip(self) -> str:
         """Return the values in the order of the writes as HTML, with one colour per writer."""
         writer_names = list(dict.fromkeys(write.name for write in self.writes if write.kind != "initial"))
         colour_of_writer = dict(
@@ -142,9 +146,10 @@ def _make_row(write: Write) -> tuple[Any, ...]:
     writer_name = {"initial": "before", "atomic": f"{write.name} (atomic)"}.get(write.kind, write.name)
     python_cell = None
     if write.source is not None:
-        kernel_line = f"{write.source.file}:{write.source.line}"
+        python_location = f"{write.source.file}:{write.source.line}"
         python_cell = Cell(
-            f"{kernel_line} {write.source.text.strip()}", f"{kernel_line} {shorten_source(write.source.text)}"
+            f"{python_location} {write.source.text.strip()}",
+            f"{python_location} {shorten_source(write.source.text)}",
         )
     return write.value, writer_name, write.launch or None, *position_cells, python_cell
 
@@ -157,12 +162,12 @@ def _format_value(value: Any) -> str:
 
 _WRITE_COLUMNS = (
     Column("", "write_index"),
-    Column("value", show=_format_value),
+    Column("value", format_value=_format_value),
     "by",
     "launch",
     "block",
     "thread",
     "line",
-    SOURCE,
+    SOURCE_COLUMN,
     "Python line",
 )

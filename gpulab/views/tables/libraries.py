@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.tables import Cell, Column, RecordTable, Table, format_times
+from gpulab.views.tables import Cell, Column, RecordTable, Table, format_counted_name
 from gpulab.words import count, duration, listing, number
 from virtualgpu.records.libraries import Calls, Candidate, Choice, OperationCalls, Tuning
 
@@ -41,21 +41,21 @@ class CallsTable(RecordTable[Calls], Calls):
         omitted_count = len(self.endings) - MAX_CALLS
         title = f"The first {MAX_CALLS}; {number(omitted_count)} more." if omitted_count > 0 else ""
         headings = ("operation", "dtype", "size", "layout", "library", "routine", "kernels")
-        return (Table(title, headings, rows, hide_empty=True, most=MAX_CALLS),) if rows else ()
+        return (Table(title, headings, rows, hide_empty=True, max_rows=MAX_CALLS),) if rows else ()
 
     def sentences(self) -> Sequence[str]:
         """Return sentences about operations that were not recorded, with the most similar recorded
         operations.
         """
         sentences = []
-        unrecorded_calls = [
+        unrecorded_operations = [
             operation_calls for operation_calls in self.endings if operation_calls.recorded is False
         ]
-        for operation_calls in dict.fromkeys(unrecorded_calls):
-            nearest_text = (
+        for operation_calls in dict.fromkeys(unrecorded_operations):
+            similar_operation_text = (
                 f"; the nearest that was: {operation_calls.nearest}" if operation_calls.nearest else ""
             )
-            sentences.append(f"{operation_calls.operation} was not recorded{nearest_text}.")
+            sentences.append(f"{operation_calls.operation} was not recorded{similar_operation_text}.")
         if not self.endings:
             sentences.append("No kernel ran.")
         return [*sentences, *([self.note] if self.note else [])]
@@ -68,10 +68,14 @@ def _make_row(operation_calls: OperationCalls) -> tuple[Any, ...]:
         operation_values = operation.name, operation.dtype, operation.size, operation.layout
     if operation_calls.recorded is False:
         return *operation_values, Cell(None, "not recorded"), None, None
-    routines_text = ", ".join(format_times(use_count, name) for name, use_count in operation_calls.routines)
-    kernels_text = ", ".join(format_times(use_count, name) for name, use_count in operation_calls.kernels)
+    routines_text = ", ".join(
+        format_counted_name(use_count, name) for name, use_count in operation_calls.routines
+    )
+    kernels_text = ", ".join(
+        format_counted_name(use_count, name) for name, use_count in operation_calls.kernels
+    )
     short_kernels_text = ", ".join(
-        format_times(use_count, _shorten_name(name)) for name, use_count in operation_calls.kernels
+        format_counted_name(use_count, _shorten_name(name)) for name, use_count in operation_calls.kernels
     )
     return (
         *operation_values,
@@ -81,9 +85,9 @@ def _make_row(operation_calls: OperationCalls) -> tuple[Any, ...]:
     )
 
 
-def _shorten_name(kernel: str) -> str:
+def _shorten_name(kernel_name: str) -> str:
     """Return a kernel's name, cut to at most `_MAX_NAME_LENGTH` characters."""
-    return kernel if len(kernel) <= _MAX_NAME_LENGTH else f"{kernel[: _MAX_NAME_LENGTH - 1]}…"
+    return kernel_name if len(kernel_name) <= _MAX_NAME_LENGTH else f"{kernel_name[: _MAX_NAME_LENGTH - 1]}…"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -126,7 +130,7 @@ def _make_choice_table(choice: Choice) -> Table:
         Column("median", "median_ns", duration),
         Column("shortest", "shortest_ns", duration),
         Column("longest", "longest_ns", duration),
-        Column("calls", show=number),
+        Column("calls", format_value=number),
         Column("of the fastest's time", "of_fastest", _format_factor),
     )
     return Table("; ".join(choice.key), columns, rows)

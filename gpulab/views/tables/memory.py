@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table, make_share_cell
+from gpulab.views.tables import SOURCE_COLUMN, Cell, Column, RecordTable, Table, make_share_cell
 from gpulab.words import count, number, percent, size
 from virtualgpu.records import SourceLine
 from virtualgpu.records.memory import AllocatorStatistics, MemoryReport, Room
 
 MAX_ROWS = 12
-_MIN_FACTOR = 0.01  # smaller factors are shown as "less than"
+_MIN_SHOWN_FACTOR = 0.01  # smaller factors are shown as "less than"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -43,7 +43,9 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table of the memory in use at the peak, and a table of GPUs on which the call fits."""
-        return tuple(table for table in (self._make_alive_table(), self._make_room_table()) if table.rows)
+        return tuple(
+            table for table in (self._make_memory_in_use_table(), self._make_room_table()) if table.rows
+        )
 
     def sentences(self) -> Sequence[str]:
         """Return explanations of the source line of the memory peak, the temporary memory, and the
@@ -67,11 +69,11 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
         if self.failed is not None or not self.needed_bytes:
             return ""
         temporary_share = self.temporary_bytes / self.needed_bytes
-        stayed_bytes = self.after_bytes - self.before_bytes
+        remaining_bytes = self.after_bytes - self.before_bytes
         change_text = (
-            f"{size(stayed_bytes)} remained in use"
-            if stayed_bytes >= 0
-            else f"{size(-stayed_bytes)} of earlier allocations were freed"
+            f"{size(remaining_bytes)} remained in use"
+            if remaining_bytes >= 0
+            else f"{size(-remaining_bytes)} of earlier allocations were freed"
         )
         return (
             f"{size(self.temporary_bytes)} of it ({percent(temporary_share)}) were temporary; {change_text} "
@@ -94,7 +96,7 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
             "for the driver. Rounding and fragmentation are not included."
         )
 
-    def _make_alive_table(self) -> Table:
+    def _make_memory_in_use_table(self) -> Table:
         title = "Alive when it failed" if self.failed is not None else "Alive at the peak"
         total_bytes = self.peak_bytes - (self.failed.size_bytes if self.failed is not None else 0)
         block_rows = tuple(
@@ -109,13 +111,13 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
             )
             for block_group in self.alive
         )
-        other_block_groups = self.alive[MAX_ROWS:]
-        other_bytes = sum(block_group.size_bytes for block_group in other_block_groups)
-        other_blocks = sum(block_group.blocks for block_group in other_block_groups)
-        other_row = (
-            other_bytes,
-            _make_percent_cell(other_bytes, total_bytes),
-            other_blocks,
+        omitted_block_groups = self.alive[MAX_ROWS:]
+        omitted_bytes = sum(block_group.size_bytes for block_group in omitted_block_groups)
+        omitted_block_count = sum(block_group.blocks for block_group in omitted_block_groups)
+        omission_row = (
+            omitted_bytes,
+            _make_percent_cell(omitted_bytes, total_bytes),
+            omitted_block_count,
             None,
             "",
             "other lines",
@@ -123,14 +125,14 @@ class MemoryReportTable(RecordTable[MemoryReport], MemoryReport):
         )
         columns = (
             Column("bytes", "size_bytes", size),
-            Column("share", show=percent),
-            Column("blocks", show=number),
+            Column("share", format_value=percent),
+            Column("blocks", format_value=number),
             "array",
             "stays",
             "line",
-            SOURCE,
+            SOURCE_COLUMN,
         )
-        return Table(title, columns, block_rows, most=MAX_ROWS, rest=other_row)
+        return Table(title, columns, block_rows, max_rows=MAX_ROWS, omission_row=omission_row)
 
     def _make_room_table(self) -> Table:
         if self.rooms[0].times is None:
@@ -166,7 +168,11 @@ def _make_room_row(device_room: Room, is_current: bool) -> tuple[Any, ...]:
 
 
 def _format_factor(factor: float) -> str:
-    return f"{number(max(factor, 0), 3)} ×" if factor >= _MIN_FACTOR else f"less than {_MIN_FACTOR} ×"
+    return (
+        f"{number(max(factor, 0), 3)} ×"
+        if factor >= _MIN_SHOWN_FACTOR
+        else f"less than {_MIN_SHOWN_FACTOR} ×"
+    )
 
 
 def _format_source(source: SourceLine | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpulab.views.parts.card import make_bars
 from gpulab.views.tables import (
-    SOURCE,
+    SOURCE_COLUMN,
     CardOfTables,
     Cell,
     Column,
@@ -117,7 +117,7 @@ class ProfileTable(RecordTable[Profile], Profile):
         columns = (
             "key",
             _COUNT_COLUMN,
-            Column("sectors", show=_format_integer),
+            Column("sectors", format_value=_format_integer),
             Column("DRAM bytes", "dram_bytes", _format_integer),
             Column("warp instructions", "warp_instructions", _format_integer),
             Column("FLOP", "flop", _format_integer),
@@ -151,7 +151,7 @@ class ProfileTable(RecordTable[Profile], Profile):
             Column("of device", "share_of_device", percent),
             _WALL_SHARE_COLUMN,
             "grid × block",
-            Column("occupancy", show=percent),
+            Column("occupancy", format_value=percent),
             Column("GB/s", "gb_per_s", number),
             Column("GFLOP/s", "gflop_per_s", number),
         )
@@ -192,7 +192,7 @@ class ProfileTable(RecordTable[Profile], Profile):
             )
             for wait in self.waits
         ]
-        columns = ("key", _COUNT_COLUMN, _CPU_TIME_COLUMN, _WALL_SHARE_COLUMN, "wait", "line", SOURCE)
+        columns = ("key", _COUNT_COLUMN, _CPU_TIME_COLUMN, _WALL_SHARE_COLUMN, "wait", "line", SOURCE_COLUMN)
         return _make_table("Waits of the host", columns, rows)
 
     def _make_range_table(self) -> Table:
@@ -205,7 +205,7 @@ class ProfileTable(RecordTable[Profile], Profile):
             _COUNT_COLUMN,
             _CPU_TIME_COLUMN,
             _DEVICE_TIME_COLUMN,
-            Column("operations", show=number),
+            Column("operations", format_value=number),
         )
         return _make_table(
             "NVTX ranges: the host's time in them, and that of the work launched in them", columns, rows
@@ -225,7 +225,7 @@ class ProfileTable(RecordTable[Profile], Profile):
         ]
         columns = (
             "line",
-            SOURCE,
+            SOURCE_COLUMN,
             _COUNT_COLUMN,
             _DEVICE_TIME_COLUMN,
             _WALL_SHARE_COLUMN,
@@ -304,12 +304,12 @@ class ProfileComparison(CardOfTables):
         )
 
 
-_Row = tuple[int, float | None]  # count, and time where it is known
+_CountAndTime = tuple[int, float | None]  # count, and time where it is known
 
 
-def _collect_rows(record: Profile) -> dict[tuple[str, str], _Row]:
+def _collect_rows(record: Profile) -> dict[tuple[str, str], _CountAndTime]:
     """Return the count and the time for each name and kind; kernels with several shapes are added."""
-    rows_by_key: dict[tuple[str, str], _Row] = {}
+    rows_by_key: dict[tuple[str, str], _CountAndTime] = {}
     for entry_kind, entry_rows in (
         (
             "kernel",
@@ -335,27 +335,33 @@ def _collect_rows(record: Profile) -> dict[tuple[str, str], _Row]:
         ("range", [(span.key, span.count, span.device_time_total_ns) for span in record.ranges]),
     ):
         for entry_key, entry_count, time_ns in entry_rows:
-            count_before, before_ns = rows_by_key.get((entry_key, entry_kind), (0, 0))
-            total_ns = None if before_ns is None or time_ns is None else before_ns + time_ns
-            rows_by_key[entry_key, entry_kind] = count_before + entry_count, total_ns
+            previous_count, previous_ns = rows_by_key.get((entry_key, entry_kind), (0, 0))
+            total_ns = None if previous_ns is None or time_ns is None else previous_ns + time_ns
+            rows_by_key[entry_key, entry_kind] = previous_count + entry_count, total_ns
     return rows_by_key
 
 
-def _read_time_ns(row: _Row | None) -> float:
+def _read_time_ns(row: _CountAndTime | None) -> float:
     return (row[1] or 0) if row else 0
 
 
 def _make_comparison_row(
-    key: tuple[str, str], before: _Row | None, after: _Row | None, longest_ns: float
+    key: tuple[str, str], before: _CountAndTime | None, after: _CountAndTime | None, longest_ns: float
 ) -> tuple[Any, ...]:
     entry_counts = [row[0] if row else None for row in (before, after)]
     times_ns = [row[1] if row else None for row in (before, after)]
-    has_unknown = any(row and row[1] is None for row in (before, after))
-    first_ns = _read_time_ns(before)
-    second_ns = _read_time_ns(after)
-    change_ns = None if has_unknown else second_ns - first_ns
-    cells = (_make_time_cell(time_ns, longest_ns) for time_ns in times_ns)
-    return *key, *entry_counts, *cells, change_ns, first_ns / second_ns if first_ns and second_ns else None
+    has_unknown_time = any(row and row[1] is None for row in (before, after))
+    time_before_ns = _read_time_ns(before)
+    time_after_ns = _read_time_ns(after)
+    change_ns = None if has_unknown_time else time_after_ns - time_before_ns
+    time_cells = (_make_time_cell(time_ns, longest_ns) for time_ns in times_ns)
+    return (
+        *key,
+        *entry_counts,
+        *time_cells,
+        change_ns,
+        time_before_ns / time_after_ns if time_before_ns and time_after_ns else None,
+    )
 
 
 def _make_time_cell(time_ns: float | None, longest_ns: float) -> Cell | None:
@@ -375,8 +381,8 @@ def _format_factor(value: float) -> str:
     return f"{number(value)} ×"
 
 
-def _format_time_factor(before: float, after: float) -> str:
-    return f", {number(before / after)} times as fast" if before and after else ""
+def _format_time_factor(before_ns: float, after_ns: float) -> str:
+    return f", {number(before_ns / after_ns)} times as fast" if before_ns and after_ns else ""
 
 
 def _describe_copy(copy: ProfiledCopy) -> str:
@@ -384,8 +390,8 @@ def _describe_copy(copy: ProfiledCopy) -> str:
     return f"memcpy {copy.way}{memory_text}" if copy.way else "memset"
 
 
-def _make_percent_cell(value: float, total_ns: float) -> Cell | None:
-    return make_share_cell(value / total_ns, percent) if total_ns else None
+def _make_percent_cell(time_ns: float, total_ns: float) -> Cell | None:
+    return make_share_cell(time_ns / total_ns, percent) if total_ns else None
 
 
 def _format_integer(value: int) -> str:
@@ -396,7 +402,7 @@ def _format_launch(grid: Dim3 | None, block: Dim3 | None) -> str | None:
     return f"{shape(grid)} × {shape(block)}" if grid and block else None
 
 
-_COUNT_COLUMN = Column("count", show=number)
+_COUNT_COLUMN = Column("count", format_value=number)
 _DEVICE_TIME_COLUMN = Column("device_time_total", "device_time_total_ns", duration)
 _CPU_TIME_COLUMN = Column("cpu_time_total", "cpu_time_total_ns", duration)
 _WALL_SHARE_COLUMN = Column("of wall", "share_of_wall", percent)
@@ -409,4 +415,4 @@ def _make_table(
     omitted_count = len(rows) - MAX_ROWS
     if omitted_count > 0:
         title += f", without {number(omitted_count)} that took less"
-    return Table(title, columns, tuple(rows), hide_empty=hide_empty, most=MAX_ROWS)
+    return Table(title, columns, tuple(rows), hide_empty=hide_empty, max_rows=MAX_ROWS)

@@ -6,12 +6,12 @@ import html
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.tables import SOURCE, Column, RecordTable, Table
+from gpulab.views.tables import SOURCE_COLUMN, Column, RecordTable, Table
 from gpulab.words import count
 from virtualgpu.records.faults.sandboxed import SandboxRun
 from virtualgpu.records.timeline import SourceLine
 
-_MAX_LINES = 40
+_MAX_OUTPUT_LINES = 40
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -39,15 +39,15 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
         if not self.error:
             return f"{self.name} finished."
         error_line = self.error.split("\n", 1)[0].rstrip(".")
-        place_text = f" at {self.raised}" if self.raised else ""
+        location_text = f" at {self.raised}" if self.raised else ""
         if self.at_end:
-            place_text = ", reported at the end, because the program never waits for its work"
+            location_text = ", reported at the end, because the program never waits for its work"
         consequence_text = (
             " The context was lost with its process; this notebook has another context."
             if self.sticky
             else ""
         )
-        return f"{self.name} raised {error_line}{place_text}.{consequence_text}"
+        return f"{self.name} raised {error_line}{location_text}.{consequence_text}"
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with the line that raised the error and the line of the faulty launch, if the code
@@ -57,15 +57,20 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
         if self.culprit is not None:
             launch_text = f"launch {self.culprit.launch}" if self.culprit.launch else "a launch"
             rows.append((f"cause ({launch_text})", *_make_source_row(self.culprit.source)))
-            culprit_place = self.culprit.place
-            if culprit_place is not None:
-                culprit_text = (
-                    f"{self.culprit.kernel}, block {culprit_place.block}, thread {culprit_place.thread}"
+            faulty_location = self.culprit.place
+            if faulty_location is not None:
+                faulty_thread_text = (
+                    f"{self.culprit.kernel}, block {faulty_location.block}, thread {faulty_location.thread}"
                 )
                 rows.append(
-                    (culprit_text, "kernel", culprit_place.line or None, culprit_place.source.strip())
+                    (
+                        faulty_thread_text,
+                        "kernel",
+                        faulty_location.line or None,
+                        faulty_location.source.strip(),
+                    )
                 )
-        return (Table("", (Column("", "role"), "file", "line", SOURCE), tuple(rows)),) if rows else ()
+        return (Table("", (Column("", "role"), "file", "line", SOURCE_COLUMN), tuple(rows)),) if rows else ()
 
     def sentences(self) -> list[str]:
         """Return the explanation of the error from the virtual GPU, and further notes."""
@@ -76,9 +81,9 @@ class SandboxTable(RecordTable[SandboxRun], SandboxRun):
     def printed(self) -> str:
         """The first lines of the output of the code, and the number of further lines."""
         lines = self.output.splitlines()
-        omitted_lines = self.output_lines - min(len(lines), _MAX_LINES)
-        omission_lines = [f"... and {count(omitted_lines, 'more line')}"] if omitted_lines > 0 else []
-        return "\n".join([*lines[:_MAX_LINES], *omission_lines])
+        omitted_count = self.output_lines - min(len(lines), _MAX_OUTPUT_LINES)
+        omission_notes = [f"... and {count(omitted_count, 'more line')}"] if omitted_count > 0 else []
+        return "\n".join([*lines[:_MAX_OUTPUT_LINES], *omission_notes])
 
     def __repr__(self) -> str:
         table_text = super(SandboxTable, self).__repr__()

@@ -9,12 +9,12 @@ from typing import Any
 
 from gpulab._deprecated import make_old_method
 from gpulab.views.parts.card import make_paragraph, make_source_lines, place_beside
-from gpulab.views.tables import NO_VALUE_MARK, SOURCE, CardOfTables, Cell, Column, RecordTable, Table
+from gpulab.views.tables import NO_VALUE_MARK, SOURCE_COLUMN, CardOfTables, Cell, Column, RecordTable, Table
 from gpulab.words import count, number, shape
 from virtualgpu.records import Dim3, Hazard, Place, SanitizerReport
 
 UNAVAILABLE_TEXT = "not available on this machine"
-_RACE_ROLES = {
+_RACE_ACCESS_ROLES = {
     "RAW": ("writes", "reads it"),
     "WAR": ("reads", "writes it"),
     "WAW": ("writes", "writes it"),
@@ -31,7 +31,7 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
     code: str = ""
     """The source to which lines refer; empty if it is not known."""
 
-    numbered = True
+    has_numbered_sentences = True
 
     @property
     def heading(self) -> str:
@@ -123,11 +123,11 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
             Column("", "finding_index"),
             "severity",
             "finding",
-            Column("times", show=number),
+            Column("times", format_value=number),
             "line",
-            SOURCE,
-            Column("block", show=_format_index),
-            Column("thread", show=_format_index),
+            SOURCE_COLUMN,
+            Column("block", format_value=_format_index),
+            Column("thread", format_value=_format_index),
             Column("", "access"),
         )
         return (Table("", columns, tuple(place_rows)),) if place_rows else ()
@@ -145,13 +145,13 @@ class SanitizerTable(RecordTable[SanitizerReport], SanitizerReport):
         text_of_line: dict[int, str] = {}
         for place, access_role in _list_places(hazard):
             thread_text = f"block {_format_index(place.block)}, thread {_format_index(place.thread)}"
-            place_text = f"{access_role}: {thread_text}" if access_role else thread_text
+            access_text = f"{access_role}: {thread_text}" if access_role else thread_text
             if place.line:
                 marks_by_line[place.line] = "; ".join(
-                    filter(None, [marks_by_line.get(place.line), place_text])
+                    filter(None, [marks_by_line.get(place.line), access_text])
                 )
                 text_of_line[place.line] = place.source.strip()
-        severity_text = f"{hazard.severity}, {_format_times(hazard.count)}"
+        severity_text = f"{hazard.severity}, {_format_repetitions(hazard.count)}"
         return place_beside(
             make_source_lines(self.code, marks_by_line, text_of_line),
             make_paragraph(f"{index}. {_name_hazard(hazard)} ({severity_text})", "strong")
@@ -203,7 +203,7 @@ class SanitizerComparison(CardOfTables):
             (line or None, source_line, *(_describe_findings(report, line) for report in self.records))
             for line, source_line in sorted(lines)
         )
-        return Table("", ("line", SOURCE, *(record.checker for record in self.records)), line_rows)
+        return Table("", ("line", SOURCE_COLUMN, *(record.checker for record in self.records)), line_rows)
 
     def tables(self) -> tuple[Table, ...]:
         """Return a tuple with the only table, or an empty tuple if there are no findings."""
@@ -226,12 +226,12 @@ def _describe_findings(record: SanitizerReport, line: int) -> str:
         return UNAVAILABLE_TEXT
     hazards = [hazard for hazard in record.hazards if hazard.second.line == line]
     return (
-        "; ".join(f"{_name_hazard(hazard)} ({_format_times(hazard.count)})" for hazard in hazards)
+        "; ".join(f"{_name_hazard(hazard)} ({_format_repetitions(hazard.count)})" for hazard in hazards)
         or NO_VALUE_MARK
     )
 
 
-def _format_times(count: int) -> str:
+def _format_repetitions(count: int) -> str:
     """Return a number of times as text: once, 32 times."""
     return "once" if count == 1 else f"{number(count)} times"
 
@@ -245,7 +245,7 @@ def _list_places(hazard: Hazard) -> list[tuple[Place, str]]:
     """Return the locations of a finding, each with its access; the earlier access comes first."""
     if hazard.first is None:
         return [(hazard.second, "")]
-    access_roles = _RACE_ROLES.get(hazard.kind, ("", ""))
+    access_roles = _RACE_ACCESS_ROLES.get(hazard.kind, ("", ""))
     return list(zip((hazard.first, hazard.second), access_roles, strict=True))
 
 

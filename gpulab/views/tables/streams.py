@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpulab.views.tables import SOURCE, Cell, Column, RecordTable, Table
+from gpulab.views.tables import SOURCE_COLUMN, Cell, Column, RecordTable, Table
 from gpulab.words import count, number
 from virtualgpu.records import StreamReport, StreamUse
 
@@ -18,7 +18,7 @@ class StreamTable(RecordTable[StreamReport], StreamReport):
     accesses, and the missing waits.
     """
 
-    numbered = True
+    has_numbered_sentences = True
 
     @property
     def heading(self) -> str:
@@ -61,10 +61,10 @@ class StreamTable(RecordTable[StreamReport], StreamReport):
         columns = (
             Column("", "finding_index"),
             "finding",
-            Column("times", show=number),
+            Column("times", format_value=number),
             "array",
             "line",
-            SOURCE,
+            SOURCE_COLUMN,
             "stream",
             "does",
             "operation",

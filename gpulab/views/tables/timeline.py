@@ -9,36 +9,36 @@ from gpulab.views.tables import CardOfTables, Column, Table
 from gpulab.words import duration, number, percent
 from virtualgpu.records import Advice, Gap, Overlap, PathStep, SourceLine, Timeline
 
-R = TypeVar("R")
+AnalysisRecord = TypeVar("AnalysisRecord")
 
 
-class AnalysisTable(CardOfTables, tuple[R, ...]):
+class AnalysisTable(CardOfTables, tuple[AnalysisRecord, ...]):
     """The results of a timeline analysis, displayed as a table or as sentences."""
 
     table: Table
-    _texts: tuple[str, str, str, tuple[str, ...]]
-    numbered = True
+    _card_texts: tuple[str, str, str, tuple[str, ...]]
+    has_numbered_sentences = True
 
     @classmethod
     def of(
         cls,
-        records: Iterable[R],
+        records: Iterable[AnalysisRecord],
         heading: str,
         timeline: Timeline,
         table: Table,
         sentences: tuple[str, ...] = (),
-        nothing: str = "there is none",
+        empty_text: str = "there is none",
     ) -> Self:
         """Create an analysis result from the records, which is displayed as the given `sentences`. If
         `sentences` is empty, the `table` is displayed.
 
-        Without records, the text `nothing` is shown.
+        Without records, the text `empty_text` is shown.
         """
         analysis_table = cls(records)
         analysis_table.table = table
-        analysis_table._texts = (
+        analysis_table._card_texts = (
             heading,
-            "" if analysis_table else nothing,
+            "" if analysis_table else empty_text,
             timeline.provenance.label,
             sentences,
         )
@@ -47,19 +47,19 @@ class AnalysisTable(CardOfTables, tuple[R, ...]):
     @property
     def heading(self) -> str:
         """The heading of the card, which states the kind of the results."""
-        return self._texts[0]
+        return self._card_texts[0]
 
     @property
     def facts(self) -> str:
         """A text that states that there are no results. The text is empty if there are results."""
-        return self._texts[1]
+        return self._card_texts[1]
 
     @property
     def origin(self) -> str:
         """A phrase that states the origin of the times in the timeline, such as ``measured on NVIDIA
         H200``.
         """
-        return self._texts[2]
+        return self._card_texts[2]
 
     def tables(self) -> tuple[Table, ...]:
         """Return the table of results, unless the results are displayed as sentences."""
@@ -67,7 +67,7 @@ class AnalysisTable(CardOfTables, tuple[R, ...]):
 
     def sentences(self) -> tuple[str, ...]:
         """Return the results as sentences, or no sentences if the table shows the results."""
-        return self._texts[3]
+        return self._card_texts[3]
 
     def _list_all_tables(self) -> tuple[Table, ...]:
         return (self.table,)
@@ -91,13 +91,13 @@ def make_overlap_table(records: Iterable[Overlap], timeline: Timeline) -> Analys
     )
     columns = (
         "pair",
-        Column("overlap", show=percent),
+        Column("overlap", format_value=percent),
         Column("both busy", "both_ns", duration),
         Column("first busy", "first_ns", duration),
         Column("second busy", "second_ns", duration),
     )
     caption = "Overlap in percent of the shorter of the two busy times"
-    stream_count = len({(a.device_id, a.stream_id) for a in timeline.activities})
+    stream_count = len({(activity.device_id, activity.stream_id) for activity in timeline.activities})
     if len(records) < stream_count * (stream_count - 1) // 2:
         caption += f", of those of its {stream_count:,} streams with the most operations"
     return AnalysisTable.of(records, caption, timeline, Table("", columns, overlap_rows))
@@ -109,12 +109,12 @@ def make_gap_table(records: Iterable[Gap], timeline: Timeline) -> AnalysisTable[
     """
     records = tuple(records)
 
-    def step_key(gap: Gap) -> tuple[str | None, ...]:
+    def make_gap_key(gap: Gap) -> tuple[str | None, ...]:
         has_general_reason = gap.cause in ("launch-bound", "host computing", "start-up")
         gap_reason = None if has_general_reason and not gap.reason.startswith("the host ran ") else gap.reason
         return gap.where, gap.cause, _format_line(gap.source), gap_reason
 
-    rows = _sum_by_key(records, step_key, timeline)
+    rows = _sum_by_key(records, make_gap_key, timeline)
     columns = ("where", "cause", "line", "why", *_SUM_COLUMNS)
     return AnalysisTable.of(records, "Gaps by cause", timeline, Table("", columns, rows))
 
@@ -123,10 +123,10 @@ def make_path_table(records: Iterable[PathStep], timeline: Timeline) -> Analysis
     """Return a table of the steps of the critical path, with the longest first. Equal steps are combined."""
     records = tuple(records)
 
-    def step_key(step: PathStep) -> tuple[str | None, ...]:
+    def make_step_key(step: PathStep) -> tuple[str | None, ...]:
         return step.name, step.where, _format_line(step.source)
 
-    rows = _sum_by_key(records, step_key, timeline)
+    rows = _sum_by_key(records, make_step_key, timeline)
     columns = ("link", "where", "line", *_SUM_COLUMNS)
     caption = "Critical path: the operations that determine the total time"
     return AnalysisTable.of(records, caption, timeline, Table("", columns, rows))
@@ -147,13 +147,13 @@ def make_advice_list(records: Iterable[Advice], timeline: Timeline) -> AnalysisT
 
 
 def _sum_by_key(
-    records: tuple[Any, ...], key: Callable[[Any], tuple[str | None, ...]], timeline: Timeline
+    records: tuple[Any, ...], make_key: Callable[[Any], tuple[str | None, ...]], timeline: Timeline
 ) -> tuple[tuple[Any, ...], ...]:
     """Return rows with the number, total duration and share of the records with the same key."""
-    durations: dict[tuple[str | None, ...], list[int]] = {}
+    durations_of_key: dict[tuple[str | None, ...], list[int]] = {}
     for record in records:
-        durations.setdefault(key(record), []).append(record.duration_ns)
-    sorted_groups = sorted(durations.items(), key=lambda item: -sum(item[1]))
+        durations_of_key.setdefault(make_key(record), []).append(record.duration_ns)
+    sorted_groups = sorted(durations_of_key.items(), key=lambda item: -sum(item[1]))
     total_ns = max(1, timeline.duration_ns)
     return tuple(
         (*group_labels, len(group_ns), sum(group_ns), sum(group_ns) / total_ns)
@@ -161,15 +161,15 @@ def _sum_by_key(
     )
 
 
-def _join_words(quantity: str) -> str:
+def _bind_unit_to_number(quantity: str) -> str:
     """Return a number and its unit, without a line break between them."""
     return quantity.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 _SUM_COLUMNS = (
     Column("times", "count", number),
-    Column("together", "total_ns", lambda time_ns: _join_words(duration(time_ns))),
-    Column("of all", "share", lambda share: _join_words(percent(share))),
+    Column("together", "total_ns", lambda time_ns: _bind_unit_to_number(duration(time_ns))),
+    Column("of all", "share", lambda share: _bind_unit_to_number(percent(share))),
 )
 
 

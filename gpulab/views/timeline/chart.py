@@ -18,11 +18,11 @@ from gpulab.views.parts.pen import shorten, text_width
 from gpulab.views.timeline.lanes import (
     DEVICE_ENGINES,
     ENGINES,
-    HIDDEN_ENGINE,
-    MARK_DETAIL,
-    STREAM_OF,
-    Lanes,
+    HIDDEN_WAIT_ENGINE,
+    NVTX_MARK_DETAIL,
     RowKey,
+    TimelinePanel,
+    get_stream_key,
 )
 from gpulab.words import count, listing
 from virtualgpu.records import Advice, Timeline
@@ -37,26 +37,26 @@ STREAM_ROW_PX = 30
 MIN_STREAM_PX = 13
 SMALL_ROW_PX = 13
 MAX_ARROWS = 150
-PICK_TRAITS = {"selected": "operation", "node": "node", "panel": "panel"}
+SELECTION_TRAITS = {"selected": "operation", "node": "node", "panel": "panel"}
 
 
 @dataclass(frozen=True, slots=True)
 class RowPositions:
     """The vertical positions of the rows in all panels of a timeline chart."""
 
-    index: dict[tuple[int, RowKey], int]
+    index_of_row: dict[tuple[int, RowKey], int]
     tops: list[float]
     heights: list[float]
 
-    def find_middle(self, panel: int, row_key: RowKey) -> float:
+    def find_middle(self, panel_index: int, row_key: RowKey) -> float:
         """Return the y coordinate of the middle of a row."""
-        row_index = self.index[panel, row_key]
+        row_index = self.index_of_row[panel_index, row_key]
         return self.tops[row_index] + self.heights[row_index] / 2
 
 
-def make_lanes(
+def make_panels(
     records: Sequence[Timeline], names: Sequence[str] = (), rows_px: float = MAX_ROWS_PX
-) -> list[Lanes]:
+) -> list[TimelinePanel]:
     """Return the bars and rows of the timelines that are drawn in one plot. If there are too many streams,
     some of them share a row.
 
@@ -64,29 +64,30 @@ def make_lanes(
     """
     max_depth = 4 if len(records) == 1 else 2
     panels = [
-        Lanes(record, max_depth, "".join(names[index : index + 1])) for index, record in enumerate(records)
+        TimelinePanel(record, max_depth, "".join(names[index : index + 1]))
+        for index, record in enumerate(records)
     ]
     max_streams = int(_compute_streams_px(panels, rows_px) / (MIN_STREAM_PX + ROW_GAP_PX) / len(panels))
-    for lanes in panels:
-        lanes.fold_streams(max(2, max_streams))
+    for panel in panels:
+        panel.fold_streams(max(2, max_streams))
     return panels
 
 
-def _compute_streams_px(panels: Sequence[Lanes], rows_px: float) -> float:
+def _compute_streams_px(panels: Sequence[TimelinePanel], rows_px: float) -> float:
     """Return the height in pixels that remains for the rows of streams."""
-    small_row_count = sum(lanes.small_rows for lanes in panels)
+    small_row_count = sum(panel.small_row_count for panel in panels)
     return float(
         rows_px - small_row_count * (SMALL_ROW_PX + ROW_GAP_PX) - HEADING_PX * len(panels) * (len(panels) > 1)
     )
 
 
 def draw_chart(
-    panels: Sequence[Lanes],
+    panels: Sequence[TimelinePanel],
     label: str,
-    picks: Mapping[str, str] = PICK_TRAITS,
+    selection_traits: Mapping[str, str] = SELECTION_TRAITS,
     rows_px: float = MAX_ROWS_PX,
     advice: Sequence[Advice] = (),
-    moment: str = "",
+    moment_trait: str = "",
     **options: Any,
 ) -> Plot:
     """Draw several timelines below each other in one plot. All timelines start at time zero.
@@ -95,17 +96,17 @@ def draw_chart(
     ----------
     panels
         The timelines, as `make_lanes` returns them.
-    picks
+    selection_traits
         For each trait of the view, the column (``operation``, ``node``, ``panel``) by which it selects bars.
     rows_px
         Approximate height of all rows, as passed to `make_lanes`.
     advice
         The pieces of advice. The trait ``advised`` selects one of them; then only the bars of its source
         lines are in colour.
-    moment
+    moment_trait
         The trait with the current time of a replay; later bars are dim.
     """
-    stream_count = sum(len(lanes.row_keys) - lanes.small_rows for lanes in panels)
+    stream_count = sum(len(panel.row_keys) - panel.small_row_count for panel in panels)
     stream_px = min(
         STREAM_ROW_PX,
         max(MIN_STREAM_PX, _compute_streams_px(panels, rows_px) / max(1, stream_count) - ROW_GAP_PX),
@@ -113,27 +114,27 @@ def draw_chart(
     row_positions = RowPositions({}, [], [])
     heading_ys: list[float] = []
     y = 0.0
-    for panel_index, lanes in enumerate(panels):
+    for panel_index, panel in enumerate(panels):
         if len(panels) > 1:
             heading_ys.append(y + HEADING_PX / 2)
             y += HEADING_PX
-        for row_key in lanes.row_keys:
-            row_positions.index[panel_index, row_key] = len(row_positions.tops)
+        for row_key in panel.row_keys:
+            row_positions.index_of_row[panel_index, row_key] = len(row_positions.tops)
             row_positions.tops.append(y)
             row_positions.heights.append(stream_px if row_key[0] == "stream" else SMALL_ROW_PX)
             y += row_positions.heights[-1] + ROW_GAP_PX
-        row_positions.index.update(
-            {(panel_index, row_key): len(row_positions.tops) - 1 for row_key in lanes.folded}
+        row_positions.index_of_row.update(
+            {(panel_index, row_key): len(row_positions.tops) - 1 for row_key in panel.folded_row_keys}
         )
         y += 4
     y = max(y, 40.0)
-    tracks_item = _draw_tracks(panels, row_positions, picks, advice, moment)
+    tracks_item = _draw_tracks(panels, row_positions, selection_traits, advice, moment_trait)
     time_range = (
         float(tracks_item.x0.min(initial=0)),
-        float(max(1, tracks_item.x1.max(initial=0), *(lanes.record.duration_ns for lanes in panels))),
+        float(max(1, tracks_item.x1.max(initial=0), *(panel.record.duration_ns for panel in panels))),
     )
-    widest_px = max((text_width(name, 11) for name in tracks_item.row_names), default=0.0)
-    left_px = round(min(MAX_LEFT_PX, max(MIN_LEFT_PX, widest_px + 12)))
+    longest_name_px = max((text_width(name, 11) for name in tracks_item.row_names), default=0.0)
+    left_px = round(min(MAX_LEFT_PX, max(MIN_LEFT_PX, longest_name_px + 12)))
     names = [shorten(name, left_px - 8, 11) for name in tracks_item.row_names]
     row_centres = [
         row_top + height / 2
@@ -150,7 +151,7 @@ def draw_chart(
         Labels(
             [time_range[0]] * len(heading_ys),
             heading_ys,
-            [lanes.heading for lanes in panels if heading_ys],
+            [panel.heading for panel in panels if heading_ys],
             weight="bold",
             dx=-left_px,
             pin=True,
@@ -166,43 +167,45 @@ def draw_chart(
 
 
 def _draw_tracks(
-    panels: Sequence[Lanes],
-    rows: RowPositions,
-    picks: Mapping[str, str],
+    panels: Sequence[TimelinePanel],
+    row_positions: RowPositions,
+    selection_traits: Mapping[str, str],
     advice: Sequence[Advice],
-    moment: str,
+    moment_trait: str,
 ) -> Tracks:
     columns_by_name: dict[str, list[Any]] = {}
     texts_by_column: dict[str, Any] = {"names": [], "details": [], "lines": []}
-    for panel_index, lanes in enumerate(panels):
+    for panel_index, panel in enumerate(panels):
         panel_columns = {
-            "x0": lanes.start - lanes.record.start_ns,
-            "x1": lanes.end - lanes.record.start_ns,
-            "row": lanes.row + rows.index[panel_index, lanes.row_keys[0]] if lanes.row_keys else lanes.row,
-            "lane": lanes.lane,
-            "colour": lanes.engine,
-            "name": lanes.name + len(texts_by_column["names"]),
-            "detail": lanes.detail + len(texts_by_column["details"]),
-            "line": lanes.line + len(texts_by_column["lines"]),
-            "size": lanes.size,
-            "operation": lanes.operation,
-            "node": lanes.node,
-            "panel": np.full(lanes.row.size, panel_index),
+            "x0": panel.start - panel.record.start_ns,
+            "x1": panel.end - panel.record.start_ns,
+            "row": panel.row + row_positions.index_of_row[panel_index, panel.row_keys[0]]
+            if panel.row_keys
+            else panel.row,
+            "lane": panel.lane,
+            "colour": panel.engine,
+            "name": panel.name + len(texts_by_column["names"]),
+            "detail": panel.detail + len(texts_by_column["details"]),
+            "line": panel.line + len(texts_by_column["lines"]),
+            "size": panel.size,
+            "operation": panel.operation,
+            "node": panel.node,
+            "panel": np.full(panel.row.size, panel_index),
         }
         for name, column in panel_columns.items():
             columns_by_name.setdefault(name, []).append(column)
         for name, texts_of_column in texts_by_column.items():
-            texts_of_column += getattr(lanes, name)
+            texts_of_column += getattr(panel, name)
     start_order = np.argsort(np.concatenate(columns_by_name["x0"]), kind="stable")
     merged_columns: dict[str, Any] = {
-        name: _compact(np.concatenate(column_parts)[start_order])
-        for name, column_parts in columns_by_name.items()
+        name: _narrow_integers(np.concatenate(panel_arrays)[start_order])
+        for name, panel_arrays in columns_by_name.items()
     }
     # A kernel's name has the same colour in every panel.
-    colour_of_kernel = choose_kernel_colours(name for lanes in panels for name in lanes.kernels)
-    colours = np.array([colour_of_kernel.get(name, 0) for name in texts_by_column["names"]], np.uint8)
+    colour_of_kernel = choose_kernel_colours(name for panel in panels for name in panel.kernels)
+    colour_of_name = np.array([colour_of_kernel.get(name, 0) for name in texts_by_column["names"]], np.uint8)
     is_kernel = merged_columns["colour"] == 0
-    merged_columns["colour"][is_kernel] = colours[merged_columns["name"][is_kernel]]
+    merged_columns["colour"][is_kernel] = colour_of_name[merged_columns["name"][is_kernel]]
     device_names = {*np.unique(merged_columns["name"][merged_columns["colour"] < DEVICE_ENGINES]).tolist()}
     short_names = [
         _shorten_name(name) if index in device_names else name
@@ -210,19 +213,19 @@ def _draw_tracks(
     ]
     return Tracks(
         colours=[colour for colour, _ in ENGINES.values()],
-        tops=rows.tops,
-        heights=rows.heights,
-        lanes=[lane_count for lanes in panels for lane_count in lanes.lanes],
-        row_names=[lanes.row_name(row_key) for lanes in panels for row_key in lanes.row_keys],
+        tops=row_positions.tops,
+        heights=row_positions.heights,
+        lanes=[lane_count for panel in panels for lane_count in panel.lane_counts],
+        row_names=[panel.row_name(row_key) for panel in panels for row_key in panel.row_keys],
         **{name: merged_columns.pop(name) for name in ("x0", "x1", "row", "lane", "colour")},
         columns={
             **merged_columns,
             **texts_by_column,
             "shorts": short_names,
-            "picks": dict(picks),
-            "moment": moment,
+            "picks": dict(selection_traits),
+            "moment": moment_trait,
             "measured": _make_measured_names(panels),
-            "origin": listing([*dict.fromkeys(lanes.record.provenance.source for lanes in panels)]),
+            "origin": listing([*dict.fromkeys(panel.record.provenance.source for panel in panels)]),
             "advised": [_find_advised_lines(panels, advice_piece) for advice_piece in advice],
         },
         say=[
@@ -239,26 +242,26 @@ def _draw_tracks(
     )
 
 
-def _make_measured_names(panels: Sequence[Lanes]) -> list[str]:
+def _make_measured_names(panels: Sequence[TimelinePanel]) -> list[str]:
     """Return the name of each row for the measurement of a selected time span; NVTX ranges are excluded."""
     name_prefixes = [
-        f"{lanes.timeline_name or f'timeline {panel_number}'}, " if len(panels) > 1 else ""
-        for panel_number, lanes in enumerate(panels, 1)
+        f"{panel.timeline_name or f'timeline {panel_number}'}, " if len(panels) > 1 else ""
+        for panel_number, panel in enumerate(panels, 1)
     ]
     return [
-        "" if row_key[0] == "range" else f"{prefix}{lanes.row_name(row_key)}"
-        for prefix, lanes in zip(name_prefixes, panels, strict=True)
-        for row_key in lanes.row_keys
+        "" if row_key[0] == "range" else f"{prefix}{panel.row_name(row_key)}"
+        for prefix, panel in zip(name_prefixes, panels, strict=True)
+        for row_key in panel.row_keys
     ]
 
 
-def _find_advised_lines(panels: Sequence[Lanes], advice: Advice) -> list[int]:
+def _find_advised_lines(panels: Sequence[TimelinePanel], advice: Advice) -> list[int]:
     """Return the indices of the source lines that a piece of advice names."""
-    source_lines = [source_line for lanes in panels for source_line in lanes.sources]
+    source_lines = [source_line for panel in panels for source_line in panel.sources]
     return [index for index, source_line in enumerate(source_lines) if source_line in advice.sources]
 
 
-def _compact(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _narrow_integers(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return integers in the smallest type that can store all of them."""
     value_range = (int(column.min()), int(column.max())) if column.size else (0, 0)
     fits_int32 = value_range[0] >= -(1 << 31) and value_range[1] < 1 << 31
@@ -286,33 +289,37 @@ def _shorten_name(name: str) -> str:
     )
 
 
-def _draw_frames(panels: Sequence[Lanes], rows: RowPositions) -> Item | None:
+def _draw_frames(panels: Sequence[TimelinePanel], row_positions: RowPositions) -> Item | None:
     """Return the outlines around graph launches, or None if there are none."""
     frame_spans = [
-        (start_ns - lanes.record.start_ns, end_ns - lanes.record.start_ns, rows.index[panel_index, row_key])
-        for panel_index, lanes in enumerate(panels)
-        for (row_key, *_), (start_ns, end_ns) in lanes.launches.items()
+        (
+            start_ns - panel.record.start_ns,
+            end_ns - panel.record.start_ns,
+            row_positions.index_of_row[panel_index, row_key],
+        )
+        for panel_index, panel in enumerate(panels)
+        for (row_key, *_), (start_ns, end_ns) in panel.graph_launches.items()
     ]
     if not frame_spans:
         return None
     start_ns, end_ns, row = np.array(frame_spans, np.int64).T
-    row_top = np.array(rows.tops)[row]
-    height = np.array(rows.heights)[row]
+    row_top = np.array(row_positions.tops)[row]
+    height = np.array(row_positions.heights)[row]
     return Rects(start_ns, end_ns, row_top - 1, row_top + height + 1, "fg", outline=True)
 
 
-def _draw_arrows(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
+def _draw_arrows(panels: Sequence[TimelinePanel], row_positions: RowPositions) -> Iterator[Item]:
     """Yield arrows from the end of an operation to the start of the operation that waited for it."""
     for arrow_kind, colour in ((0, "fg"), (1, "tail-text"), (2, "error")):
         arrow_lines = []
-        for panel_index, lanes in enumerate(panels):
-            activities = lanes.record.activities
-            origin_ns = lanes.record.start_ns
-            for start_index, end_index in (*lanes.arrows, lanes.faults)[arrow_kind]:
+        for panel_index, panel in enumerate(panels):
+            activities = panel.record.activities
+            origin_ns = panel.record.start_ns
+            for start_index, end_index in (*panel.arrows, panel.faults)[arrow_kind]:
                 source_operation = activities[start_index]
                 target_operation = activities[end_index]
                 source_y, target_y = (
-                    rows.find_middle(panel_index, ("stream", *STREAM_OF(operation)))
+                    row_positions.find_middle(panel_index, ("stream", *get_stream_key(operation)))
                     for operation in (source_operation, target_operation)
                 )
                 arrow_lines.append(
@@ -331,21 +338,21 @@ def _draw_arrows(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
             )
 
 
-def _draw_marks(panels: Sequence[Lanes], rows: RowPositions) -> Iterator[Item]:
+def _draw_marks(panels: Sequence[TimelinePanel], row_positions: RowPositions) -> Iterator[Item]:
     """Yield symbols at NVTX marks and hidden waits, which may be too short to see."""
     range_marks: list[tuple[int, float, str]] = []
     hidden_waits: list[tuple[int, float, str]] = []
-    for panel_index, lanes in enumerate(panels):
-        start = lanes.start - lanes.record.start_ns
-        is_mark = np.array([detail == MARK_DETAIL for detail in lanes.details], bool)
-        for bars_and_marks, is_selected, mark_symbol in (
-            (range_marks, is_mark[lanes.detail], "◆ "),
-            (hidden_waits, lanes.engine == HIDDEN_ENGINE, "!"),
+    for panel_index, panel in enumerate(panels):
+        start = panel.start - panel.record.start_ns
+        is_mark = np.array([detail == NVTX_MARK_DETAIL for detail in panel.details], bool)
+        for symbols, is_selected, mark_symbol in (
+            (range_marks, is_mark[panel.detail], "◆ "),
+            (hidden_waits, panel.engine == HIDDEN_WAIT_ENGINE, "!"),
         ):
             for bar_index in np.flatnonzero(is_selected).tolist():
-                y = rows.find_middle(panel_index, lanes.row_keys[lanes.row[bar_index]])
-                mark_name = lanes.names[lanes.name[bar_index]] if bars_and_marks is range_marks else ""
-                bars_and_marks.append((int(start[bar_index]), y, mark_symbol + mark_name))
+                y = row_positions.find_middle(panel_index, panel.row_keys[panel.row[bar_index]])
+                mark_name = panel.names[panel.name[bar_index]] if symbols is range_marks else ""
+                symbols.append((int(start[bar_index]), y, mark_symbol + mark_name))
     if range_marks:
         yield plots.make_labels(
             [(*symbol_position, 0) for symbol_position in range_marks],
@@ -387,8 +394,8 @@ def make_kernel_legend(names: Sequence[str]) -> list[tuple[str, str]]:
     entries = [
         (colour, f"kernel {label}") for colour, label in zip(KERNEL_COLOURS, kernel_labels, strict=False)
     ]
-    if more_count := len(names) - len(shown_names):
-        entries.append((KERNEL_COLOURS[-1], f"{more_count} further kernels"))
+    if further_kernel_count := len(names) - len(shown_names):
+        entries.append((KERNEL_COLOURS[-1], f"{further_kernel_count} further kernels"))
     return entries
 
 
@@ -399,25 +406,25 @@ def make_legend_entries(plot: Plot) -> list[tuple[str, str]]:
     colour_indices = tracks.colour[is_kernel]
     name_indices = tracks.columns["name"][is_kernel]
     kernel_names = tracks.columns["names"]
-    colour_names = sorted({*zip(colour_indices.tolist(), name_indices.tolist(), strict=True)})
-    ordered_names = dict.fromkeys(kernel_names[name_index] for _, name_index in colour_names)
+    colour_name_pairs = sorted({*zip(colour_indices.tolist(), name_indices.tolist(), strict=True)})
+    ordered_names = dict.fromkeys(kernel_names[name_index] for _, name_index in colour_name_pairs)
     engine_entries = [*ENGINES.values()]
     other_engines = np.unique(tracks.colour[~is_kernel]).tolist()
     return [*make_kernel_legend([*ordered_names]), *(engine_entries[index] for index in other_engines)]
 
 
-def describe_arrows(panels: Sequence[Lanes]) -> str:
+def describe_arrows(panels: Sequence[TimelinePanel]) -> str:
     """Return a sentence that explains the arrows and frames in a timeline chart."""
-    wait_count, implicit_count = (
-        sum(len(lanes.arrows[arrow_kind]) for lanes in panels) for arrow_kind in (0, 1)
+    wait_count, implicit_order_count = (
+        sum(len(panel.arrows[arrow_kind]) for panel in panels) for arrow_kind in (0, 1)
     )
-    fault_count = sum(len(lanes.faults) for lanes in panels)
-    launch_count = sum(len({launch[1:] for launch in lanes.launches}) for lanes in panels)
+    fault_count = sum(len(panel.faults) for panel in panels)
+    launch_count = sum(len({launch_key[1:] for launch_key in panel.graph_launches}) for panel in panels)
     phrases = [
         *([f"Arrows: {count(wait_count, 'wait')} for an event"] if wait_count else []),
         *(
-            [f"dashed arrows: {count(implicit_count, 'order')} between streams without an event"]
-            if implicit_count
+            [f"dashed arrows: {count(implicit_order_count, 'order')} between streams without an event"]
+            if implicit_order_count
             else []
         ),
         *(
@@ -427,7 +434,7 @@ def describe_arrows(panels: Sequence[Lanes]) -> str:
         ),
         *([f"frames: {count(launch_count, 'graph launch', 'graph launches')}"] if launch_count else []),
     ]
-    if wait_count + implicit_count > MAX_ARROWS:
+    if wait_count + implicit_order_count > MAX_ARROWS:
         phrases.append(f"arrows are drawn only if at most {MAX_ARROWS} are visible")
     phrases_text = "; ".join(phrases)
     return f"{phrases_text[0].upper()}{phrases_text[1:]}." if phrases_text else ""

@@ -37,12 +37,14 @@ ENGINES: dict[str, tuple[str, str]] = {
     "hidden": ("error", "hidden wait (!)"),
     "range": ("range", "NVTX range"),
 }
-DEVICE_ENGINES, WAIT_ENGINE, HIDDEN_ENGINE = ([*ENGINES].index(name) for name in ("call", "wait", "hidden"))
+DEVICE_ENGINES, WAIT_ENGINE, HIDDEN_WAIT_ENGINE = (
+    [*ENGINES].index(name) for name in ("call", "wait", "hidden")
+)
 MAX_THREAD_ROWS = 2
 MAX_LANES = 8
 NO_OPERATION = -1
 ROW_KINDS = ("range", "call", "wait", "stream")
-MARK_DETAIL = ", NVTX mark"
+NVTX_MARK_DETAIL = ", NVTX mark"
 SHARED_ROW_KEY: RowKey = ("stream", 1 << 30, 0)
 
 
@@ -62,7 +64,7 @@ _ACTIVITY_FIELDS = (
     "graph_id",
     "graph_node_id",
 )
-STREAM_OF = attrgetter("device_id", "stream_id")
+get_stream_key = attrgetter("device_id", "stream_id")
 _ENGINE_OF_KIND = {"CONCURRENT_KERNEL": "kernel", "HOST_LAUNCH": "host", "RANGE": "events"}
 
 
@@ -78,12 +80,12 @@ class TimelineBar(NamedTuple):
     name: str
     detail: str
     line: SourceLine | None = None
-    size: int = 0
+    size_bytes: int = 0
     operation: int = NO_OPERATION
     node: int = NO_OPERATION
 
 
-class Lanes:
+class TimelinePanel:
     """The bars of one timeline as arrays that are sorted by start, and the rows on which they are drawn.
 
     Columns that represent texts contain indices into ``names``, ``details``, ``lines`` (the texts of
@@ -124,10 +126,10 @@ class Lanes:
         start_order = np.argsort(start_ns, kind="stable")
         self.start = start_ns[start_order]
         self.end = np.maximum(self.start, np.array(end, np.int64)[start_order])
-        self._row_key, self._row_keys = _index_distinct(keys_of_bars)
-        self.name, self.names = _index_distinct(names_of_bars)
-        self.detail, self.details = _index_distinct(detail)
-        self.line, self.sources = _index_distinct(lines_of_bars)
+        self._row_key, self._row_keys = _index_distinct_values(keys_of_bars)
+        self.name, self.names = _index_distinct_values(names_of_bars)
+        self.detail, self.details = _index_distinct_values(detail)
+        self.line, self.sources = _index_distinct_values(lines_of_bars)
         self.lines = [
             f"; {line}{f': {line.text.strip()}' if line.text else ''}" if line else ""
             for line in self.sources
@@ -139,30 +141,32 @@ class Lanes:
         )
         for column in ("_row_key", "name", "detail", "line", "engine", "size", "operation", "node"):
             setattr(self, column, getattr(self, column)[start_order])
-        self.small_rows = sum(row_key[0] != "stream" for row_key in self._row_keys)
+        self.small_row_count = sum(row_key[0] != "stream" for row_key in self._row_keys)
 
     def fold_streams(self, max_streams: int) -> None:
         """Assign the bars of each stream to a row. If there are too many streams, those with few operations
         share a row.
         """
-        stream_rows = [index for index, row_key in enumerate(self._row_keys) if row_key[0] == "stream"]
+        stream_row_indices = [index for index, row_key in enumerate(self._row_keys) if row_key[0] == "stream"]
         bar_counts = np.bincount(self._row_key, minlength=len(self._row_keys))
-        stream_rows.sort(key=lambda index: -int(bar_counts[index]))
-        shared_rows = set(stream_rows[max(0, max_streams - 1) :] if len(stream_rows) > max_streams else ())
-        self.folded = tuple(sorted(self._row_keys[index] for index in shared_rows))
-        new_row_of_row = {
-            index: SHARED_ROW_KEY if index in shared_rows else row_key
+        stream_row_indices.sort(key=lambda index: -int(bar_counts[index]))
+        shared_row_indices = set(
+            stream_row_indices[max(0, max_streams - 1) :] if len(stream_row_indices) > max_streams else ()
+        )
+        self.folded_row_keys = tuple(sorted(self._row_keys[index] for index in shared_row_indices))
+        shown_key_of_row = {
+            index: SHARED_ROW_KEY if index in shared_row_indices else row_key
             for index, row_key in enumerate(self._row_keys)
         }
         self.row_keys = sorted(
-            set(new_row_of_row.values()), key=lambda row_key: (ROW_KINDS.index(row_key[0]), row_key[1:])
+            set(shown_key_of_row.values()), key=lambda row_key: (ROW_KINDS.index(row_key[0]), row_key[1:])
         )
         row_index = np.array(
-            [self.row_keys.index(new_row_of_row[index]) for index in range(len(self._row_keys))], np.int64
+            [self.row_keys.index(shown_key_of_row[index]) for index in range(len(self._row_keys))], np.int64
         )
         self.row = row_index[self._row_key] if self._row_key.size else self._row_key
         self.lane = np.zeros(self.row.size, np.int64)
-        self.lanes = [
+        self.lane_counts = [
             self._assign_lanes(np.flatnonzero(self.row == index)) for index in range(len(self.row_keys))
         ]
 
@@ -194,7 +198,7 @@ class Lanes:
         for span in self.record.ranges:
             thread = min(threads[span.thread], MAX_THREAD_ROWS - 1)
             depth = min(span.depth, self._max_depth - 1)
-            detail_text = MARK_DETAIL if span.is_mark else f", NVTX range of depth {span.depth}"
+            detail_text = NVTX_MARK_DETAIL if span.is_mark else f", NVTX range of depth {span.depth}"
             yield TimelineBar(
                 span.start_ns, span.end_ns, ("range", thread, depth), "range", span.name, detail_text
             )
@@ -236,8 +240,10 @@ class Lanes:
             call.correlation_id: call.source for call in self.record.calls if call.correlation_id
         }
         attribute_columns = ([*map(attrgetter(name), self.record.activities)] for name in _ACTIVITY_FIELDS)
-        start, end, activity_kinds, copy_kinds, name, size, correlation_ids, *details_of = attribute_columns
-        device, stream, *_, graph, node = details_of
+        start, end, activity_kinds, copy_kinds, name, size, correlation_ids, *detail_columns = (
+            attribute_columns
+        )
+        device, stream, *_, graph, node = detail_columns
         row_keys = {key: ("stream", *key) for key in self.streams}
         # The engine of a copy to or from the host is its direction; other copies and memsets are the
         # device's.
@@ -245,7 +251,7 @@ class Lanes:
             copy_kind if copy_kind in ("HtoD", "DtoH") else _ENGINE_OF_KIND.get(activity_kind, "DtoD")
             for activity_kind, copy_kind in zip(activity_kinds, copy_kinds, strict=True)
         ]
-        detail_keys = list(zip(*details_of, strict=True))
+        detail_keys = list(zip(*detail_columns, strict=True))
         details = {key: self._describe_operation(*key) for key in set(detail_keys)}
         return [
             start,
@@ -289,7 +295,7 @@ class Lanes:
     @cached_property
     def streams(self) -> set[tuple[int, int]]:
         """The device and the stream number of each stream that ran an operation."""
-        return set(map(STREAM_OF, self.record.activities))
+        return set(map(get_stream_key, self.record.activities))
 
     @cached_property
     def devices(self) -> set[int]:
@@ -301,7 +307,7 @@ class Lanes:
         row_kind, device, stream = row_key
         if row_kind == "stream":
             if (row_kind, device, stream) == SHARED_ROW_KEY:
-                return f"{len(self.folded)} more streams"
+                return f"{len(self.folded_row_keys)} more streams"
             stream_name = self._stream_names.get((device, stream)) or f"stream {stream}"
             return f"GPU {device} {stream_name}" if len(self.devices) > 1 else stream_name
         thread_text = f" {device + 1}" if device else ""
@@ -333,30 +339,32 @@ class Lanes:
             stream.
         """
         activities = self.record.activities
-        activity_streams: list[tuple[int, int | None]] = list(map(STREAM_OF, activities))
-        index_of = {activity.correlation_id: index for index, activity in enumerate(activities)}
+        activity_streams: list[tuple[int, int | None]] = list(map(get_stream_key, activities))
+        index_of_operation = {activity.correlation_id: index for index, activity in enumerate(activities)}
         stream_waits = [
             stream_wait
             for stream_wait in self.record.synchronizations
             if stream_wait.type == "STREAM_WAIT_EVENT"
         ]
-        event_edges = {
+        event_ordered_pairs = {
             (stream_wait.device_id, stream_wait.stream_id, predecessor)
             for stream_wait in stream_waits
             for predecessor in stream_wait.after
         }
         operation_pairs: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
-        known_edges: set[tuple[int, int | None, int]] = set()
+        linked_pairs: set[tuple[int, int | None, int]] = set()
         for index, activity in enumerate(activities):
             for predecessor in activity.after:
-                predecessor_index = index_of.get(predecessor)
+                predecessor_index = index_of_operation.get(predecessor)
                 if (
                     predecessor_index is not None
                     and activity_streams[predecessor_index] != activity_streams[index]
                 ):
-                    stream_edge = (*activity_streams[index], predecessor)
-                    operation_pairs[stream_edge in event_edges].append((predecessor_index, index))
-                    known_edges.add(stream_edge)
+                    stream_and_predecessor = (*activity_streams[index], predecessor)
+                    operation_pairs[stream_and_predecessor in event_ordered_pairs].append(
+                        (predecessor_index, index)
+                    )
+                    linked_pairs.add(stream_and_predecessor)
         # CUPTI does not report predecessors: the stream's first operation issued after the wait is used.
         start_of_call = (
             {call.correlation_id: call.start_ns for call in self.record.calls} if stream_waits else {}
@@ -368,19 +376,19 @@ class Lanes:
             stream_key = (wait.device_id, wait.stream_id)
             stream_operations = operations_of_stream.get(stream_key, [])
             for predecessor in wait.after:
-                predecessor_index = index_of.get(predecessor)
+                predecessor_index = index_of_operation.get(predecessor)
                 if (
                     predecessor_index is None
-                    or (*stream_key, predecessor) in known_edges
+                    or (*stream_key, predecessor) in linked_pairs
                     or activity_streams[predecessor_index] == stream_key
                 ):
                     continue
-                first_candidate = bisect_left(
+                first_candidate_index = bisect_left(
                     stream_operations,
                     activities[predecessor_index].end_ns,
                     key=lambda index: activities[index].start_ns,
                 )
-                for index in islice(stream_operations, first_candidate, None):
+                for index in islice(stream_operations, first_candidate_index, None):
                     if (
                         start_of_call.get(activities[index].correlation_id, activities[index].start_ns)
                         >= wait.start_ns
@@ -390,7 +398,7 @@ class Lanes:
         return operation_pairs[True], operation_pairs[False]
 
     @cached_property
-    def launches(self) -> dict[tuple[RowKey, int, int], tuple[int, int]]:
+    def graph_launches(self) -> dict[tuple[RowKey, int, int], tuple[int, int]]:
         """The start and end times of each graph launch, by row, graph number and launch number.
 
         The n-th run of a graph node counts as part of the n-th launch.
@@ -408,10 +416,10 @@ class Lanes:
         return launch_spans_ns
 
 
-def _index_distinct(values: Sequence[Any]) -> tuple[npt.NDArray[Any], list[Any]]:
+def _index_distinct_values(values: Sequence[Any]) -> tuple[npt.NDArray[Any], list[Any]]:
     """Return the index of each value among the distinct values, and the distinct values."""
-    index_of = {value: index for index, value in enumerate(dict.fromkeys(values))}
-    return np.fromiter(map(index_of.__getitem__, values), np.int64, len(values)), list(index_of)
+    index_of_value = {value: index for index, value in enumerate(dict.fromkeys(values))}
+    return np.fromiter(map(index_of_value.__getitem__, values), np.int64, len(values)), list(index_of_value)
 
 
 def _number_threads(threads: Iterable[int]) -> dict[int, int]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpulab.views._steered import Steered
 from gpulab.views.parts.boxes import Slider
-from gpulab.views.timeline.chart import make_lanes
+from gpulab.views.timeline.chart import make_panels
 from gpulab.views.timeline.view import TimelineView
 from virtualgpu.records import Timeline
 
@@ -52,7 +52,7 @@ class SteeredTimeline(TimelineView, Steered):
         """
         self.records = records
         self.summary = summary
-        self.panels = make_lanes(records, names)
+        self.panels = make_panels(records, names)
         if faults:
             self.panels[0].faults = list(faults)
         self.redraw()

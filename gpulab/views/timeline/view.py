@@ -16,16 +16,16 @@ from gpulab.views.timeline.chart import (
     describe_arrows,
     draw_chart,
     find_tracks,
-    make_lanes,
     make_legend_entries,
+    make_panels,
 )
 from gpulab.views.timeline.lanes import (
     DEVICE_ENGINES,
     ENGINES,
-    HIDDEN_ENGINE,
+    HIDDEN_WAIT_ENGINE,
     NO_OPERATION,
     WAIT_ENGINE,
-    Lanes,
+    TimelinePanel,
 )
 from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records import Advice, Timeline
@@ -45,11 +45,11 @@ COUNT_NOUNS = {
     "events": ("event pair", "event pairs"),
 }
 MAX_SENTENCES = 40
-KEYS = (
+KEYS_TEXT = (
     "Arrow keys go from bar to bar, Enter selects; M measures from this bar to another, M again ends that; "
     "+ - 0 zoom, Shift and arrows move, / searches."
 )
-HINT = (
+HINT_TEXT = (
     "Point at a bar, or use the arrow keys. Drag to measure a span, or press M at its first and last bar. "
     "+ and - zoom; Shift with a drag or arrows moves."
 )
@@ -61,7 +61,7 @@ class TimelineView(View):
 
     Parameters
     ----------
-    record, *others
+    record, *other_records
         Timelines; each begins at 0 on the common axis.
     selected, node, panel
         The correlation id, the graph node and the timeline (0 is the first) of the outlined operations. -1
@@ -82,7 +82,7 @@ class TimelineView(View):
     def __init__(
         self,
         record: Timeline,
-        *others: Timeline,
+        *other_records: Timeline,
         selected: int = NO_OPERATION,
         node: int = NO_OPERATION,
         panel: int = NO_OPERATION,
@@ -91,11 +91,11 @@ class TimelineView(View):
         advice: Sequence[Advice] = (),
     ) -> None:
         self.advice = advice
-        self.records = (record, *others)
+        self.records = (record, *other_records)
         self.summary = summary
-        self.panels = make_lanes(self.records, names)
+        self.panels = make_panels(self.records, names)
         super().__init__(
-            title="Timeline: streams over time" if not others else "Timelines on one axis",
+            title="Timeline: streams over time" if not other_records else "Timelines on one axis",
             source=record.provenance.source,
             caption=" ".join(dict.fromkeys(map(_make_caption, self.records))),
             selected=selected,
@@ -116,16 +116,16 @@ class TimelineView(View):
     def describe(self) -> str:
         lines = [self.sentence(), *([self.summary] if self.summary else [])]
         lines += [f"Advice {index}: {advice.text}" for index, advice in enumerate(self.advice, 1)]
-        track = find_tracks(draw_chart(self.panels, ""))
-        for index, lanes in enumerate(self.panels):
-            lines += _list_panel_sentences(lanes, track, index)
+        tracks = find_tracks(draw_chart(self.panels, ""))
+        for index, panel in enumerate(self.panels):
+            lines += _list_panel_sentences(panel, tracks, index)
         return "\n".join([*lines, self.caption])
 
     def tables(self) -> tuple[Table, ...]:
         """Return a table with one row for each operation of all timelines."""
         activity_rows = tuple(
             (
-                lanes.heading,
+                panel.heading,
                 activity.name,
                 activity.kind,
                 activity.device_id,
@@ -136,8 +136,8 @@ class TimelineView(View):
                 activity.size_bytes,
                 activity.correlation_id,
             )
-            for lanes in self.panels
-            for activity in lanes.record.activities
+            for panel in self.panels
+            for activity in panel.record.activities
         )
         columns = (
             "timeline",
@@ -154,17 +154,19 @@ class TimelineView(View):
         return (Table("Operations", columns, activity_rows),)
 
     def draw(self) -> Box:
-        folded_count = sum(len(lanes.folded) for lanes in self.panels)
+        folded_stream_count = sum(len(panel.folded_row_keys) for panel in self.panels)
         note_texts = [
             describe_arrows(self.panels),
-            f"{number(folded_count)} streams with the least work share the last row." if folded_count else "",
-            "No operation was recorded." if not any(lanes.record.activities for lanes in self.panels) else "",
+            f"{number(folded_stream_count)} streams with the least work share the last row."
+            if folded_stream_count
+            else "",
+            "No operation was recorded." if not any(panel.record.activities for panel in self.panels) else "",
         ]
-        has_bars = any(lanes.start.size for lanes in self.panels)
+        has_bars = any(panel.start.size for panel in self.panels)
         plot = draw_chart(
             self.panels,
-            f"{self.sentence()} {KEYS}",
-            hint=HINT if has_bars else "",
+            f"{self.sentence()} {KEYS_TEXT}",
+            hint=HINT_TEXT if has_bars else "",
             advice=self.advice,
         )
         picture = column(
@@ -180,52 +182,54 @@ class TimelineView(View):
         return row(picture, advice_box, weights=[3, 1], least=[440, 200])
 
 
-def _make_counts_text(lanes: Lanes) -> str:
+def _make_counts_text(panel: TimelinePanel) -> str:
     engine_counts = dict(
-        zip(ENGINES, np.bincount(lanes.engine, minlength=len(ENGINES)).tolist(), strict=True)
+        zip(ENGINES, np.bincount(panel.engine, minlength=len(ENGINES)).tolist(), strict=True)
     )
     return listing(
         [count(engine_counts[name], *nouns) for name, nouns in COUNT_NOUNS.items() if engine_counts[name]]
     )
 
 
-def _make_sentence(lanes: Lanes) -> str:
-    record = lanes.record
-    streams = len(lanes.streams)
-    counts_text = f" ({_make_counts_text(lanes)})" if record.activities else ""
-    devices_text = f" of {count(len(lanes.devices), 'device')}" if len(lanes.devices) > 1 else ""
+def _make_sentence(panel: TimelinePanel) -> str:
+    record = panel.record
+    stream_count = len(panel.streams)
+    counts_text = f" ({_make_counts_text(panel)})" if record.activities else ""
+    devices_text = f" of {count(len(panel.devices), 'device')}" if len(panel.devices) > 1 else ""
     return (
-        f"{count(len(record.activities), 'operation')}{counts_text} on {count(streams, 'stream')}"
+        f"{count(len(record.activities), 'operation')}{counts_text} on {count(stream_count, 'stream')}"
         f"{devices_text} in {duration(record.duration_ns)}, {record.provenance.label}"
     )
 
 
-def _list_panel_sentences(lanes: Lanes, track: Tracks, panel: int) -> list[str]:
+def _list_panel_sentences(panel: TimelinePanel, tracks: Tracks, panel_index: int) -> list[str]:
     """Return sentences about the bars of a panel: hidden waits first, then other waits, then other bars."""
-    is_in_panel = track.columns["panel"] == panel
-    engine = track.colour
+    is_in_panel = tracks.columns["panel"] == panel_index
+    bar_engines = tracks.colour
     engine_masks = [
-        engine == HIDDEN_ENGINE,
-        engine == WAIT_ENGINE,
-        (engine < DEVICE_ENGINES) | (engine > HIDDEN_ENGINE),
+        bar_engines == HIDDEN_WAIT_ENGINE,
+        bar_engines == WAIT_ENGINE,
+        (bar_engines < DEVICE_ENGINES) | (bar_engines > HIDDEN_WAIT_ENGINE),
     ]
     bar_order = np.concatenate(
         [np.flatnonzero(is_in_panel & engine_mask) for engine_mask in engine_masks]
     ).tolist()
-    wait_count = len({end_index for _, end_index in lanes.arrows[0]})
+    wait_count = len({end_index for _, end_index in panel.arrows[0]})
     return [
-        f"{lanes.heading}.",
+        f"{panel.heading}.",
         *([f"{count(wait_count, 'operation')} waited for an event of another stream."] if wait_count else []),
-        *(make_element_sentence(track, bar, track.say) for bar in bar_order[:MAX_SENTENCES]),
+        *(make_element_sentence(tracks, bar, tracks.say) for bar in bar_order[:MAX_SENTENCES]),
         *([f"And {number(len(bar_order) - MAX_SENTENCES)} more."] if len(bar_order) > MAX_SENTENCES else []),
     ]
 
 
 def _make_caption(record: Timeline) -> str:
-    lost_text = (
+    lost_records_text = (
         f" {count(record.lost, 'record')} lost, because the recorder's buffer was full."
         if record.lost
         else ""
     )
     note_text = f" {record.note[0].upper()}{record.note[1:].rstrip('.')}." if record.note else ""
-    return f"Times {record.provenance.label}, from {METHOD_TEXTS[record.method]}.{lost_text}{note_text}"
+    return (
+        f"Times {record.provenance.label}, from {METHOD_TEXTS[record.method]}.{lost_records_text}{note_text}"
+    )

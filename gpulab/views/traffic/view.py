@@ -14,9 +14,9 @@ from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records.traffic import Expression, KernelSet, Traffic
 
 NODE_SHAPES = {"reduce": "hexagon", "matmul": "copy", "input": "round", "kernel": "set"}
-GRAPH_PX = 330
+MAX_GRAPH_HEIGHT_PX = 330
 ROW_PX = 22
-BAR_PX = 14
+BAR_HEIGHT_PX = 14
 NAME_COLUMN_PX = 180
 # Widths as shares: the longest bar, the text after it, and the start of the bars of time.
 BAR_WIDTH, TEXT_WIDTH = 0.3, 0.2
@@ -48,12 +48,13 @@ class TrafficView(View):
         return self._traffic
 
     def sentence(self) -> str:
-        original, *variants = self._traffic.ways
+        original_set, *variant_sets = self._traffic.ways
         variant_texts = "; ".join(
-            f"{variant.way}: {number(variant.kernels)}, {size(variant.moved_bytes)}" for variant in variants
+            f"{variant_set.way}: {number(variant_set.kernels)}, {size(variant_set.moved_bytes)}"
+            for variant_set in variant_sets
         )
-        passes = count(original.kernels, "pass", "passes")
-        return f"{passes} as written moves {size(original.moved_bytes)}; {variant_texts}."
+        passes_text = count(original_set.kernels, "pass", "passes")
+        return f"{passes_text} as written moves {size(original_set.moved_bytes)}; {variant_texts}."
 
     def describe(self) -> str:
         lines = [self.sentence()]
@@ -61,8 +62,8 @@ class TrafficView(View):
             _make_row_text(expression) for expression in self._traffic.expressions if expression.kernel >= 0
         ]
         lines += self._make_reason_texts()
-        lines += [f"Folded while tracing: {fold}." for fold in self._traffic.folded]
-        lines += [f"Python needs a value here: {place}." for place in self._traffic.breaks]
+        lines += [f"Folded while tracing: {folded_text}." for folded_text in self._traffic.folded]
+        lines += [f"Python needs a value here: {break_location}." for break_location in self._traffic.breaks]
         return "\n".join(lines)
 
     def draw(self) -> Box:
@@ -79,12 +80,15 @@ class TrafficView(View):
             for expression in kernel_expressions
         ]
         return column(
-            self._draw_ways(),
+            self._draw_kernel_sets(),
             legend(self._list_legend_entries()),
             self._draw_graph(),
             *(words(reason, "strong") for reason in self._make_reason_texts()[:6]),
-            *(words(f"Folded while tracing: {fold}", "note") for fold in record.folded),
-            *(words(f"Python needs a value here: {place}", "note") for place in record.breaks),
+            *(words(f"Folded while tracing: {folded_text}", "note") for folded_text in record.folded),
+            *(
+                words(f"Python needs a value here: {break_location}", "note")
+                for break_location in record.breaks
+            ),
             fold(
                 "Each expression by itself",
                 table(expression_rows, headings=("expression", "reads", "writes", "time", "fused into")),
@@ -141,7 +145,7 @@ class TrafficView(View):
         text = f"{kernel_set.way}: {kernel_set.note or count(kernel_set.kernels, 'kernel')}."
         return [(-1, text, kernel_set.moved_bytes, kernel_set.time_ns or 0)]
 
-    def _draw_ways(self) -> Box:
+    def _draw_kernel_sets(self) -> Box:
         """Return a bar of bytes and a bar of time for each way to build kernels, in the kernels' colours."""
         kernel_sets = self._traffic.ways
         most_bytes = max(kernel_set.moved_bytes for kernel_set in kernel_sets) or 1
@@ -160,12 +164,12 @@ class TrafficView(View):
                 )
                 for x0, x1 in ((bytes_x, bytes_end_x), (time_x, time_end_x)):
                     if x1 > x0:
-                        bar_segments.append((x0, x1, bar_top, bar_top + BAR_PX, colour))
+                        bar_segments.append((x0, x1, bar_top, bar_top + BAR_HEIGHT_PX, colour))
                         segment_sentences.append(sentence)
                 bytes_x, time_x = bytes_end_x, time_end_x
             time_text = "not executed" if kernel_set.time_ns is None else duration(kernel_set.time_ns)
             size_text = size(kernel_set.moved_bytes)
-            y = bar_top + BAR_PX / 2
+            y = bar_top + BAR_HEIGHT_PX / 2
             bar_labels += [
                 (
                     bytes_x,
@@ -175,9 +179,9 @@ class TrafficView(View):
                 ),
                 (time_x, y, time_text, TIME_X + BAR_WIDTH + TEXT_WIDTH - time_x),
             ]
-        value_x, value_y, value_texts, text_widths = zip(*bar_labels, strict=True)
+        label_x, label_y, label_texts, max_text_widths = zip(*bar_labels, strict=True)
         x_domain = (0.0, TIME_X + BAR_WIDTH + TEXT_WIDTH)
-        names_y = [ROW_PX * (index + 1) + BAR_PX / 2 for index in range(len(kernel_sets))]
+        names_y = [ROW_PX * (index + 1) + BAR_HEIGHT_PX / 2 for index in range(len(kernel_sets))]
         headings = ["bytes moved", "time"]
         return plot(
             ROW_PX * (len(kernel_sets) + 1),
@@ -186,9 +190,13 @@ class TrafficView(View):
                 bar_segments, [*KERNEL_COLOURS, "other"], inset=0.5, **make_sentence_args(segment_sentences)
             ),
             Labels(
-                value_x, value_y, value_texts, dx=6, room=[0.96 * text_width for text_width in text_widths]
+                label_x,
+                label_y,
+                label_texts,
+                dx=6,
+                room=[0.96 * max_text_width for max_text_width in max_text_widths],
             ),
-            Labels([0, TIME_X], [BAR_PX / 2] * 2, headings, colour="muted"),
+            Labels([0, TIME_X], [BAR_HEIGHT_PX / 2] * 2, headings, colour="muted"),
             make_y_ticks(names_y, [kernel_set.way for kernel_set in kernel_sets], x_domain),
             left=NAME_COLUMN_PX,
             label=self.sentence(),
@@ -197,7 +205,7 @@ class TrafficView(View):
 
     def _draw_graph(self) -> Box:
         expressions = self._traffic.expressions
-        red_edges = {(str(edge.first), str(edge.then)) for edge in self._traffic.edges}
+        unfusable_edges = {(str(edge.first), str(edge.then)) for edge in self._traffic.edges}
         nodes = {
             str(key): DrawnNode(
                 expression.name,
@@ -216,18 +224,18 @@ class TrafficView(View):
                 (str(source_index), key)
                 for key in nodes
                 for expression_index in expressions[int(key)].after
-                if (source_index := self._find_source(expression_index)) is not None
+                if (source_index := self._find_source_expression(expression_index)) is not None
             )
         )
         return draw_dag(
             nodes,
             expression_edges,
-            label=f"{self.sentence()} {count(len(red_edges), 'fusion boundary', 'fusion boundaries')}.",
-            max_height_px=GRAPH_PX,
-            marked=red_edges,
+            label=f"{self.sentence()} {count(len(unfusable_edges), 'fusion boundary', 'fusion boundaries')}.",
+            max_height_px=MAX_GRAPH_HEIGHT_PX,
+            marked=unfusable_edges,
         )
 
-    def _find_source(self, expression_index: int) -> int | None:
+    def _find_source_expression(self, expression_index: int) -> int | None:
         """Return the expression that computed a value, also through views; None for inputs and constants."""
         while (expression := self._traffic.expressions[expression_index]).kind in ("view", "host"):
             if not expression.after:

@@ -30,7 +30,7 @@ class TextTable:
 
     def __init__(self) -> None:
         self.number_of_text: dict[str, int] = {}
-        self._lists: dict[tuple[str, ...], Ints] = {}
+        self._numbers_of_texts: dict[tuple[str, ...], Ints] = {}
 
     def number_texts(self, texts: Iterable[str]) -> Ints:
         """Return the numbers of the given strings. The result is cached, because most warps need the same
@@ -38,23 +38,23 @@ class TextTable:
         """
         key = tuple(texts)
         number_of_text = self.number_of_text
-        if key not in self._lists:
-            self._lists[key] = np.array(
+        if key not in self._numbers_of_texts:
+            self._numbers_of_texts[key] = np.array(
                 [number_of_text.setdefault(text, len(number_of_text)) for text in key], np.int32
             )
-        return self._lists[key]
+        return self._numbers_of_texts[key]
 
 
 def narrow_columns(columns: Columns) -> Columns:
     """Convert columns of integers to the smallest types that can represent them."""
     for name, column in columns.items():
         minimum, maximum = (int(column.min()), int(column.max())) if column.size else (0, 0)
-        fitting_type = (
+        narrowed_columns = (
             column.astype(integer_type)
             for type_minimum, type_maximum, integer_type in _INTEGER_TYPES
             if type_minimum <= minimum and maximum <= type_maximum
         )
-        columns[name] = next(fitting_type, column)
+        columns[name] = next(narrowed_columns, column)
     return columns
 
 
@@ -130,20 +130,20 @@ def make_warp_columns(
         "site_column": np.where(
             trace.line[first_steps] == steps.line[first_steps], trace.column[first_steps], 0
         ),
-        "site_place": texts.number_texts(steps.place_words),
-        "site_words": texts.number_texts(steps.site_words),
+        "site_place": texts.number_texts(steps.place_texts),
+        "site_words": texts.number_texts(steps.site_texts),
         "site_code": texts.number_texts(instructions),
         "mask": steps.masks.of,
         "mask_active": active_masks,
         "mask_executed": executed_masks,
-        "mask_words": texts.number_texts(steps.lanes_words),
+        "mask_words": texts.number_texts(steps.lanes_texts),
         "mask_lanes": np.bitwise_count(active_masks),
         "mask_ran": np.bitwise_count(executed_masks),
         **{name: target_steps - step_numbers for name, target_steps in steps.moves.items()},
     }
     visits = steps.visits
     columns |= {"visit_begin": visits.begin, "visit_line": visits.line, "visit_lanes": visits.lane_mask}
-    columns |= {"visit_words": texts.number_texts(steps.visit_words)}
+    columns |= {"visit_words": texts.number_texts(steps.visit_texts)}
     columns |= {
         "visit_active": np.bitwise_count(visits.active_mask | visits.lane_mask),
         "visit_ran": np.bitwise_count(visits.lane_mask),
@@ -160,7 +160,7 @@ def make_warp_columns(
     if steps.accesses.size:
         columns |= {"access_step": steps.accesses, "access_kind": steps.access_kinds.of}
         for name, field_values in zip(
-            step_text.AccessText._fields, zip(*steps.access_words, strict=True), strict=True
+            step_text.AccessText._fields, zip(*steps.access_texts, strict=True), strict=True
         ):
             are_texts = isinstance(field_values[0], str)
             columns[f"kind_{name}"] = (
@@ -169,14 +169,14 @@ def make_warp_columns(
         if trace.address is not None:
             addresses = trace.address[steps.accesses].astype(np.uint64)
             columns |= encode_lane_rows("address", addresses, trace.executed_mask[steps.accesses])
-    if steps.stop_words:
-        columns |= {"stop_step": steps.stop_step, "stop_words": texts.number_texts(steps.stop_words)}
+    if steps.stop_texts:
+        columns |= {"stop_step": steps.stop_step, "stop_words": texts.number_texts(steps.stop_texts)}
     columns |= _make_watch_columns(trace, texts)
     if trace.detail is not None:
         columns["sequence"] = trace.detail.sequence
         if shared is not None:
             columns["shared_words"] = texts.number_texts(shared.sentences)[
-                shared.find_sentence_index(trace.detail.sequence)
+                shared.find_sentence_indices(trace.detail.sequence)
             ]
     return narrow_columns(columns | _make_value_columns(trace, texts))
 
@@ -201,7 +201,7 @@ def _make_watch_columns(trace: WarpTrace, texts: TextTable) -> Columns:
     return watch_columns | {"watch_note": note_numbers} | encode_lane_rows("watch", watch_values, known_masks)
 
 
-def _make_natural_key(register: str) -> list[tuple[int, str]]:
+def _make_natural_sort_key(register: str) -> list[tuple[int, str]]:
     """Return a key that sorts ``%r2`` before ``%r10``."""
     return [
         (int(text_part or 0), "") if text_part.isdigit() else (0, text_part)
@@ -238,7 +238,7 @@ def _make_value_columns(trace: WarpTrace, texts: TextTable) -> Columns:
         call_of_step = number_calls(detail.depth)
     order_of_name = {
         register_name: index
-        for index, register_name in enumerate(sorted(set(register_names), key=_make_natural_key))
+        for index, register_name in enumerate(sorted(set(register_names), key=_make_natural_sort_key))
     }
     holder_of_value = (
         call_of_step[value_step] * len(order_of_name)
@@ -265,15 +265,17 @@ def _make_value_columns(trace: WarpTrace, texts: TextTable) -> Columns:
         "call": call_of_step,
     }
     if detail is not None:
-        shown_stores = np.flatnonzero((detail.stored_part == 0) & (row_of_step[detail.stored_step] < 0))
-        store_steps = detail.stored_step[shown_stores]
+        shown_store_indices = np.flatnonzero(
+            (detail.stored_part == 0) & (row_of_step[detail.stored_step] < 0)
+        )
+        store_steps = detail.stored_step[shown_store_indices]
         row_of_step[store_steps] = value_step.size + np.arange(store_steps.size)
         part_counts = np.bincount(detail.stored_step, minlength=len(trace))[store_steps].tolist()
         names_of_stores = [
             "stored value" if index == 1 else f"first of {index} stored values" for index in part_counts
         ]
         value_step = np.concatenate([value_step, store_steps])
-        value_bits = np.concatenate([value_bits, detail.stored_value[shown_stores]])
+        value_bits = np.concatenate([value_bits, detail.stored_value[shown_store_indices]])
         name_numbers = np.concatenate([name_numbers, texts.number_texts(names_of_stores)])
         type_numbers = np.concatenate(
             [type_numbers, texts.number_texts(detail.stored_type)[trace.text_index[store_steps]]]
@@ -316,9 +318,9 @@ class SharedMemoryStates(SharedEvents):
             for written_bytes in self.written_bytes.tolist()
         ]
 
-    def find_sentence_index(self, sequence: npt.NDArray[np.int64]) -> Ints:
+    def find_sentence_indices(self, positions: npt.NDArray[np.int64]) -> Ints:
         """Return the indices of the sentences that describe shared memory after the given positions."""
-        return self.count_moments_until(sequence).astype(np.int32)
+        return self.count_moments_until(positions).astype(np.int32)
 
     def columns(self, texts: TextTable) -> Columns:
         """Return all writes to shared memory as columns. The columns include the warp and the lane of each

@@ -23,7 +23,7 @@ MAX_BINS = 800
 MAX_LOOPS = 200
 LINE_HEIGHT_PX = 16
 LOOP_HEIGHT_PX = 12
-ACTIVE_PLOT_PX = 36
+ACTIVE_LANES_PLOT_PX = 36
 _STATE_OF_MASK_COUNT = (
     INACTIVE,
     PREDICATED_OFF,
@@ -48,22 +48,24 @@ def _draw_source(steps: WarpSteps) -> Plot:
     executed_lines = steps.line[steps.line > 0].tolist() or [1, len(code_lines)]
     first_line = max(1, min(executed_lines) - 1)
     last_line = min(len(code_lines), max(executed_lines) + 1, first_line + MAX_LINES - 1)
-    line_visits = np.bincount(steps.line, minlength=last_line + 1)
-    active_lanes = np.bincount(steps.line, np.bitwise_count(steps.trace.active_mask), minlength=last_line + 1)
+    visit_counts = np.bincount(steps.line, minlength=last_line + 1)
+    active_lane_sums = np.bincount(
+        steps.line, np.bitwise_count(steps.trace.active_mask), minlength=last_line + 1
+    )
     label_style: dict[str, Any] = {"colour": "muted", "size": 10.5}
     plot_items: list[Item] = [Labels([22, 66], [6, 6], ["line", "steps"], anchor="end", **label_style)]
     plot_items += [Labels([80], [6], ["mean active lanes (bar) and source"], **label_style)]
     for line, text in enumerate(code_lines[first_line - 1 : last_line], first_line):
         y = (line - first_line + 1.5) * LINE_HEIGHT_PX
-        visits_of_line = int(line_visits[line])
+        visit_count = int(visit_counts[line])
         line_text = text if len(text) <= 50 else f"{text[:49]}…"
         plot_items.append(Labels([22], [y], [str(line)], anchor="end", **label_style))
-        if visits_of_line:
-            bar_width = 332 * float(active_lanes[line]) / visits_of_line / WARP_SIZE
+        if visit_count:
+            bar_width = 332 * float(active_lane_sums[line]) / visit_count / WARP_SIZE
             plot_items.append(Rects([78], [78 + bar_width], [y - 7], [y + 7], "highlight"))
-            plot_items.append(Labels([66], [y], [f"{number(visits_of_line)}×"], anchor="end", size=10.5))
+            plot_items.append(Labels([66], [y], [f"{number(visit_count)}×"], anchor="end", size=10.5))
         plot_items.append(
-            Labels([80], [y], [line_text], size=10.5, mono=True, colour="fg" if visits_of_line else "muted")
+            Labels([80], [y], [line_text], size=10.5, mono=True, colour="fg" if visit_count else "muted")
         )
     height = LINE_HEIGHT_PX * (max(0, last_line - first_line + 1) + 1)
     return plot(height, (0, 420), *plot_items, label="Source lines", left=0, right=0)
@@ -73,14 +75,14 @@ def _draw_lanes(steps: WarpSteps, height_px: float) -> Box:
     trace = steps.trace
     step_count = len(steps)
     step_domain = (0, step_count)
-    raster_px = height_px - ACTIVE_PLOT_PX - LOOP_HEIGHT_PX - 8
+    grid_height_px = height_px - ACTIVE_LANES_PLOT_PX - LOOP_HEIGHT_PX - 8
     executing_mask = trace.active_mask & trace.executed_mask
     state_index = expand_lane_masks(trace.active_mask).astype(np.uint8) + expand_lane_masks(executing_mask)
     bin_edges = np.unique(np.linspace(0, step_count, MAX_BINS + 1).astype(np.int64))
-    lane_sums = np.add.reduceat(np.bitwise_count(trace.active_mask).astype(np.int64), bin_edges[:-1])
-    base_y = raster_px + LOOP_HEIGHT_PX + ACTIVE_PLOT_PX
-    active_lanes_y = base_y - ACTIVE_PLOT_PX / WARP_SIZE * lane_sums / np.diff(bin_edges)
-    mark_steps = bin_edges[np.unique(np.searchsorted(bin_edges, steps.accesses, side="right") - 1)]
+    active_lane_sums = np.add.reduceat(np.bitwise_count(trace.active_mask).astype(np.int64), bin_edges[:-1])
+    base_y = grid_height_px + LOOP_HEIGHT_PX + ACTIVE_LANES_PLOT_PX
+    active_lanes_y = base_y - ACTIVE_LANES_PLOT_PX / WARP_SIZE * active_lane_sums / np.diff(bin_edges)
+    access_mark_steps = bin_edges[np.unique(np.searchsorted(bin_edges, steps.accesses, side="right") - 1)]
     cost_texts = [
         f"{count(int(costs.sum()), singular, plural)}, at best {number(int(ideal_costs[costs > 0].sum()))}"
         for costs, ideal_costs, singular, plural in (
@@ -91,22 +93,22 @@ def _draw_lanes(steps: WarpSteps, height_px: float) -> Box:
     ]
     accesses_text = count(steps.accesses.size, "memory access", "memory accesses")
     return column(
-        legend((state_index.colour, state_index.name) for state_index in _STATE_OF_MASK_COUNT[::-1]),
+        legend((lane_state.colour, lane_state.name) for lane_state in _STATE_OF_MASK_COUNT[::-1]),
         plot(
             base_y + 40,
             step_domain,
             draw_lane_grid(
                 state_index.T,
-                [state_index.colour for state_index in _STATE_OF_MASK_COUNT],
+                [lane_state.colour for lane_state in _STATE_OF_MASK_COUNT],
                 top=0,
-                row_height=raster_px / WARP_SIZE,
+                row_height=grid_height_px / WARP_SIZE,
             ),
             make_y_ticks(
-                [(lane + 0.5) * raster_px / WARP_SIZE for lane in (0, 8, 16, 24, 31)],
+                [(lane + 0.5) * grid_height_px / WARP_SIZE for lane in (0, 8, 16, 24, 31)],
                 ["0", "8", "16", "24", "31"],
                 step_domain,
             ),
-            *_draw_loops(steps, raster_px + 1),
+            *_draw_loops(steps, grid_height_px + 1),
             Polyline(
                 bin_edges,
                 np.append(active_lanes_y, active_lanes_y[-1]),
@@ -115,12 +117,12 @@ def _draw_lanes(steps: WarpSteps, height_px: float) -> Box:
                 base=base_y,
                 step=True,
             ),
-            make_y_ticks([base_y - ACTIVE_PLOT_PX + 4, base_y - 4], ["32", "0"], step_domain),
+            make_y_ticks([base_y - ACTIVE_LANES_PLOT_PX + 4, base_y - 4], ["32", "0"], step_domain),
             Rects(
-                mark_steps,
-                mark_steps,
-                [base_y + 1] * mark_steps.size,
-                [base_y + 5] * mark_steps.size,
+                access_mark_steps,
+                access_mark_steps,
+                [base_y + 1] * access_mark_steps.size,
+                [base_y + 5] * access_mark_steps.size,
                 "tail",
                 inset=-0.5,
             ),

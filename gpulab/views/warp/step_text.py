@@ -16,7 +16,7 @@ from virtualgpu.records import WARP_SIZE, WarpTrace
 STEP_SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{stop} {text}.{access}"
 LINE_VISIT_SENTENCE = "Step {step} of {steps}, {place}{turn}: {lanes}.{stop}{access}{moved}"
 # Number of kinds of access in a sentence; the view lists all.
-MAX_BRIEFS = 3
+MAX_LISTED_TEXTS = 3
 NO_STEPS_SENTENCE = "The warp executed no instruction."
 OPTIMIZED_OUT = "optimized out; compile with -G to keep it"
 OPTIMIZED_OUT_HELP = (
@@ -38,7 +38,7 @@ _VERB_AND_PREPOSITION = {
     "store": ("stores", "to"),
     "atomic": ("updates atomically", "in"),
 }
-_PICTURE_OF_SPACE = {"shared": "banks", "global": "sectors", "generic": "sectors"}
+_PICTURE_KIND_OF_SPACE = {"shared": "banks", "global": "sectors", "generic": "sectors"}
 
 
 class AccessText(NamedTuple):
@@ -62,31 +62,31 @@ def strip_predicate(text: str) -> str:
 
 
 @_cached
-def find_value_type(text: str, declared: str) -> str:
+def find_value_type(text: str, declared_type: str) -> str:
     """Return the type of an instruction's result, such as ``s64``.
 
     PTX declares registers by width only, so the kind of type comes from the instruction: ``mul.wide.s32``
     into a ``.b64`` register has the type ``s64``. An instruction without a type (``mov.b32``) keeps the
     declared one.
     """
-    declared = declared.lstrip(".")
-    if not declared.startswith("b"):
-        return declared
+    declared_type = declared_type.lstrip(".")
+    if not declared_type.startswith("b"):
+        return declared_type
     text_parts = strip_predicate(text).split()
     match = _TYPE_PATTERN.search(text_parts[0]) if text_parts else None
-    return f"{match.group(1)}{declared[1:]}" if match else declared
+    return f"{match.group(1)}{declared_type[1:]}" if match else declared_type
 
 
 @_cached
 def make_lanes_text(
-    active: int, executed: int, threads: int, executed_text: str = "not predicated off"
+    active_mask: int, executed_mask: int, thread_count: int, executed_text: str = "not predicated off"
 ) -> str:
     """Return a text with the number of active lanes, and the number of lanes that execute the instruction."""
-    active_text = f"{active.bit_count()} of {threads} lanes active"
+    active_text = f"{active_mask.bit_count()} of {thread_count} lanes active"
     return (
         active_text
-        if executed == active
-        else f"{active_text}, {executed.bit_count()} of them {executed_text}"
+        if executed_mask == active_mask
+        else f"{active_text}, {executed_mask.bit_count()} of them {executed_text}"
     )
 
 
@@ -112,7 +112,7 @@ def describe_access(
     The parameters `cost` and `ideal_cost` count passes for shared memory, and sectors for other memory. The
     value 0 means that the cost is not known.
     """
-    picture = _PICTURE_OF_SPACE.get(space, "")
+    picture_kind = _PICTURE_KIND_OF_SPACE.get(space, "")
     is_atomic = strip_predicate(text).startswith(("atom", "red."))
     access_kind = "atomic" if is_atomic else "store" if is_store else "load"
     verb, preposition = _VERB_AND_PREPOSITION[access_kind]
@@ -120,7 +120,7 @@ def describe_access(
     sentence = f"It {verb} {count(size_bytes, 'byte')} per lane {preposition} {space_word} memory"
     cost_text = count(cost, "pass", "passes") if space == "shared" else count(cost, "sector")
     cost_verdict = ""
-    if picture and cost:
+    if picture_kind and cost:
         unit_text = "over the banks" if space == "shared" else "of 32 bytes"
         sentence += f": {cost_text} {unit_text}, at best {number(ideal_cost)}"
         excess_text = f"({number(cost / max(1, ideal_cost))}×)" if cost > ideal_cost else "✓"
@@ -130,12 +130,12 @@ def describe_access(
         access_note = LOCAL_MEMORY_NOTE
     elif space == "shared" and size_bytes > 4:
         access_note = WIDE_ACCESS_NOTE
-    title = "Banks" if space == "shared" else "Sectors"
+    unit_title = "Banks" if space == "shared" else "Sectors"
     heading = (
-        f"{title}: {space} {access_kind} · {count(size_bytes, 'byte')} per lane × {count(lanes, 'lane')}"
+        f"{unit_title}: {space} {access_kind} · {count(size_bytes, 'byte')} per lane × {count(lanes, 'lane')}"
     )
     is_read = space == "shared" and access_kind != "store"
-    drawn_picture = picture if has_addresses else ""
+    drawn_picture_kind = picture_kind if has_addresses else ""
     brief_text = cost_verdict.removesuffix(" ✓") or f"{count(size_bytes, 'byte')} per lane"
     brief = f"{space} {access_kind}: {brief_text}"
     return AccessText(
@@ -144,7 +144,7 @@ def describe_access(
         heading,
         cost_verdict,
         access_note,
-        drawn_picture,
+        drawn_picture_kind,
         cost > ideal_cost,
         is_read,
         size_bytes,
@@ -161,10 +161,11 @@ def summarize_accesses(accesses: Iterable[str]) -> str:
     """Return a short text that lists the memory accesses of a source line. Equal accesses are combined."""
     brief_counts = Counter(accesses)
     brief_texts = [
-        f"{number(times)} × {brief}" if times > 1 else brief for brief, times in brief_counts.items()
+        f"{number(access_count)} × {brief}" if access_count > 1 else brief
+        for brief, access_count in brief_counts.items()
     ]
-    ellipsis = ["…"] if len(brief_texts) > MAX_BRIEFS else []
-    return "".join(f" {text}." for text in brief_texts[:MAX_BRIEFS]) + "".join(
+    ellipsis = ["…"] if len(brief_texts) > MAX_LISTED_TEXTS else []
+    return "".join(f" {text}." for text in brief_texts[:MAX_LISTED_TEXTS]) + "".join(
         f" {text}" for text in ellipsis
     )
 
@@ -188,15 +189,15 @@ def list_lanes(mask: int) -> str:
         for first_lane, last_lane in zip(first_lanes, last_lanes, strict=True)
     ]
     range_list = (
-        [*range_texts[:MAX_BRIEFS], f"{len(range_texts) - MAX_BRIEFS} more"]
-        if len(range_texts) > MAX_BRIEFS + 1
+        [*range_texts[:MAX_LISTED_TEXTS], f"{len(range_texts) - MAX_LISTED_TEXTS} more"]
+        if len(range_texts) > MAX_LISTED_TEXTS + 1
         else range_texts
     )
     return f"{noun(len(lanes), 'lane')} {listing(range_list)}"
 
 
 @_cached
-def make_stop_text(text: str, kind: str, mask: int, index: int, total: int) -> str:
+def make_stop_text(text: str, kind: str, mask: int, stop_number: int, stop_count: int) -> str:
     """Return a sentence with the number of a stop, its stop condition, and the reason for the stop."""
     reason_text = {
         "line": "",
@@ -204,21 +205,23 @@ def make_stop_text(text: str, kind: str, mask: int, index: int, total: int) -> s
         "any": f": true in {list_lanes(mask)}",
         "all": ": true in all lanes that have values",
     }[kind]
-    return f"Stop {number(index)} of {number(total)}, {text}{reason_text}."
+    return f"Stop {number(stop_number)} of {number(stop_count)}, {text}{reason_text}."
 
 
-def join_first_sentences(words: list[str]) -> str:
+def join_first_sentences(sentences: list[str]) -> str:
     """Return the first few sentences as one text, with a space before each sentence. An ellipsis follows if
     there are more sentences.
     """
-    return "".join(f" {word}" for word in words[:MAX_BRIEFS]) + (" …" if len(words) > MAX_BRIEFS else "")
+    return "".join(f" {sentence}" for sentence in sentences[:MAX_LISTED_TEXTS]) + (
+        " …" if len(sentences) > MAX_LISTED_TEXTS else ""
+    )
 
 
-def make_stops_sentence(text: str, note: str, times: int, first: str) -> str:
+def make_stops_sentence(text: str, note: str, stop_count: int, first_stop_text: str) -> str:
     """Return a sentence that states how often a warp stops at a stop condition, and where it stops first."""
-    if not times:
+    if not stop_count:
         return f"Stop at {text}: never{f' ({note})' if note else ''}."
-    return f"Stop at {text}: {count(times, 'time')}, first at {first}."
+    return f"Stop at {text}: {count(stop_count, 'time')}, first at {first_stop_text}."
 
 
 def list_watch_sentences(trace: WarpTrace, step: int, lane: int) -> list[str]:
@@ -227,7 +230,7 @@ def list_watch_sentences(trace: WarpTrace, step: int, lane: int) -> list[str]:
     for watch in trace.watched:
         watch_row = int(np.searchsorted(watch.step, step, side="right")) - 1
         if watch_row >= 0 and watch.known[watch_row] >> lane & 1:
-            value_text = read_bits(int(watch.value[watch_row, lane]), watch.kind)
+            value_text = format_bits(int(watch.value[watch_row, lane]), watch.kind)
         else:
             is_outside = watch_row >= 0 and watch.outside[watch_row] >> lane & 1
             value_text = watch.note if is_outside or watch_row < 0 else "not known here"
@@ -252,7 +255,7 @@ def make_optimized_out_text(trace: WarpTrace, line: int) -> str:
     )
 
 
-def read_bits(bits: int, kind: str) -> str:
+def format_bits(bits: int, kind: str) -> str:
     """Format the number that a bit pattern represents in the given type."""
     if kind == "pred":
         return "true" if bits & 1 else "false"

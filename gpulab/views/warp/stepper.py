@@ -45,38 +45,38 @@ class WarpStepper(View, module="warp/stepper"):
         self, trace: WarpTrace | BlockTrace, measured: WarpTrace | None = None, warp: int | None = None
     ) -> None:
         traces = trace.warps if isinstance(trace, BlockTrace) else (trace,)
-        self._warps = {warp_trace.warp_index: WarpSteps(warp_trace) for warp_trace in traces}
+        self._steps_of_warp = {warp_trace.warp_index: WarpSteps(warp_trace) for warp_trace in traces}
         self._trace = trace
         self.measured = measured
         first_trace = traces[0]
-        displayed_warp = warp if warp in self._warps else first_trace.warp_index
+        displayed_warp = warp if warp in self._steps_of_warp else first_trace.warp_index
         first_stops = [
             (warp_trace.detail.sequence[warp_steps.stop_step[0]], warp_index)
-            for warp_index, warp_steps in self._warps.items()
+            for warp_index, warp_steps in self._steps_of_warp.items()
             if (warp_trace := warp_steps.trace).detail is not None and warp_steps.stop_step.size
         ]
-        if first_stops and not self._warps[displayed_warp].stop_step.size:
+        if first_stops and not self._steps_of_warp[displayed_warp].stop_step.size:
             displayed_warp = min(first_stops)[1]
-        first_step = int(self._warps[displayed_warp].stop_step[0]) if first_stops else 0
+        first_step = int(self._steps_of_warp[displayed_warp].stop_step[0]) if first_stops else 0
         compared_warp = measured.warp_index if measured is not None else displayed_warp
         self.confirmation = ""
-        if measured is not None and compared_warp in self._warps:
-            self.confirmation = step_text.compare_masks(self._warps[compared_warp].trace, measured)
-            if len(self._warps) > 1:
+        if measured is not None and compared_warp in self._steps_of_warp:
+            self.confirmation = step_text.compare_masks(self._steps_of_warp[compared_warp].trace, measured)
+            if len(self._steps_of_warp) > 1:
                 self.confirmation = f"Warp {compared_warp}: {self.confirmation}"
         trace_detail = first_trace.detail
-        self._shared = (
+        self._shared_states = (
             columns.SharedMemoryStates(trace_detail.shared)
             if trace_detail and trace_detail.shared.size_bytes
             else None
         )
-        sources = [trace.provenance.of_results] + ([measured.provenance.label] if measured else [])
+        origin_texts = [trace.provenance.of_results] + ([measured.provenance.label] if measured else [])
         warps_text = f"Warp {displayed_warp}" if len(traces) == 1 else count(len(traces), "warp")
         contents_text = "Masks, addresses and values" if trace_detail is not None else "Masks and addresses"
         page_data, packed_data = pack(self._make_contents(first_trace))
         super().__init__(
             title=f"{warps_text} of block {_make_block_text(trace)} in {trace.kernel_name}",
-            caption=f"{contents_text}: {'; masks also '.join(sources)}.",
+            caption=f"{contents_text}: {'; masks also '.join(origin_texts)}.",
             source=trace.provenance.of_results.split()[0],
             contents=page_data,
             data=packed_data,
@@ -92,7 +92,7 @@ class WarpStepper(View, module="warp/stepper"):
     @property
     def steps(self) -> WarpSteps:
         """The steps of the displayed warp."""
-        return self._warps[self.warp]
+        return self._steps_of_warp[self.warp]
 
     @property
     def trace(self) -> WarpTrace:
@@ -105,7 +105,7 @@ class WarpStepper(View, module="warp/stepper"):
 
     @traitlets.validate("warp")
     def _valid_warp(self, proposal: Any) -> int:
-        if int(proposal["value"]) not in self._warps:
+        if int(proposal["value"]) not in self._steps_of_warp:
             raise traitlets.TraitError(f"This trace has no warp {proposal['value']}.")
         return int(proposal["value"])
 
@@ -121,13 +121,13 @@ class WarpStepper(View, module="warp/stepper"):
             if min_lanes == max_lanes
             else f"between {min_lanes} and {count(max_lanes, 'lane')} active"
         )
-        warps_text = f" (of {len(self._warps)})" if len(self._warps) > 1 else ""
+        warps_text = f" (of {len(self._steps_of_warp)})" if len(self._steps_of_warp) > 1 else ""
         measured_text = f", with masks {self.measured.provenance.label}" if self.measured is not None else ""
-        accesses = count(warp_steps.accesses.size, "memory access", "memory accesses")
+        accesses_text = count(warp_steps.accesses.size, "memory access", "memory accesses")
         return (
             f"Warp {trace.warp_index}{warps_text} of block {_make_block_text(trace)} "
             f"in kernel {trace.kernel_name}: {count(len(trace), trace.granularity)}, "
-            f"{lanes_text}, {accesses}; {trace.provenance.of_results}{measured_text}."
+            f"{lanes_text}, {accesses_text}; {trace.provenance.of_results}{measured_text}."
             f"{''.join(f' {note}' for note in self._make_stop_notes())}"
         )
 
@@ -137,9 +137,9 @@ class WarpStepper(View, module="warp/stepper"):
             sentences.append(self.steps.sentence(self.step, self.by_line))
             sentences += filter(None, [self._make_optimized_out_text()])
             sentences += step_text.list_watch_sentences(self.trace, self._value_step, self.lane)
-            if (shared := self._shared) is not None and self.trace.detail is not None:
+            if (shared := self._shared_states) is not None and self.trace.detail is not None:
                 sentences.append(
-                    shared.sentences[int(shared.find_sentence_index(self.trace.detail.sequence)[self.step])]
+                    shared.sentences[int(shared.find_sentence_indices(self.trace.detail.sequence)[self.step])]
                 )
         return "\n".join(sentences)
 
@@ -156,7 +156,7 @@ class WarpStepper(View, module="warp/stepper"):
 
     def _make_stop_notes(self) -> list[str]:
         """Return a note for each stop condition: how often the warps stop, and where the first stop is."""
-        all_steps = self._warps.values()
+        all_steps = self._steps_of_warp.values()
         stop_notes = []
         for stop_index, stop_condition in enumerate(next(iter(all_steps)).trace.stops):
             stop_positions = [
@@ -172,16 +172,16 @@ class WarpStepper(View, module="warp/stepper"):
                 and (sequence := warp_steps.trace.detail.sequence).size
             ]
             stop_count = sum(warp_steps.trace.stops[stop_index].step.size for warp_steps in all_steps)
-            first_text = ""
+            first_stop_text = ""
             if stop_positions:
                 _, warp, step_index, line = min(stop_positions)
-                warp_text = f" of warp {warp}" if len(self._warps) > 1 else ""
-                first_text = (
+                warp_text = f" of warp {warp}" if len(self._steps_of_warp) > 1 else ""
+                first_stop_text = (
                     f"instruction {number(step_index + 1)}{warp_text} ({step_text.make_place_text(line)})"
                 )
             stop_notes.append(
                 step_text.make_stops_sentence(
-                    stop_condition.text, stop_condition.note, stop_count, first_text
+                    stop_condition.text, stop_condition.note, stop_count, first_stop_text
                 )
             )
         return stop_notes
@@ -189,9 +189,9 @@ class WarpStepper(View, module="warp/stepper"):
     def draw(self) -> Box:
         notes = [self.confirmation, *self._make_stop_notes()]
         if len(self.trace) and (
-            values := step_text.list_watch_sentences(self.trace, self._value_step, self.lane)
+            value_sentences := step_text.list_watch_sentences(self.trace, self._value_step, self.lane)
         ):
-            notes.append(f"At instruction {number(self.step + 1)}: {'; '.join(values)}.")
+            notes.append(f"At instruction {number(self.step + 1)}: {'; '.join(value_sentences)}.")
         if len(self.trace):
             notes.append(self._make_optimized_out_text())
         return picture.draw_warp(self.steps, " ".join(filter(None, notes)))
@@ -214,11 +214,11 @@ class WarpStepper(View, module="warp/stepper"):
     def _make_contents(self, first_trace: WarpTrace) -> dict[str, Any]:
         """Return the data for the browser: strings, and columns with indices of strings."""
         text_table = columns.TextTable()
-        shared = self._shared
-        all_steps = list(self._warps.values())
+        shared = self._shared_states
+        all_steps = list(self._steps_of_warp.values())
         warps = {
             str(warp): columns.make_warp_columns(warp_steps, text_table, shared)
-            for warp, warp_steps in self._warps.items()
+            for warp, warp_steps in self._steps_of_warp.items()
         }
         first_note_trace = next(
             (warp_steps.trace for warp_steps in all_steps if warp_steps.trace.truncated), first_trace
@@ -228,7 +228,7 @@ class WarpStepper(View, module="warp/stepper"):
             "columns": warps,
             "warps": [
                 [warp, warp_steps.threads, number(len(warp_steps))]
-                for warp, warp_steps in self._warps.items()
+                for warp, warp_steps in self._steps_of_warp.items()
             ],
             "shared": shared and shared.columns(text_table),
             "lane_states": {
@@ -242,7 +242,7 @@ class WarpStepper(View, module="warp/stepper"):
             "empty": step_text.NO_STEPS_SENTENCE,
             "optimized_out": [step_text.OPTIMIZED_OUT, step_text.OPTIMIZED_OUT_HELP],
             "notes": self._list_notes(first_note_trace),
-            "most_briefs": step_text.MAX_BRIEFS,
+            "most_briefs": step_text.MAX_LISTED_TEXTS,
             "variables": [
                 [
                     variable.name,
@@ -255,12 +255,12 @@ class WarpStepper(View, module="warp/stepper"):
                 for variable in first_trace.variables
             ],
             "watches": [[variable.text, variable.type, variable.kind] for variable in first_trace.watched],
-            "stopping": any(warp_steps.stop_words for warp_steps in all_steps),
+            "stopping": any(warp_steps.stop_texts for warp_steps in all_steps),
             "keys": step_text.describe_keys(
                 has_loops,
                 first_trace.detail is not None,
                 len(warps) > 1,
-                any(warp_steps.stop_words for warp_steps in all_steps),
+                any(warp_steps.stop_texts for warp_steps in all_steps),
             ),
             "texts": list(text_table.number_of_text),
         }

@@ -17,18 +17,18 @@ class WarpSteps(TraceSteps):
     def __init__(self, trace: WarpTrace) -> None:
         super().__init__(trace)
         first_steps = self.sites.first
-        self.place_words = [step_text.make_place_text(line) for line in self.line[first_steps].tolist()]
-        self.site_words = [
+        self.place_texts = [step_text.make_place_text(line) for line in self.line[first_steps].tolist()]
+        self.site_texts = [
             step_text.strip_predicate(trace.instruction[text])
             for text in trace.text_index[first_steps].tolist()
         ]
         mask_pairs = np.stack([trace.active_mask, trace.executed_mask], axis=1)[self.masks.first].tolist()
-        self.lanes_words = [
+        self.lanes_texts = [
             step_text.make_lanes_text(active_mask, executed_mask, self.threads)
             for active_mask, executed_mask in mask_pairs
         ]
         visit_masks = zip(self.visits.active_mask.tolist(), self.visits.lane_mask.tolist(), strict=True)
-        self.visit_words = [
+        self.visit_texts = [
             step_text.make_lanes_text(active_mask, executed_mask, self.threads, "taking part")
             for active_mask, executed_mask in visit_masks
         ]
@@ -49,14 +49,14 @@ class WarpSteps(TraceSteps):
         access_rows = (
             column[self.access_kinds.first].tolist() for column in (text_indices, spaces, *access_columns)
         )
-        self.access_words = [
+        self.access_texts = [
             step_text.describe_access(
                 trace.instruction[text_index], *access_values, has_addresses=trace.address is not None
             )
             for text_index, *access_values in zip(*access_rows, strict=True)
         ]
 
-        self.stop_step, self.stop_words = self._sort_stops(trace)
+        self.stop_step, self.stop_texts = self._sort_stops(trace)
         if trace.stops:
             step_numbers = np.arange(len(trace), dtype=np.int32)
             visits = self.visits
@@ -107,28 +107,28 @@ class WarpSteps(TraceSteps):
         )
         access_range = slice(*np.searchsorted(self.accesses, (first_step, last_step + 1)))
         access_texts = [
-            self.access_words[access_kind] for access_kind in self.access_kinds.of[access_range].tolist()
+            self.access_texts[access_kind] for access_kind in self.access_kinds.of[access_range].tolist()
         ]
         site_index = int(self.sites.of[step])
         iteration = int(self.loops.turn[last_step])
-        place_text = self.place_words[site_index]
-        lanes_text = self.lanes_words[int(self.masks.of[step])]
+        place_text = self.place_texts[site_index]
+        lanes_text = self.lanes_texts[int(self.masks.of[step])]
         if by_line:
             place_text = step_text.make_place_text(int(self.visits.line[visit_index]))
-            lanes_text = self.visit_words[visit_index]
+            lanes_text = self.visit_texts[visit_index]
         text: str = (step_text.LINE_VISIT_SENTENCE if by_line else step_text.STEP_SENTENCE).format(
             step=number((visit_index if by_line else step) + 1),
             steps=number(len(self.visits) if by_line else len(self)),
             place=place_text,
             lanes=lanes_text,
             turn=f", {self.loops.words[iteration]}" if iteration >= 0 else "",
-            text=self.site_words[site_index],
+            text=self.site_texts[site_index],
             access=step_text.summarize_accesses(access.brief for access in access_texts)
             if by_line
             else "".join(f" {access.sentence}" for access in access_texts),
             moved=step_text.make_moved_sentence(self.visits.moved_lines[visit_index]),
             stop=step_text.join_first_sentences(
-                self.stop_words[slice(*np.searchsorted(self.stop_step, (first_step, last_step + 1)))]
+                self.stop_texts[slice(*np.searchsorted(self.stop_step, (first_step, last_step + 1)))]
             ),
         )
         return text
