@@ -144,7 +144,7 @@ def check_driver() -> CheckResult:
     driver_status = query_driver_status()
     if driver_status.library is None:
         return "missing", NO_DRIVER, "Nothing to do without an NVIDIA GPU."
-    if driver_status.init_code in (0, ERROR_NO_DEVICE) and not driver_status.usable:
+    if driver_status.init_code in (0, ERROR_NO_DEVICE) and not driver_status.is_usable:
         return "missing", "a driver, but no CUDA device", "In a container, start it with `--gpus all`."
     if driver_status.init_code:
         return (
@@ -176,7 +176,7 @@ def check_nvml() -> CheckResult:
     try:
         gpu_sharing = query_sharing()
     except NvmlError as error:
-        if query_driver_status().usable:
+        if query_driver_status().is_usable:
             return "wrong", str(error), "Start the container with the driver capability `utility`."
         return "missing", f"{error} ({_GPU_ONLY_REMEDY})", ""
     driver_text = f", driver {gpu_sharing.driver_version}" if gpu_sharing.driver_version else ""
@@ -205,7 +205,7 @@ def check_cupy() -> CheckResult:
         if (name := str(distribution.metadata["Name"] or "").lower()) == "cupy" or name.startswith("cupy-")
     )
     if importlib.util.find_spec("cupy") is None:
-        if query_driver_status().usable:
+        if query_driver_status().is_usable:
             return "missing", "not installed, though there is a GPU", INSTALL_COMMAND
         return "missing", f"not installed ({_GPU_ONLY_REMEDY})", ""
     if len(cupy_wheels) > 1:
@@ -245,7 +245,7 @@ def check_real_gpu() -> CheckResult:
     try:
         device = open_cuda_device()
     except CudaUnavailableError as error:
-        if query_driver_status().usable and importlib.util.find_spec("cupy"):
+        if query_driver_status().is_usable and importlib.util.find_spec("cupy"):
             return "wrong", str(error), "See the lines above."
         return "missing", str(error), ""
     import cupy
@@ -264,9 +264,9 @@ def check_cupti() -> CheckResult:
     """Check whether CUPTI can record timelines."""
     library = cupti.load_cupti()
     if library is None:
-        remedy = "pip install nvidia-cuda-cupti" if query_driver_status().usable else ""
+        remedy = "pip install nvidia-cuda-cupti" if query_driver_status().is_usable else ""
         return "missing", "not installed (timelines are recorded with events instead)", remedy
-    rival_tool = cupti.find_rival()
+    rival_tool = cupti.find_other_cupti_tool()
     if rival_tool:
         return "wrong", f"in use by {rival_tool}", f"Run this without {rival_tool}."
     try:

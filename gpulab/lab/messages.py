@@ -36,19 +36,19 @@ _CUPY_ADVICE = (
     "interface. For unchanged programs run `import virtualgpu; virtualgpu.as_cupy()` first; cupy and cupyx "
     "can then be imported."
 )
-_OTHER_ADVICE = (
+_OTHER_PACKAGE_ADVICE = (
     "{} cannot run on the virtual GPU. Write `from gpulab import cp`, which has NumPy's functions for arrays "
     "on the GPU, and cp.RawKernel for kernels."
 )
 _ADVICE_BY_MODULE = {
     "cupy": _CUPY_ADVICE,
     "cupyx": _CUPY_ADVICE,
-    "torch": _OTHER_ADVICE.format("PyTorch"),
-    "tensorflow": _OTHER_ADVICE.format("TensorFlow"),
-    "jax": _OTHER_ADVICE.format("JAX"),
-    "numba": _OTHER_ADVICE.format("Numba"),
-    "pycuda": _OTHER_ADVICE.format("PyCUDA"),
-    "triton": _OTHER_ADVICE.format("Triton"),
+    "torch": _OTHER_PACKAGE_ADVICE.format("PyTorch"),
+    "tensorflow": _OTHER_PACKAGE_ADVICE.format("TensorFlow"),
+    "jax": _OTHER_PACKAGE_ADVICE.format("JAX"),
+    "numba": _OTHER_PACKAGE_ADVICE.format("Numba"),
+    "pycuda": _OTHER_PACKAGE_ADVICE.format("PyCUDA"),
+    "triton": _OTHER_PACKAGE_ADVICE.format("Triton"),
 }
 
 
@@ -74,7 +74,8 @@ def use_in_ipython(shell: Any = None) -> None:
 
 
 def _make_function_loaders() -> Iterator[Callable[[], object]]:
-    """Yield functions that load the public names, because IPython completes only loaded functions.
+    """Yield one function per public name, which loads this name. IPython completes a name only after it is
+    loaded.
 
     The array modules are left out because they open a device.
     """
@@ -87,7 +88,7 @@ def _make_function_loaders() -> Iterator[Callable[[], object]]:
 def _make_thread_hook(previous_hook: Callable[[threading.ExceptHookArgs], object]) -> Callable[[Any], None]:
     """Return a handler for errors in threads, which calls the previous handler without gpulab's frames."""
 
-    def show(args: threading.ExceptHookArgs) -> None:
+    def show_thread_error(args: threading.ExceptHookArgs) -> None:
         if args.exc_value is None:
             previous_hook(args)
             return
@@ -97,7 +98,7 @@ def _make_thread_hook(previous_hook: Callable[[threading.ExceptHookArgs], object
                 threading.ExceptHookArgs((args.exc_type, args.exc_value, own_traceback, args.thread))
             )
 
-    return show
+    return show_thread_error
 
 
 def _show_error(
@@ -173,8 +174,8 @@ def _find_advice(error: BaseException) -> str:
         if match:
             try:
                 getattr(importlib.import_module(match[2]), match[1])
-            except AttributeError as why:
-                return str(why)
+            except AttributeError as attribute_error:
+                return str(attribute_error)
     elif type(error).__module__.startswith("cupy.") and type(error).__name__ == "CompileException":
         # The virtual GPU's own errors say it already.
         return make_advice(str(error), str(getattr(error, "source", "")))

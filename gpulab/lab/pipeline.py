@@ -66,7 +66,7 @@ def pipeline(
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
     block_position, warp = launch.warp_position(block_index, 0)
     observation = Block(block_position, warp) if max_steps is None else Block(block_position, warp, max_steps)
-    observed: session.ObservedRecord[BlockTrace | WarpTrace] = session.observe(launch, observation)
-    if not isinstance(observed.record, BlockTrace):
+    observed_record: session.ObservedRecord[BlockTrace | WarpTrace] = session.observe(launch, observation)
+    if not isinstance(observed_record.record, BlockTrace):
         raise GpulabError(_NOT_REPLAYED_MESSAGE)
-    return views.PipelineView(observed.record)
+    return views.PipelineView(observed_record.record)

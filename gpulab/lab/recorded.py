@@ -1,4 +1,6 @@
-"""``gl.recorded``: recordings of named GPUs, which ship with gpulab for users without these GPUs."""
+"""``gl.recorded``: recordings from real GPUs such as the H200. They ship with gpulab for users who have other
+GPUs or none.
+"""
 
 from __future__ import annotations
 
@@ -59,15 +61,17 @@ class RecordedLaunch:
 
 
 @dataclass(frozen=True, slots=True)
-class _ArgumentText:
+class _ShippedRecording:
     name: str
     says: str
     device: str
     date: str
 
 
-class RecordedTimeline(_ArgumentText):
-    """A timeline that ships with gpulab, with the program, the device and the date of the recording."""
+class RecordedTimeline(_ShippedRecording):
+    """A timeline that ships with gpulab. The object also contains a description of the program, the device
+    and the date.
+    """
 
     @property
     def timeline(self) -> Timeline:
@@ -76,7 +80,7 @@ class RecordedTimeline(_ArgumentText):
         return timeline
 
 
-class RecordedSession(_ArgumentText):
+class RecordedSession(_ShippedRecording):
     """A recording of the load of a GPU in several phases, with the device and the date."""
 
 
@@ -190,13 +194,15 @@ def find_same_launch(device: str, launch: Launch) -> LaunchTrace:
         if recording.what == "blocks" and _is_device_named(device, recording.device)
     ]
     launch_shape = (launch.grid, launch.block, launch.shared_bytes)
-    same_shape = [
+    same_shape_records = [
         recording
         for recording in device_records
         if (recording.grid, recording.block, recording.shared_bytes) == launch_shape
     ]
     for recorded_launch in [
-        recording for recording in same_shape if recording.arguments == describe_arguments(launch.args)
+        recording
+        for recording in same_shape_records
+        if recording.arguments == describe_arguments(launch.args)
     ]:
         if is_same_program(
             KernelSource(recorded_launch.kernel, recorded_launch.code, recorded_launch.options), launch.source

@@ -106,17 +106,17 @@ class Run(LaunchChart):
     ----------
     trace
         The recorded SM and time of each block.
-    kept
+    kept_launch
         The launch, with the contents of its arrays before the launch.
     beside
         A launch to show for comparison, such as a recording from another GPU.
     """
 
     def __init__(
-        self, trace: LaunchTrace, kept: session.KeptLaunch, beside: LaunchTrace | None = None
+        self, trace: LaunchTrace, kept_launch: session.KeptLaunch, beside: LaunchTrace | None = None
     ) -> None:
-        self.kept = kept
-        super().__init__(trace, at_block_size=session.make_block_size_launcher(kept), beside=beside)
+        self.kept_launch = kept_launch
+        super().__init__(trace, at_block_size=session.make_block_size_launcher(kept_launch), beside=beside)
         self.view_name = "launch-chart"
 
     def warps(
@@ -207,12 +207,12 @@ class Run(LaunchChart):
     def close(self) -> None:
         """Close the chart, and free the saved copies of the array contents."""
         super().close()
-        self.kept.drop()
+        self.kept_launch.drop()
 
-    def _observe_again(self, question: Callable[..., T], **options: Any) -> T:
+    def _observe_again(self, analysis: Callable[..., T], **options: Any) -> T:
         """Run an analysis of the launch with the arrays as they were before the launch."""
-        with self.kept.with_initial_contents() as launch:
-            return question(
+        with self.kept_launch.with_initial_contents() as launch:
+            return analysis(
                 launch.kernel,
                 launch.grid,
                 launch.block,

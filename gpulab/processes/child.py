@@ -38,19 +38,19 @@ def main() -> None:
     # NumPy warns about infinity minus infinity, which a GPU computes without a warning.
     warnings.filterwarnings("ignore", ".*(encountered|All-NaN)", RuntimeWarning)
     nonce = request_file.read(NONCE_BYTES)
-    _send(reply_fd, nonce, values.encode("ready"))
+    _send_reply(reply_fd, nonce, values.encode("ready"))
     last_answer: Any = None
-    while request := _read(request_file):
+    while request := _read_request(request_file):
         callback = _ParentCalls(request_file, reply_fd, nonce)
         try:
             function, has_callback, *arguments = pickle.loads(request)
-            last_answer, reply = _execute(
-                function, last_answer, [callback.ask, *arguments] if has_callback else arguments
+            last_answer, reply = _execute_request(
+                function, last_answer, [callback.call_parent, *arguments] if has_callback else arguments
             )
         except BaseException as error:
             reply = _make_error_reply(error)
         callback.close()
-        _send(reply_fd, nonce, reply)
+        _send_reply(reply_fd, nonce, reply)
     os._exit(0)  # threads that the answer left behind do not matter
 
 
@@ -72,37 +72,41 @@ def call_answer(answer: Any, *arguments: Any) -> Any:
 
 
 class _ParentCalls:
-    """Interface to functions of the judge during a request, so that hidden data stays in its process."""
+    """An interface through which an answer calls functions of the parent process, so that hidden data stays
+    there.
+    """
 
-    def __init__(self, requests: BinaryIO, replies: int, nonce: bytes) -> None:
-        self._requests = requests
-        self._replies = replies
+    def __init__(self, request_file: BinaryIO, reply_fd: int, nonce: bytes) -> None:
+        self._request_file = request_file
+        self._reply_fd = reply_fd
         self._nonce = nonce
         self._lock = threading.Lock()
-        self._process: int | None = os.getpid()
+        self._process_id: int | None = os.getpid()
 
     def close(self) -> None:
         """Reject all later calls, so that threads of the answer cannot read replies to other requests."""
         with self._lock:
-            self._process = None
+            self._process_id = None
 
-    def ask(self, *arguments: Any) -> Any:
+    def call_parent(self, *arguments: Any) -> Any:
         """Call a function in the parent process with plain data. Return its result or raise its error."""
         encoded_call = values.encode(("asks", arguments))
         with self._lock:
-            if os.getpid() != self._process:
+            if os.getpid() != self._process_id:
                 raise RuntimeError(
                     "this function can be called only in the process and during the call "
                     "that received it as an argument"
                 )
-            _send(self._replies, self._nonce, encoded_call)
-            is_error, call_result = pickle.loads(_read(self._requests))
+            _send_reply(self._reply_fd, self._nonce, encoded_call)
+            is_error, call_result = pickle.loads(_read_request(self._request_file))
         if is_error:
             raise call_result
         return call_result
 
 
-def _execute(function: Callable[..., Any], answer: Any, arguments: Sequence[Any]) -> tuple[Any, bytes]:
+def _execute_request(
+    function: Callable[..., Any], answer: Any, arguments: Sequence[Any]
+) -> tuple[Any, bytes]:
     if function is load_answer:
         answer = load_answer(answer, *arguments)
         return answer, values.encode(("value", (callable(answer), type(answer).__name__)))
@@ -128,17 +132,17 @@ def _make_error_reply(error: BaseException) -> bytes:
     return values.encode(("raised", describe_error(error)))
 
 
-def _read(requests: BinaryIO) -> bytes:
-    return requests.read(int.from_bytes(requests.read(LENGTH_BYTES), "big"))
+def _read_request(request_file: BinaryIO) -> bytes:
+    return request_file.read(int.from_bytes(request_file.read(LENGTH_BYTES), "big"))
 
 
-def _send(replies: int, nonce: bytes, reply: bytes) -> None:
+def _send_reply(reply_fd: int, nonce: bytes, reply: bytes) -> None:
     with contextlib.suppress(Exception):  # an answer may have closed or changed anything
         sys.stdout.flush()
     unsent_bytes = memoryview(nonce + len(reply).to_bytes(LENGTH_BYTES, "big") + reply)
     try:
         while unsent_bytes:
-            unsent_bytes = unsent_bytes[os.write(replies, unsent_bytes) :]
+            unsent_bytes = unsent_bytes[os.write(reply_fd, unsent_bytes) :]
     except BaseException:
         os._exit(EXIT_CONNECTION_CLOSED)
 

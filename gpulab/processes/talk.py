@@ -38,13 +38,13 @@ class RequestProcess:
         The device that the process uses, in the notation of ``GPULAB_DEVICE``.
     limit_s
         Limit on the processor time of the process and its descendants together.
-    longest_s
+    max_elapsed_s
         Limit on the elapsed time, however busy the machine is.
     memory_bytes
         Limit on the memory of the process and its descendants together.
     kept_bytes
         Number of printed bytes that are kept.
-    variables
+    environment_variables
         Additional environment variables.
     modules
         Additional modules that the process needs, loaded once for all processes.
@@ -54,26 +54,26 @@ class RequestProcess:
         self,
         device: str,
         limit_s: float,
-        longest_s: float | None = None,
+        max_elapsed_s: float | None = None,
         memory_bytes: int | None = None,
         kept_bytes: int = _MAX_SHOWN_BYTES,
-        variables: Mapping[str, str] | None = None,
+        environment_variables: Mapping[str, str] | None = None,
         modules: Sequence[str] = (),
     ) -> None:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        environment |= {"GPULAB_DEVICE": device, **(variables or {})}
+        environment |= {"GPULAB_DEVICE": device, **(environment_variables or {})}
         self._limit_s = limit_s
-        self._longest_s = longest_s or MAX_ELAPSED_S
+        self._max_elapsed_s = max_elapsed_s or MAX_ELAPSED_S
         self._memory_bytes = memory_bytes or MAX_MEMORY_BYTES
         self._nonce = os.urandom(child.NONCE_BYTES)
         self._process = Process(environment, modules)
-        self._watch = ResourceMeter(self._process.top)
-        self._printed = _PrintedOutput(self._process.stderr, kept_bytes)
-        self._received = bytearray()
-        self._last_printed = 0
-        self._spent_s = self._waited_s = self._initial_cpu_s = 0.0
+        self._resource_meter = ResourceMeter(self._process.top_pid)
+        self._printed_output = _PrintedOutput(self._process.stderr, kept_bytes)
+        self._received_bytes = bytearray()
+        self._last_printed_bytes = 0
+        self._elapsed_s = self._waited_s = self._initial_cpu_s = 0.0
         self._has_limits = False
-        self._interval_s = _CHECK_INTERVAL_S
+        self._next_check_interval_s = _CHECK_INTERVAL_S
         os.set_blocking(self._process.stdin.fileno(), False)
         os.set_blocking(self._process.stdout.fileno(), False)
 
@@ -96,21 +96,21 @@ class RequestProcess:
         """Begin to apply the resource limits. Time and memory that were used before this call do not
         count.
         """
-        self._initial_cpu_s = self._watch.measure_use(self._memory_bytes).cpu_s
+        self._initial_cpu_s = self._resource_meter.measure_use(self._memory_bytes).cpu_s
         self._has_limits = True
-        self._spent_s = 0.0
+        self._elapsed_s = 0.0
         self._waited_s = 0.0
 
-    def set_limits(self, limit_s: float, longest_s: float, memory_bytes: int) -> None:
+    def set_limits(self, limit_s: float, max_elapsed_s: float, memory_bytes: int) -> None:
         """Change the resource limits. The new limits apply from now on."""
         self._limit_s = limit_s
-        self._longest_s = longest_s
+        self._max_elapsed_s = max_elapsed_s
         self._memory_bytes = memory_bytes
         self.begin_limits()
 
     def ask(
         self,
-        shown: str,
+        call_text: str,
         function: Callable[..., Any],
         *arguments: Any,
         back: Callable[..., Any] | None = None,
@@ -122,7 +122,7 @@ class RequestProcess:
         Raises
         ------
         ProcessError
-            With the error of the answer, or the reason why it was ended; `shown` is the text of the call.
+            With the error of the answer, or the reason why it was ended; `call_text` is the text of the call.
         """
         import cloudpickle
 
@@ -130,13 +130,13 @@ class RequestProcess:
         while True:
             pickled_request = cloudpickle.dumps(request)
             length_header = len(pickled_request).to_bytes(child.LENGTH_BYTES, "big")
-            match values.decode(self._exchange(shown, length_header + pickled_request)):
+            match values.decode(self._exchange(call_text, length_header + pickled_request)):
                 case ("asks", tuple(question)) if back is not None:
                     request = _call_back(back, question)
                 case ("value", value):
                     return value
                 case ("raised", str(message)):
-                    message = f"{shown} {message.removeprefix('it ')}" if shown else message
+                    message = f"{call_text} {message.removeprefix('it ')}" if call_text else message
                     raise ProcessError(_make_printable(message))
                 case ("not yet", str(message)):
                     raise ProcessError(_make_printable(message))
@@ -151,7 +151,7 @@ class RequestProcess:
         reply_fd = self._process.stdout.fileno()
         while True:
             if (reply := self._take_reply()) is not None:
-                self._spent_s += time.monotonic() - last_check_s
+                self._elapsed_s += time.monotonic() - last_check_s
                 return reply
             readable_files, writable_files, _ = select.select(
                 [reply_fd], [request_fd] if unsent_bytes else [], [], _CHECK_INTERVAL_S
@@ -167,37 +167,37 @@ class RequestProcess:
                 chunk = os.read(reply_fd, _CHUNK_BYTES)
                 if not chunk:
                     raise ProcessError(self._explain_end())
-                self._received += chunk
+                self._received_bytes += chunk
                 continue  # the process has replied, so that it is not waiting
             now_s = time.monotonic()
-            if now_s - last_check_s >= self._interval_s:
+            if now_s - last_check_s >= self._next_check_interval_s:
                 self._check_limits(now_s - last_check_s, function_text)
                 last_check_s = now_s
                 # A process with thousands of threads is checked less often.
-                self._interval_s = max(_CHECK_INTERVAL_S, 5 * (time.monotonic() - now_s))
+                self._next_check_interval_s = max(_CHECK_INTERVAL_S, 5 * (time.monotonic() - now_s))
 
     def _take_reply(self) -> bytes | None:
         """Return the next complete reply among the received bytes, or None."""
         header_length = child.NONCE_BYTES + child.LENGTH_BYTES
-        nonce = self._received[: child.NONCE_BYTES]
+        nonce = self._received_bytes[: child.NONCE_BYTES]
         if nonce != self._nonce[: len(nonce)]:
             raise values.DamagedBytesError("no reply")
-        if len(self._received) < header_length:
+        if len(self._received_bytes) < header_length:
             return None
-        reply_length = int.from_bytes(self._received[child.NONCE_BYTES : header_length], "big")
+        reply_length = int.from_bytes(self._received_bytes[child.NONCE_BYTES : header_length], "big")
         if reply_length > values.MAX_VALUE_BYTES:
             raise values.DamagedBytesError("the reply is too long")
-        if len(self._received) < header_length + reply_length:
+        if len(self._received_bytes) < header_length + reply_length:
             return None
-        reply = bytes(self._received[header_length : header_length + reply_length])
-        del self._received[: header_length + reply_length]
+        reply = bytes(self._received_bytes[header_length : header_length + reply_length])
+        del self._received_bytes[: header_length + reply_length]
         return reply
 
     def _check_limits(self, elapsed_s: float, function_text: str) -> None:
         """End the process if it exceeds a limit."""
-        resource_use = self._watch.measure_use(self._memory_bytes)
+        resource_use = self._resource_meter.measure_use(self._memory_bytes)
         location_text = f" (in {function_text})" if function_text else ""
-        if resource_use.processes > MAX_PROCESSES:
+        if resource_use.process_count > MAX_PROCESSES:
             raise ProcessError(
                 f"it has started more than {MAX_PROCESSES} processes{location_text}. End the processes that "
                 "you start, or start none."
@@ -207,17 +207,17 @@ class RequestProcess:
                 f"it takes more than {self._memory_bytes / (1 << 30):g} GiB of memory{location_text}. Look "
                 "for a list that keeps growing."
             )
-        self._spent_s += elapsed_s
+        self._elapsed_s += elapsed_s
         if not self._has_limits:
-            if self._spent_s > _MAX_START_S:
+            if self._elapsed_s > _MAX_START_S:
                 raise ProcessError(
                     "the check could not start in time, because this computer is very busy. Try again."
                 )
             return
-        if resource_use.waits and self._printed.count == self._last_printed:
+        if resource_use.is_waiting and self._printed_output.byte_count == self._last_printed_bytes:
             self._waited_s += elapsed_s
-        self._last_printed = self._printed.count
-        if self._last_printed > _MAX_PRINTED_BYTES:
+        self._last_printed_bytes = self._printed_output.byte_count
+        if self._last_printed_bytes > _MAX_PRINTED_BYTES:
             raise ProcessError(
                 f"it prints more than {_MAX_PRINTED_BYTES >> 20} MiB{location_text}. Print less, and look "
                 "for an "
@@ -234,9 +234,9 @@ class RequestProcess:
                 f"it waits{location_text}: for {self._waited_s:.0f} s it computed almost nothing. "
                 "Look for a sleep(), or for a wait that never ends."
             )
-        if self._spent_s > self._longest_s:
+        if self._elapsed_s > self._max_elapsed_s:
             raise ProcessError(
-                f"it did not finish within {self._longest_s:g} s{location_text}, and this busy "
+                f"it did not finish within {self._max_elapsed_s:g} s{location_text}, and this busy "
                 f"computer gave it only {used_cpu_s:.1f} s of processor time. Try again when "
                 "the computer is less busy."
             )
@@ -259,8 +259,10 @@ class RequestProcess:
         lines.
         """
         self._process.kill()
-        self._printed.thread.join(1)
-        return _CONTROL_CHARACTERS.sub("", self._printed.bytes.decode(errors="replace")), self._printed.lines
+        self._printed_output.thread.join(1)
+        return _CONTROL_CHARACTERS.sub(
+            "", self._printed_output.first_bytes.decode(errors="replace")
+        ), self._printed_output.line_count
 
 
 def _call_back(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[bool, Any]:
@@ -277,18 +279,20 @@ def _make_printable(text: str) -> str:
 
 
 class _PrintedOutput:
-    """Reader of a pipe: keeps the first bytes, counts all bytes and lines, and never lets the pipe fill."""
+    """A thread that reads the output of a process, so that the pipe never fills. It keeps the first bytes and
+    counts all bytes and lines.
+    """
 
     def __init__(self, pipe: IO[bytes], kept_bytes: int) -> None:
-        self.bytes = b""
+        self.first_bytes = b""
         self._kept_bytes = kept_bytes
-        self.count = self.lines = 0
-        self.thread = threading.Thread(target=self._listen, args=(pipe,), daemon=True)
+        self.byte_count = self.line_count = 0
+        self.thread = threading.Thread(target=self._read_pipe, args=(pipe,), daemon=True)
         self.thread.start()
 
-    def _listen(self, pipe: IO[bytes]) -> None:
+    def _read_pipe(self, pipe: IO[bytes]) -> None:
         with contextlib.suppress(OSError, ValueError), pipe:
             while chunk := os.read(pipe.fileno(), _CHUNK_BYTES):
-                self.count += len(chunk)
-                self.lines += chunk.count(b"\n")
-                self.bytes += chunk[: self._kept_bytes - len(self.bytes)]
+                self.byte_count += len(chunk)
+                self.line_count += chunk.count(b"\n")
+                self.first_bytes += chunk[: self._kept_bytes - len(self.first_bytes)]

@@ -80,13 +80,13 @@ class ResourceUse:
     """The resources that a process and its descendants have used so far.
 
     The attribute ``cpu_s`` is the processor time, which includes the time of descendants that have ended.
-    ``waits`` is true if no thread of the processes is running or ready to run.
+    ``is_waiting`` is true if no thread of the processes is running or ready to run.
     """
 
-    processes: int
+    process_count: int
     cpu_s: float
     memory_bytes: int
-    waits: bool
+    is_waiting: bool
 
 
 class ResourceMeter:
@@ -94,7 +94,7 @@ class ResourceMeter:
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
-        self._cpu_s = self._last_sum_s = 0.0
+        self._cpu_s = self._last_total_cpu_s = 0.0
         self._processes: dict[int, psutil.Process] = {}
 
     def measure_use(self, memory_limit_bytes: int) -> ResourceUse:
@@ -118,8 +118,8 @@ class ResourceMeter:
                 memory_bytes += process.memory_info().rss
                 is_waiting = is_waiting and not _is_working(process)
         # The sum decreases when a process ends for which its parent has not waited; its time is kept here.
-        self._cpu_s += max(0.0, total_cpu_s - self._last_sum_s)
-        self._last_sum_s = total_cpu_s
+        self._cpu_s += max(0.0, total_cpu_s - self._last_total_cpu_s)
+        self._last_total_cpu_s = total_cpu_s
         if memory_bytes > memory_limit_bytes and len(self._processes) > 1:
             memory_bytes = sum(map(_read_proportional_bytes, self._processes.values()))
         return ResourceUse(len(pids), self._cpu_s, memory_bytes, is_waiting)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 MAX_VALUE_BYTES = 64 << 20
-_MAX_PARTS = 100_000
+_MAX_VALUE_PARTS = 100_000
 _MAX_INTEGER_BITS = 4096
 _MAX_DEPTH = 20
 _LENGTH_BYTES = 8
@@ -36,10 +36,10 @@ class DamagedBytesError(ValueError):
 class OtherObject:
     """A placeholder for a value that is not plain data. Only the name of the value's type was transferred."""
 
-    kind: str
+    type_name: str
 
     def __repr__(self) -> str:
-        return f"a value of type {self.kind}"
+        return f"a value of type {self.type_name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class DeviceContents:
 def find_type_name(value: Any) -> str:
     """Return the type name of a value as it appears in the learner's program."""
     if isinstance(value, OtherObject):
-        return value.kind
+        return value.type_name
     return "cupy.ndarray" if isinstance(value, DeviceContents) else type(value).__name__
 
 
@@ -64,10 +64,10 @@ def encode(value: Any) -> bytes:
     ValueTooLargeError
         If the value is too large to be transferred.
     """
-    array_parts: list[bytes] = []
-    encoder = _TreeEncoder(array_parts)
+    encoded_arrays: list[bytes] = []
+    encoder = _TreeEncoder(encoded_arrays)
     json_bytes = json.dumps(encoder.convert(value, 0)).encode()
-    encoded_value = len(json_bytes).to_bytes(_LENGTH_BYTES, "big") + json_bytes + b"".join(array_parts)
+    encoded_value = len(json_bytes).to_bytes(_LENGTH_BYTES, "big") + json_bytes + b"".join(encoded_arrays)
     if len(encoded_value) > MAX_VALUE_BYTES:
         raise ValueTooLargeError(f"it has more than {MAX_VALUE_BYTES >> 20} MiB")
     return encoded_value
@@ -76,14 +76,14 @@ def encode(value: Any) -> bytes:
 class _TreeEncoder:
     """Converter of a value to a tree that JSON supports; arrays are stored separately."""
 
-    def __init__(self, arrays: list[bytes]) -> None:
-        self._arrays = arrays
-        self._free_parts = _MAX_PARTS
+    def __init__(self, encoded_arrays: list[bytes]) -> None:
+        self._encoded_arrays = encoded_arrays
+        self._remaining_parts = _MAX_VALUE_PARTS
         self._array_bytes = 0
 
     def convert(self, value: Any, depth: int) -> Any:
-        self._free_parts -= 1
-        if self._free_parts < 0 or depth > _MAX_DEPTH:
+        self._remaining_parts -= 1
+        if self._remaining_parts < 0 or depth > _MAX_DEPTH:
             raise ValueTooLargeError("it has too many parts")
         value_type = type(value)  # the real type, which `__class__` can hide
         if value is None or value_type is bool:
@@ -125,8 +125,8 @@ class _TreeEncoder:
             raise ValueTooLargeError(f"it has more than {MAX_VALUE_BYTES >> 20} MiB")
         npy_buffer = io.BytesIO()
         np.lib.format.write_array(npy_buffer, array, allow_pickle=False)
-        self._arrays.append(npy_buffer.getvalue())
-        return [tag, len(self._arrays[-1])]
+        self._encoded_arrays.append(npy_buffer.getvalue())
+        return [tag, len(self._encoded_arrays[-1])]
 
 
 def decode(data: bytes) -> Any:
@@ -139,9 +139,9 @@ def decode(data: bytes) -> Any:
     """
     try:
         json_end = _LENGTH_BYTES + int.from_bytes(data[:_LENGTH_BYTES], "big")
-        array_parts = io.BytesIO(data[json_end:])
-        decoded_value = _decode_tree(json.loads(data[_LENGTH_BYTES:json_end]), array_parts)
-        if array_parts.read(1):
+        array_stream = io.BytesIO(data[json_end:])
+        decoded_value = _decode_tree(json.loads(data[_LENGTH_BYTES:json_end]), array_stream)
+        if array_stream.read(1):
             raise DamagedBytesError("there is more than one value")
         return decoded_value
     except DamagedBytesError:
@@ -150,16 +150,16 @@ def decode(data: bytes) -> Any:
         raise DamagedBytesError(str(error)) from None
 
 
-def _decode_tree(tree: Any, arrays: io.BytesIO) -> Any:
+def _decode_tree(tree: Any, array_stream: io.BytesIO) -> Any:
     if tree is None or isinstance(tree, bool):
         return tree
     tag, *tree_fields = tree
-    return _DECODERS[tag](arrays, *tree_fields)
+    return _DECODERS[tag](array_stream, *tree_fields)
 
 
-def _decode_array(arrays: io.BytesIO, length: int) -> npt.NDArray[Any]:
+def _decode_array(array_stream: io.BytesIO, length: int) -> npt.NDArray[Any]:
     """Return an array from its bytes, after a check that its header matches the size of the data."""
-    npy_buffer = io.BytesIO(arrays.read(length))
+    npy_buffer = io.BytesIO(array_stream.read(length))
     npy_version = np.lib.format.read_magic(npy_buffer)
     if npy_version != (1, 0):
         raise DamagedBytesError("an array has an unknown format")

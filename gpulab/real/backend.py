@@ -241,13 +241,13 @@ class CudaBackend:
 
     def _describe_probe_cost(self, kernel: Any, occupancy: Occupancy, launch: Launch) -> str:
         """Return a note if the instrumentation reduces the number of blocks that fit on an SM, else ""."""
-        plain_occupancy = self.occupancy(kernel, launch.block_threads, launch.shared_bytes)
-        if plain_occupancy.blocks_per_sm == occupancy.blocks_per_sm:
+        original_occupancy = self.occupancy(kernel, launch.block_threads, launch.shared_bytes)
+        if original_occupancy.blocks_per_sm == occupancy.blocks_per_sm:
             return ""
         return (
-            f"the instrumentation needs registers ({plain_occupancy.registers_per_thread} to "
+            f"the instrumentation needs registers ({original_occupancy.registers_per_thread} to "
             f"{occupancy.registers_per_thread} per thread), so that {occupancy.blocks_per_sm} blocks fit on "
-            f"an SM instead of {plain_occupancy.blocks_per_sm}"
+            f"an SM instead of {original_occupancy.blocks_per_sm}"
         )
 
 

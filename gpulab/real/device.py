@@ -84,7 +84,7 @@ def _read_attribute(device: cupy.cuda.Device, attribute_number: int) -> int | No
 
 
 def _find_lanes_per_sm(capability: tuple[int, int], sm_count: int, nvml: NvmlDevice | None) -> int:
-    core_count: Any = nvml.ask("nvmlDeviceGetNumGpuCores") if nvml else None
+    core_count: Any = nvml.call_or_none("nvmlDeviceGetNumGpuCores") if nvml else None
     if core_count and sm_count and core_count % sm_count == 0:
         return int(core_count) // sm_count
     # 32-bit floating-point results a cycle, CUDA C++ Programming Guide, "Arithmetic Instructions".

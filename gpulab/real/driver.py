@@ -32,7 +32,7 @@ class DriverStatus:
     device_count: int
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         return self.init_code == 0 and self.device_count > 0
 
     @property

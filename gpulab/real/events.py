@@ -1,4 +1,4 @@
-"""Timeline without CUPTI: pairs of events around NVTX ranges and `gl.launch`.
+"""Record a timeline without CUPTI, by pairs of CUDA events around NVTX ranges and `gl.launch`.
 
 The time between two events of a stream is recorded as one interval. Single operations, copies, calls and
 waits of the host are not recorded. A pair of events takes some microseconds of the host's time and about one
@@ -41,7 +41,7 @@ class _OpenRange:
         self.name = name
         self.host_ns = time.time_ns()
         self.stream = cupy.cuda.get_current_stream()
-        self.begun = _record_mark(self.stream)
+        self.start_event = _record_event(self.stream)
 
 
 class EventRecorder:
@@ -52,13 +52,13 @@ class EventRecorder:
     ----------
     provenance
         The device in use.
-    why
+    reason
         The reason why CUPTI cannot be used, in a few words.
     """
 
-    def __init__(self, provenance: Provenance, why: str) -> None:
+    def __init__(self, provenance: Provenance, reason: str) -> None:
         self._provenance = provenance
-        self._reason = why
+        self._reason = reason
         self._open_ranges: dict[int, list[_OpenRange]] = {}
         self._ended_ranges: list[tuple[_OpenRange, Any, int, int, int]] = []
         self._original_functions: dict[str, Callable[..., Any]] = {}
@@ -76,15 +76,15 @@ class EventRecorder:
 
         def range_push(message: str, id_color: int = -1) -> None:
             original_push(message, id_color)
-            self._push(message)
+            self._push_range(message)
 
         def range_push_c(message: str, color: int = 0) -> None:
             original_push_c(message, color)
-            self._push(message)
+            self._push_range(message)
 
         def range_pop() -> None:
             original_pop()
-            self._pop()
+            self._pop_range()
 
         nvtx.RangePush = range_push
         nvtx.RangePushC = range_push_c
@@ -99,19 +99,20 @@ class EventRecorder:
         activities = []
         nvtx_ranges = []
         streams: dict[int, StreamInfo] = {}
-        for range_number, (start_mark, end_mark, host_end_ns, thread, depth) in enumerate(
+        for range_number, (open_range, end_event, host_end_ns, thread, depth) in enumerate(
             self._ended_ranges, 1
         ):
             device_id = int(cupy.cuda.Device().id)
-            stream_info = _make_stream_info(start_mark.stream, device_id, len(streams))
+            stream_info = _make_stream_info(open_range.stream, device_id, len(streams))
             stream_info = streams.setdefault(stream_info.stream_id, stream_info)
             start_ns, range_end_ns = (
-                self._start_ns + self._measure_ns_since(event) for event in (start_mark.begun, end_mark)
+                self._start_ns + self._measure_ns_since(event)
+                for event in (open_range.start_event, end_event)
             )
             activities.append(
                 Activity(
                     kind="RANGE",
-                    name=start_mark.name,
+                    name=open_range.name,
                     device_id=device_id,
                     stream_id=stream_info.stream_id,
                     correlation_id=range_number,
@@ -121,9 +122,9 @@ class EventRecorder:
             )
             nvtx_ranges.append(
                 NvtxRange(
-                    name=start_mark.name,
+                    name=open_range.name,
                     color=None,
-                    start_ns=start_mark.host_ns,
+                    start_ns=open_range.host_ns,
                     end_ns=host_end_ns,
                     thread=thread,
                     depth=depth,
@@ -143,29 +144,29 @@ class EventRecorder:
     @contextmanager
     def record_range(self, name: str) -> Iterator[None]:
         """Return a context manager that records a launch by `gl.launch` as a range."""
-        self._push(name)
+        self._push_range(name)
         try:
             yield
         finally:
-            self._pop()
+            self._pop_range()
 
-    def _push(self, name: str) -> None:
+    def _push_range(self, name: str) -> None:
         self._open_ranges.setdefault(threading.get_ident(), []).append(_OpenRange(name))
 
-    def _pop(self) -> None:
-        stack = self._open_ranges.get(threading.get_ident())
-        if stack:
-            start_mark = stack.pop()
-            end_mark = _record_mark(start_mark.stream)
+    def _pop_range(self) -> None:
+        open_ranges = self._open_ranges.get(threading.get_ident())
+        if open_ranges:
+            open_range = open_ranges.pop()
+            end_event = _record_event(open_range.stream)
             self._ended_ranges.append(
-                (start_mark, end_mark, time.time_ns(), threading.get_ident(), len(stack))
+                (open_range, end_event, time.time_ns(), threading.get_ident(), len(open_ranges))
             )
 
     def _measure_ns_since(self, event: Any) -> int:
         return round(float(cupy.cuda.get_elapsed_time(self._base_event, event)) * 1e6)
 
 
-def _record_mark(stream: Any) -> Any:
+def _record_event(stream: Any) -> Any:
     event = cupy.cuda.Event()
     event.record(stream)
     return event

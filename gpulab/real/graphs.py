@@ -83,20 +83,20 @@ def set_graph_node(graph: Any, node: GraphNode, template: Any) -> None:
     first_parameter, *other_parameters = node.parameters
     if node.kind == "MEMSET":
         node_params = check_result(driver.cuGraphMemsetNodeGetParams(template_handle))[0]
-        node_params.dst = driver.CUdeviceptr(_parse_parameter(first_parameter))
+        node_params.dst = driver.CUdeviceptr(_parse_address(first_parameter))
         check_result(driver.cuGraphExecMemsetNodeSetParams(executable, handle, node_params, _find_context()))
     elif node.kind == "MEMCPY":
         node_params = check_result(driver.cuGraphMemcpyNodeGetParams(template_handle))[0]
         for name, parameter in (("src", first_parameter), ("dst", other_parameters[0])):
             if parameter.addresses:
-                setattr(node_params, f"{name}Device", driver.CUdeviceptr(_parse_parameter(parameter)))
+                setattr(node_params, f"{name}Device", driver.CUdeviceptr(_parse_address(parameter)))
             else:
-                setattr(node_params, f"{name}Host", _parse_parameter(parameter))
+                setattr(node_params, f"{name}Host", _parse_address(parameter))
         check_result(driver.cuGraphExecMemcpyNodeSetParams(executable, handle, node_params, _find_context()))
 
 
-def copy_parameters(graph: Any, other: Any) -> None:
-    """Copy the parameters of the graph `other` to a graph with the same nodes and edges, by
+def copy_parameters(graph: Any, source_graph: Any) -> None:
+    """Copy the parameters of `source_graph` to a graph with the same nodes and edges, by
     ``cuGraphExecUpdate``.
 
     Raises
@@ -106,13 +106,14 @@ def copy_parameters(graph: Any, other: Any) -> None:
     """
     driver = _import_driver()
     update_status, *_ = driver.cuGraphExecUpdate(
-        driver.CUgraphExec(graph.graphExec), driver.CUgraph(other.graph)
+        driver.CUgraphExec(graph.graphExec), driver.CUgraph(source_graph.graph)
     )
     if int(update_status) == _ERROR_UPDATE_FAILURE:
         # cuda-bindings gives no reason with this status.
-        no_origin = Provenance("measured", "")
+        empty_provenance = Provenance("measured", "")
         raise _make_cuda_error(
-            update_status, read_graph(graph, no_origin).cannot_become(read_graph(other, no_origin))
+            update_status,
+            read_graph(graph, empty_provenance).cannot_become(read_graph(source_graph, empty_provenance)),
         )
     check_result((update_status,))
 
@@ -185,16 +186,16 @@ def _read_node(node_number: int, handle: Any) -> GraphNode:
     )
 
 
-def _read_parameters(function: Any, values: int) -> Iterator[NodeParameter]:
-    """Return the parameters of a kernel, which are read through the pointers at `values`."""
+def _read_parameters(function: Any, pointers_address: int) -> Iterator[NodeParameter]:
+    """Return the parameters of a kernel, which are read through the pointers at `pointers_address`."""
     driver = _import_driver()
     parameter_index = 0
-    while values:
+    while pointers_address:
         status, offset, size_bytes = driver.cuFuncGetParamInfo(function, parameter_index)
         if int(status):
             return  # that was the last one
         value_address = ctypes.c_void_p.from_address(
-            values + parameter_index * ctypes.sizeof(ctypes.c_void_p)
+            pointers_address + parameter_index * ctypes.sizeof(ctypes.c_void_p)
         ).value
         parameter_bytes = (
             ctypes.string_at(value_address or 0, size_bytes) if value_address else bytes(size_bytes)
@@ -208,11 +209,11 @@ def _read_parameters(function: Any, values: int) -> Iterator[NodeParameter]:
         parameter_index += 1
 
 
-def _read_copy_address(copy: Any, name: str) -> int:
+def _read_copy_address(copy_params: Any, name: str) -> int:
     """Return the address of the source or the destination of a copy."""
-    host_address = getattr(copy, f"{name}Host")
-    device_id = int(getattr(copy, f"{name}Device"))
-    return device_id or int(host_address or 0)
+    host_address = getattr(copy_params, f"{name}Host")
+    device_address = int(getattr(copy_params, f"{name}Device"))
+    return device_address or int(host_address or 0)
 
 
 def _make_pointer_parameter(name: str, address: int) -> NodeParameter:
@@ -223,7 +224,7 @@ def _make_pointer_parameter(name: str, address: int) -> NodeParameter:
     )
 
 
-def _parse_parameter(parameter: NodeParameter) -> int:
+def _parse_address(parameter: NodeParameter) -> int:
     return int.from_bytes(parameter.data, "little")
 
 
@@ -232,9 +233,11 @@ def _is_on_device(address: int) -> bool:
     if address < _MIN_ADDRESS:
         return False
     driver = _import_driver()
-    memory_type = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+    memory_type_attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
     with suppress(OverflowError):
-        status, memory_type_code = driver.cuPointerGetAttribute(memory_type, driver.CUdeviceptr(address))
+        status, memory_type_code = driver.cuPointerGetAttribute(
+            memory_type_attribute, driver.CUdeviceptr(address)
+        )
         return int(status) == 0 and int(memory_type_code) == _DEVICE_MEMORY
     return False
 
@@ -243,11 +246,11 @@ def _find_context() -> Any:
     return check_result(_import_driver().cuCtxGetCurrent())[0]
 
 
-def check_result(answer: tuple[Any, ...]) -> tuple[Any, ...]:
+def check_result(driver_result: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the results of a driver call without its status. If the status is an error, raise the
     corresponding CuPy error.
     """
-    status, *values = answer
+    status, *values = driver_result
     if int(status):
         raise _make_cuda_error(status)
     return tuple(values)

@@ -34,7 +34,7 @@ _GPM_METRICS = {
 }
 _NVML_SUCCESS = 0
 _MIN_SAMPLE_INTERVAL_S = 0.19  # between two samples, which cost the most of a row; NVIDIA asks for 0.1 s
-_SLOW_INTERVAL_S = 0.5
+_SLOW_READING_INTERVAL_S = 0.5
 _SLOW_READINGS = ("temperature", "memory_clock", "memory_used", "processes")
 # Codes of nvml.h that mean: this GPU has no such reading, now or later ...
 _PERMANENT_ERRORS = {
@@ -67,8 +67,8 @@ class LoadReader:
         self._device = device
         self.missing: dict[str, str] = {}
         self.processes: tuple[tuple[int, float | None], ...] = ()
-        self._slow_values: dict[str, float | None] = {}
-        self._slow_s = -_SLOW_INTERVAL_S
+        self._slow_reading_values: dict[str, float | None] = {}
+        self._last_slow_reading_s = -_SLOW_READING_INTERVAL_S
         self._gpm = _GpmReader.of(device)
         if self._gpm is None:
             self.missing.update(dict.fromkeys(GPM_COLUMNS, _NO_GPM_REASON))
@@ -77,8 +77,8 @@ class LoadReader:
         """Return properties of the GPU that do not change, such as memory, power limit, MIG and driver
         version.
         """
-        memory_info = self._device.ask("nvmlDeviceGetMemoryInfo")
-        limit_mw = self._device.ask("nvmlDeviceGetEnforcedPowerLimit")
+        memory_info = self._device.call_or_none("nvmlDeviceGetMemoryInfo")
+        limit_mw = self._device.call_or_none("nvmlDeviceGetEnforcedPowerLimit")
         return {
             "memory_mib": memory_info and memory_info.total / 2**20,
             "power_limit_w": limit_mw and limit_mw / 1e3,
@@ -99,7 +99,7 @@ class LoadReader:
             {name: "this GPU does not count it" for name in readings if readings[name] is None}
         )
         now_s = time.monotonic()
-        is_slow_due = now_s - self._slow_s >= _SLOW_INTERVAL_S
+        is_slow_due = now_s - self._last_slow_reading_s >= _SLOW_READING_INTERVAL_S
         for name, read_value in _NVML_READERS.items():
             if is_slow_due or name not in _SLOW_READINGS:
                 readings[name] = self._try_reading(
@@ -115,8 +115,11 @@ class LoadReader:
             )
         if is_slow_due:
             readings["processes"] = self._count_processes()
-            self._slow_s, self._slow_values = now_s, {name: readings.get(name) for name in _SLOW_READINGS}
-        return [readings.get(name, self._slow_values.get(name)) for name in LOAD_COLUMNS]
+            self._last_slow_reading_s, self._slow_reading_values = (
+                now_s,
+                {name: readings.get(name) for name in _SLOW_READINGS},
+            )
+        return [readings.get(name, self._slow_reading_values.get(name)) for name in LOAD_COLUMNS]
 
     def _count_processes(self) -> float | None:
         process_infos = self._try_reading(
@@ -129,12 +132,12 @@ class LoadReader:
         )
         return float(len(process_infos))
 
-    def _try_reading(self, name: str, read: Callable[[], Any]) -> Any:
+    def _try_reading(self, name: str, read_value: Callable[[], Any]) -> Any:
         """Return a reading, or None if it fails. Unsupported readings are not tried again."""
         if name in self.missing:
             return None
         try:
-            return read()
+            return read_value()
         except AttributeError:
             self.missing[name] = "this version of nvidia-ml-py does not support it"
         except self._device.nvml.NVMLError as error:
@@ -155,15 +158,18 @@ class _GpmReader:
     def __init__(self, device: NvmlDevice) -> None:
         nvml = device.nvml
         self._device = device
-        self._samples = [nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()]
-        for gpm_sample in self._samples:
+        self._gpm_samples = [nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()]
+        for gpm_sample in self._gpm_samples:
             weakref.finalize(self, nvml.nvmlGpmSampleFree, gpm_sample).atexit = False
-        self._request = nvml.c_nvmlGpmMetricsGet_t()  # 477 metrics wide: made once
-        self._request.version, self._request.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, len(_GPM_METRICS)
+        self._metrics_request = nvml.c_nvmlGpmMetricsGet_t()  # 477 metrics wide: made once
+        self._metrics_request.version, self._metrics_request.numMetrics = (
+            nvml.NVML_GPM_METRICS_GET_VERSION,
+            len(_GPM_METRICS),
+        )
         for metric_index, metric_id in enumerate(_GPM_METRICS.values()):
-            self._request.metrics[metric_index].metricId = metric_id
+            self._metrics_request.metrics[metric_index].metricId = metric_id
         self._last_sample_s = -1.0
-        self._values: dict[str, float | None] = {}
+        self._last_metrics: dict[str, float | None] = {}
 
     @classmethod
     def of(cls, device: NvmlDevice) -> _GpmReader | None:
@@ -178,18 +184,18 @@ class _GpmReader:
         now_s = time.monotonic()
         nvml = self._device.nvml
         if self._last_sample_s >= 0 and now_s - self._last_sample_s < _MIN_SAMPLE_INTERVAL_S:
-            return self._values
-        previous_sample, older_sample = self._samples
-        nvml.nvmlGpmSampleGet(self._device.handle, previous_sample)  # the one before is behind it from now on
-        self._samples = [older_sample, previous_sample]
+            return self._last_metrics
+        new_sample, last_sample = self._gpm_samples
+        nvml.nvmlGpmSampleGet(self._device.handle, new_sample)  # the one before is behind it from now on
+        self._gpm_samples = [last_sample, new_sample]
         is_first_sample = self._last_sample_s < 0
         self._last_sample_s = now_s
         if not is_first_sample:
-            self._values = self._compute_metrics(older_sample, previous_sample)
-        return self._values
+            self._last_metrics = self._compute_metrics(last_sample, new_sample)
+        return self._last_metrics
 
     def _compute_metrics(self, first_sample: Any, second_sample: Any) -> dict[str, float | None]:
-        metrics_request = self._request
+        metrics_request = self._metrics_request
         metrics_request.sample1 = first_sample
         metrics_request.sample2 = second_sample
         self._device.nvml.nvmlGpmMetricsGet(metrics_request)

@@ -59,7 +59,7 @@ class NvmlDevice:
         except pynvml.NVMLError as error:
             raise NvmlError(str(error)) from error
 
-    def ask(self, function: str, *args: Any) -> Any:
+    def call_or_none(self, function: str, *args: Any) -> Any:
         """Call an ``nvmlDevice...`` function for this device. Return None if the function fails or is not
         supported.
         """
@@ -84,23 +84,23 @@ class NvmlDevice:
         """Return the peak rate of the PCIe link in GB/s for one direction. The rate is computed from the
         width and the speed of the link.
         """
-        generation = self.ask("nvmlDeviceGetMaxPcieLinkGeneration")
-        lane_count = self.ask("nvmlDeviceGetMaxPcieLinkWidth")
+        generation = self.call_or_none("nvmlDeviceGetMaxPcieLinkGeneration")
+        lane_count = self.call_or_none("nvmlDeviceGetMaxPcieLinkWidth")
         if not generation or not lane_count or generation not in PCIE_LANE_GBPS:
             return None
         return round(PCIE_LANE_GBPS[generation] * int(lane_count), 1)
 
     @property
     def mig_enabled(self) -> bool | None:
-        mig_modes = self.ask("nvmlDeviceGetMigMode")
+        mig_modes = self.call_or_none("nvmlDeviceGetMigMode")
         return None if mig_modes is None else bool(mig_modes[0])
 
     def setup(self) -> tuple[Metric, ...]:
         """Return facts about the setup of the device: MIG, active NVLinks and performance counters."""
         mig_enabled = self.mig_enabled
-        gpm_support = self.ask("nvmlGpmQueryDeviceSupport")
+        gpm_support = self.call_or_none("nvmlGpmQueryDeviceSupport")
         max_links = getattr(self.nvml, "NVML_NVLINK_MAX_LINKS", 0)
-        link_states = [self.ask("nvmlDeviceGetNvLinkState", link) for link in range(max_links)]
+        link_states = [self.call_or_none("nvmlDeviceGetNvLinkState", link) for link in range(max_links)]
         setup_values: dict[str, float | str | None] = {
             "MIG": None if mig_enabled is None else "on" if mig_enabled else "off",
             "NVLinks that are up": None if {*link_states} <= {None} else float(sum(map(bool, link_states))),
@@ -114,9 +114,11 @@ class NvmlDevice:
 
     def metrics(self, provenance: Provenance) -> DeviceMetrics:
         """Read all metrics that can be queried fast enough for a live chart."""
-        return DeviceMetrics(provenance, time.time_ns(), tuple(self._read(*reading) for reading in READINGS))
+        return DeviceMetrics(
+            provenance, time.time_ns(), tuple(self._read_metric(*reading) for reading in READINGS)
+        )
 
-    def _read(self, name: str, unit: str) -> Metric:
+    def _read_metric(self, name: str, unit: str) -> Metric:
         nvml = self.nvml
         try:
             return Metric(name, _NVML_READERS[name](nvml, self.handle), unit)
@@ -133,20 +135,20 @@ class GpuSharing:
 
     name: str
     driver_version: str | None
-    mig: bool | None
-    exclusive: bool | None
+    is_mig_enabled: bool | None
+    is_exclusive: bool | None
     other_processes: int | None
 
     @property
     def phrase(self) -> str:
         """Return the reasons why times can vary or work can be rejected, or an empty string."""
         reasons = []
-        if self.mig:
+        if self.is_mig_enabled:
             reasons.append("MIG is on, so this may be only a part of the GPU")
         if self.other_processes:
             process_text = count(self.other_processes, "other process", "other processes")
             reasons.append(f"{process_text} on this GPU, so times vary")
-        if self.exclusive:
+        if self.is_exclusive:
             reasons.append("exclusive mode allows one process at a time")
         return "; ".join(reasons)
 
@@ -161,13 +163,13 @@ def query_sharing(pci_bus_id: str | None = None) -> GpuSharing:
         If `pynvml` is not installed, or NVML finds no driver or no such device.
     """
     device = NvmlDevice(pci_bus_id)
-    mig_modes = device.ask("nvmlDeviceGetComputeMode")
-    process_infos = device.ask("nvmlDeviceGetComputeRunningProcesses")
+    compute_mode = device.call_or_none("nvmlDeviceGetComputeMode")
+    process_infos = device.call_or_none("nvmlDeviceGetComputeRunningProcesses")
     return GpuSharing(
         device.name,
         device.driver_version,
         device.mig_enabled,
-        exclusive=None if mig_modes is None else mig_modes == _EXCLUSIVE_PROCESS,
+        is_exclusive=None if compute_mode is None else compute_mode == _EXCLUSIVE_PROCESS,
         other_processes=None
         if process_infos is None
         else sum(process.pid != os.getpid() for process in process_infos),
@@ -190,8 +192,8 @@ def read_temperature(nvml: Any, handle: Any) -> float:
 
 def read_clock_reason_bits(nvml: Any, handle: Any) -> float:
     """Return NVML's bit mask of the reasons why the clock rates are currently reduced."""
-    ask = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
-    return float((ask or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
+    read_reasons = getattr(nvml, "nvmlDeviceGetCurrentClocksEventReasons", None)
+    return float((read_reasons or nvml.nvmlDeviceGetCurrentClocksThrottleReasons)(handle))
 
 
 def _read_pcie_link(nvml: Any, handle: Any) -> str:

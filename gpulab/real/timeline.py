@@ -41,8 +41,8 @@ class RealRecorder:
         """
         refuse_capture()
         cupti = library.load_cupti()
-        rival_tool = library.find_rival()
-        if events.is_recording() or (cupti is not None and cupti.recording):
+        rival_tool = library.find_other_cupti_tool()
+        if events.is_recording() or (cupti is not None and cupti.is_recording):
             raise GpulabError(
                 "A timeline is already being recorded, and recordings cannot be nested. "
                 "End that recording first: leave its `with` block, or call stop()."
@@ -66,9 +66,9 @@ class RealRecorder:
                 self.blind = ""
                 return
         _log.info("A timeline is recorded with pairs of events: %s", fallback_reason)
-        fallback = EventRecorder(self._provenance, fallback_reason)
-        fallback.start()
-        self._recorder = fallback
+        event_recorder = EventRecorder(self._provenance, fallback_reason)
+        event_recorder.start()
+        self._recorder = event_recorder
         self.blind = fallback_reason
 
     def stop(self) -> Timeline:

@@ -58,11 +58,11 @@ class KernelRegions:
     def __init__(self, device_id: int, ptx: Any) -> None:
         self._device_id = device_id
         self._ptx = ptx
-        self._uses: dict[int, list[int] | None] = {}
+        self._parameter_uses: dict[int, list[int] | None] = {}
         self._is_cupy_function: dict[int, bool] = {}
         # Blocks of memory by their start, with the size, and what the device itself gave out.
-        self.blocks: dict[int, int] = {}
-        self.segments: dict[int, int] = {}
+        self.block_sizes: dict[int, int] = {}
+        self.segment_sizes: dict[int, int] = {}
 
     def is_from_cupy(self, function: int, symbol: str) -> bool:
         """Return whether CuPy loaded a kernel function. The parameters of other functions cannot be read."""
@@ -79,12 +79,12 @@ class KernelRegions:
         arrays = [array for array in map(self._parse_carray, params) if array is not None]
         if arrays:
             return self._split_cupy_arrays(symbol, arrays)
-        parameter_uses = self._find_uses(function, symbol)
+        parameter_uses = self._find_parameter_uses(function, symbol)
         parameter_regions = self._find_regions(params)
         if parameter_uses is None or len(parameter_uses) != len(params):
             # Its source cannot be had: it may do anything with what it is given.
-            found_regions = tuple(region for region in parameter_regions if region is not None)
-            return AccessedRegions(found_regions, found_regions)
+            passed_regions = tuple(region for region in parameter_regions if region is not None)
+            return AccessedRegions(passed_regions, passed_regions)
         used_regions = [
             (use, region)
             for use, region in zip(parameter_uses, parameter_regions, strict=True)
@@ -131,19 +131,19 @@ class KernelRegions:
 
     # The program's kernels
 
-    def _find_uses(self, function: int, symbol: str) -> list[int] | None:
-        if function not in self._uses:
+    def _find_parameter_uses(self, function: int, symbol: str) -> list[int] | None:
+        if function not in self._parameter_uses:
             # Kernels are told apart by their source: to ask one for its handle would compile it, here.
-            parameter_regions = [
+            kernels = [
                 kernel
                 for kernel in _find_live_objects(cupy.RawKernel)
                 if kernel.name in (symbol, shorten_kernel_name(symbol))
             ]
-            self._uses[function] = None
+            self._parameter_uses[function] = None
             with suppress(GpulabError, KeyError, TypeError, ValueError):
-                if len({kernel_source(kernel) for kernel in parameter_regions}) == 1:
-                    self._uses[function] = find_parameter_uses(self._ptx(parameter_regions[0]), symbol)
-        return self._uses[function]
+                if len({kernel_source(kernel) for kernel in kernels}) == 1:
+                    self._parameter_uses[function] = find_parameter_uses(self._ptx(kernels[0]), symbol)
+        return self._parameter_uses[function]
 
     def _find_regions(self, params: Sequence[bytes]) -> list[Region | None]:
         """Return the memory region of each parameter that is an address."""
@@ -156,27 +156,27 @@ class KernelRegions:
             )
         )
 
-    def _find_region(self, value: int, argument: Any) -> Region | None:
+    def _find_region(self, address: int, argument: Any) -> Region | None:
         """Return the memory region at an address: the passed array, or the rest of its memory block."""
-        block = self._find_block(value) if value else None
+        block = self._find_block(address) if address else None
         if block is None:
             return None
         if isinstance(argument, cupy.ndarray):
             return Region.of_array(
-                self._device_id, value, argument.itemsize, argument.shape, argument.strides
+                self._device_id, address, argument.itemsize, argument.shape, argument.strides
             )
-        return Region(self._device_id, value, block[0] + block[1] - value)
+        return Region(self._device_id, address, block[0] + block[1] - address)
 
     def _find_block(self, address: int) -> tuple[int, int] | None:
         """Return the start and size of the memory block that contains an address, or None."""
-        if address in self.blocks:
-            return address, self.blocks[address]
-        memory_ranges = (*self.blocks.items(), *self.segments.items())
+        if address in self.block_sizes:
+            return address, self.block_sizes[address]
+        memory_ranges = (*self.block_sizes.items(), *self.segment_sizes.items())
         return next(
             (
-                (start, parameter_bytes)
-                for start, parameter_bytes in memory_ranges
-                if start <= address < start + parameter_bytes
+                (start, size_bytes)
+                for start, size_bytes in memory_ranges
+                if start <= address < start + size_bytes
             ),
             None,
         )
@@ -187,7 +187,7 @@ def load_driver() -> Any:
     return ctypes.CDLL("libcuda.so.1")
 
 
-def read_parameters(driver: Any, function: int, values: Any) -> list[bytes]:
+def read_parameters(driver: Any, function: int, value_addresses: Any) -> list[bytes]:
     """Return the bytes of a launch's parameters. The bytes are read from the addresses that
     ``cuLaunchKernel`` received.
     """
@@ -200,28 +200,28 @@ def read_parameters(driver: Any, function: int, values: Any) -> list[bytes]:
         ctypes.byref(offset),
         ctypes.byref(parameter_bytes),
     ):
-        address = values[len(params)]
+        address = value_addresses[len(params)]
         params.append(ctypes.string_at(address, parameter_bytes.value) if address else b"")
     return params
 
 
 def _find_array_at(address: int) -> Any:
-    """Return an array that begins at an address."""
+    """Return an array that begins at an address, or None."""
     return next((array for array in _find_live_objects(cupy.ndarray) if array.data.ptr == address), None)
 
 
-def _find_passed_arguments(values: Sequence[int]) -> tuple[Any, ...] | None:
+def _find_passed_arguments(parameter_values: Sequence[int]) -> tuple[Any, ...] | None:
     """Return the tuple of arguments of the current launch, identified by the addresses of its arrays."""
     for arguments in _find_live_objects(tuple):
-        if len(arguments) == len(values):
-            value_pairs = zip(values, arguments, strict=True)
+        if len(arguments) == len(parameter_values):
+            value_pairs = zip(parameter_values, arguments, strict=True)
             arrays = [(value, argument) for value, argument in value_pairs if type(argument) is cupy.ndarray]
             if arrays and all(argument.data.ptr == value for value, argument in arrays):
                 return tuple(arguments)
     return None
 
 
-def _find_live_objects(*kinds: type) -> Iterator[Any]:
+def _find_live_objects(*classes: type) -> Iterator[Any]:
     """Yield all live objects of these classes, the newest first.
 
     The list of the garbage collector must not be kept while the generator is suspended. It contains the
@@ -229,5 +229,5 @@ def _find_live_objects(*kinds: type) -> Iterator[Any]:
     """
     for gc_generation in range(3):
         yield from [
-            live_object for live_object in gc.get_objects(gc_generation) if type(live_object) in kinds
+            live_object for live_object in gc.get_objects(gc_generation) if type(live_object) in classes
         ]

@@ -43,7 +43,7 @@ _UNOBSERVED_NOTE = (
 
 
 class _Event:
-    """An event of the program, stored by its handle; ``is_new`` if it was created during the observation."""
+    """A CUDA event of the program; ``is_new`` is true if it was created during the observation."""
 
     is_new = False
 
@@ -64,7 +64,7 @@ class _Operation:
 
     kind: ActivityKind
     name: str
-    touched: AccessedRegions | None = None
+    touched_regions: AccessedRegions | None = None
     reads: Any = ()
     writes: Any = ()
 
@@ -73,7 +73,7 @@ class _Operation:
 
     @property
     def watched(self) -> Callable[[RunWatched], tuple[float, tuple[Regions, ...]]] | None:
-        touched_regions = self.touched
+        touched_regions = self.touched_regions
         if touched_regions is None:
             return None
         return lambda _: (0.0, (touched_regions.reads, touched_regions.writes, touched_regions.atomics))
@@ -86,12 +86,14 @@ class _Capture:
     graph_id: int
     nodes: list[Work] = field(default_factory=list)
     edges: list[tuple[int, int]] = field(default_factory=list)
-    frontiers: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    last_nodes: dict[int, tuple[int, ...]] = field(default_factory=dict)
     events: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
-class _Unlabelled:
-    """A device's memory for `StreamWatch` in which allocations have no labels, only the program's names."""
+class _UnlabelledMemory:
+    """The memory of a device for `StreamWatch`. Its allocations have no labels, so only variable names
+    describe them.
+    """
 
     base_address = arena_bytes = 0
 
@@ -100,10 +102,10 @@ class _Unlabelled:
 
 
 class _DeviceWatch(StreamWatch):
-    """A `StreamWatch` for real GPUs, which asks CUDA to which device an address belongs."""
+    """A `StreamWatch` for real GPUs. It queries CUDA for the device to which an address belongs."""
 
     def __init__(self) -> None:
-        device_memories = [_Unlabelled() for _ in range(runtime.getDeviceCount())]
+        device_memories = [_UnlabelledMemory() for _ in range(runtime.getDeviceCount())]
         super().__init__(device_memories, _is_pinned, _reject_launch)
 
     def memory_of(self, address: int) -> int:
@@ -125,7 +127,7 @@ class RealWatcher:
 
     def __init__(self, device_id: int, ptx: Callable[[Any], str]) -> None:
         self._device_id = device_id
-        self._kernels = KernelRegions(device_id, ptx)
+        self._kernel_regions = KernelRegions(device_id, ptx)
         self._exit_stack = ExitStack()
         self._events: dict[int, _Event] = {}
         self._handle_reuses: dict[int, int] = {}  # how often a stream's handle was given away
@@ -133,16 +135,16 @@ class RealWatcher:
         self._unwritten_blocks: dict[
             int, SourceLine | None
         ] = {}  # blocks that nothing has written, with their lines
-        self._arenas: dict[int, int] = {}  # the stream that a block was taken in
+        self._stream_of_block: dict[int, int] = {}  # the stream that a block was taken in
         self._captures: dict[int, _Capture] = {}
         self._graphs: dict[int, _Capture] = {}
         self._graph_ids = itertools.count(1)
         self._operation_count = 0
-        self._guessed_kernels = 0
+        self._guessed_kernel_count = 0
         # Host memory that work of a stream may still change: ranges of addresses, by the stream's handle.
         self._host_writes: dict[int, set[tuple[int, int]]] = {}
         self._event_writes: dict[int, tuple[int, frozenset[tuple[int, int]]]] = {}  # those before an event
-        self._errors: list[str] = []
+        self._error_texts: list[str] = []
 
     def start(self, see: Callable[[Act], None]) -> None:
         """Start the observation after all earlier work of the device has ended.
@@ -155,7 +157,7 @@ class RealWatcher:
             If another tool uses CUPTI, or another check is in progress.
         """
         cupti = library.load_cupti()
-        rival_tool = library.find_rival()
+        rival_tool = library.find_other_cupti_tool()
         if cupti is None:
             raise NotSupportedError(
                 "The check of streams on a real GPU needs CUPTI. Install CUPTI with `pip "
@@ -168,14 +170,16 @@ class RealWatcher:
         runtime.deviceSynchronize()
         for live_object in gc.get_objects():
             if type(live_object) is cupy.ndarray and getattr(live_object.data.mem, "ptr", None):
-                self._kernels.blocks[int(live_object.data.mem.ptr)] = int(live_object.data.mem.size)
+                self._kernel_regions.block_sizes[int(live_object.data.mem.ptr)] = int(
+                    live_object.data.mem.size
+                )
             elif (
                 type(live_object) is cupy.cuda.Stream and getattr(live_object, "ptr", 0) > _PER_THREAD_STREAM
             ):
                 self._register_stream(int(live_object.ptr), runtime.streamGetFlags(live_object.ptr))
-        self._watch = _DeviceWatch()
+        self._stream_watch = _DeviceWatch()
         self._on_act = see
-        self._watch.begin(see)
+        self._stream_watch.begin(see)
         with ExitStack() as stack:
             try:
                 stack.enter_context(subscribe_to_calls(cupti, _WATCHED_FUNCTIONS, self._on_call))
@@ -193,37 +197,39 @@ class RealWatcher:
     def stop(self) -> str:
         """Stop the observation, and return a note about what could not be observed."""
         self._exit_stack.close()
-        self._watch.finish()
-        self._watch.end(self._on_act)
+        self._stream_watch.finish()
+        self._stream_watch.end(self._on_act)
         report_notes = [_UNOBSERVED_NOTE]
-        if self._guessed_kernels:
+        if self._guessed_kernel_count:
             report_notes.append(
-                f"The arrays that {count(self._guessed_kernels, 'kernel')} of libraries read are not known. "
-                "Arrays that they write are known only if the same line created them."
+                f"The arrays that {count(self._guessed_kernel_count, 'kernel')} of libraries read are not "
+                "known. Arrays that they write are known only if the same line created them."
             )
-        if self._errors:
-            report_notes.append(f"{count(len(self._errors), 'call')} could not be read ({self._errors[0]}).")
+        if self._error_texts:
+            report_notes.append(
+                f"{count(len(self._error_texts), 'call')} could not be read ({self._error_texts[0]})."
+            )
         return " ".join(report_notes)
 
     # What CUPTI tells
 
     def _on_call(self, name: str, has_returned: bool, data: CallData) -> None:
-        known_call = _OBSERVED_CALLS.get(name)
-        if known_call is None or has_returned == known_call.before:
+        observed_call = _OBSERVED_CALLS.get(name)
+        if observed_call is None or has_returned == observed_call.is_handled_before:
             return
         if has_returned and (not data.return_value or data.return_value[0]):
             return  # refused, or not ready
-        arguments = _read_arguments(data.params, known_call.types)
+        arguments = _read_arguments(data.params, observed_call.argument_types)
         if name.startswith("cuLaunch"):
             arguments = [name, arguments, (data.symbol_name or b"").decode()]
-        self.call_guarded(name, known_call.tell, self, *arguments)
+        self.call_guarded(name, observed_call.handler, self, *arguments)
 
-    def call_guarded(self, name: str, tell: Callable[..., None], *arguments: Any) -> None:
+    def call_guarded(self, name: str, function: Callable[..., None], *arguments: Any) -> None:
         """Call a function, and store its errors so that they do not reach the program."""
         try:
-            tell(*arguments)
+            function(*arguments)
         except Exception as error:
-            self._errors.append(f"{name}: {error!r}")
+            self._error_texts.append(f"{name}: {error!r}")
 
     def _record_launch(self, name: str, arguments: list[Any], symbol: str) -> None:
         if name == "cuLaunchKernelEx":
@@ -236,29 +242,31 @@ class RealWatcher:
             parameter_addresses = arguments[9]
         if not parameter_addresses:
             return
-        if self._kernels.is_from_cupy(function, symbol):
-            touched_regions = self._kernels.find_accessed_regions(
+        if self._kernel_regions.is_from_cupy(function, symbol):
+            touched_regions = self._kernel_regions.find_accessed_regions(
                 function, symbol, read_parameters(self._driver, function, parameter_addresses)
             )
         else:
-            self._guessed_kernels += 1
+            self._guessed_kernel_count += 1
             touched_regions = AccessedRegions(writes=self._find_unwritten_regions())
         for region in (*touched_regions.writes, *touched_regions.atomics):
             self._unwritten_blocks.pop(region.address, None)
         self._on_operation(stream, _Operation("CONCURRENT_KERNEL", symbol, touched_regions))
 
     def _find_unwritten_regions(self) -> Regions:
-        """Return blocks that the current source line allocated and no kernel has written: library results."""
-        source_line = self._watch.here()
+        """Return the blocks that the current source line has allocated and no kernel has written. They may
+        receive the results of a library kernel.
+        """
+        source_line = self._stream_watch.here()
         return tuple(
-            Region(self._device_id, start, self._kernels.blocks[start])
+            Region(self._device_id, start, self._kernel_regions.block_sizes[start])
             for start, line in self._unwritten_blocks.items()
-            if line == source_line and start in self._kernels.blocks
+            if line == source_line and start in self._kernel_regions.block_sizes
         )
 
     def _record_sync_copy(self, target_address: int, source_address: int, size: int, copy_kind: int) -> None:
         self._record_copy(target_address, source_address, size, copy_kind, _LEGACY_STREAM)
-        self._watch.note_host_wait("work", number=self._operation_count)
+        self._stream_watch.note_host_wait("work", number=self._operation_count)
         self._host_writes.get(_LEGACY_STREAM, set()).discard((target_address, target_address + size))
 
     def _record_copy(
@@ -290,7 +298,7 @@ class RealWatcher:
             ),
         )
         if memory_types[0] not in (_DEVICE_MEMORY, _MANAGED_MEMORY, _PINNED_MEMORY):
-            self._watch.note_host_wait("work", number=self._operation_count)
+            self._stream_watch.note_host_wait("work", number=self._operation_count)
 
     def _record_peer_copy(
         self, target: int, _: int, source: int, __: int, size: int, stream: int | None
@@ -301,7 +309,7 @@ class RealWatcher:
             stream or 0, _Operation("MEMCPY2", "Memcpy PtoP", None, read_ranges, written_ranges)
         )
 
-    def _record_set(self, address: int, _: int, size: int, stream: int | None) -> None:
+    def _record_memset(self, address: int, _: int, size: int, stream: int | None) -> None:
         if size:
             self._unwritten_blocks.pop(address, None)
             self._on_operation(
@@ -315,33 +323,37 @@ class RealWatcher:
     def _record_event(self, event: int, stream: int | None) -> None:
         capture = self._find_active_capture(stream or 0)
         if capture is not None:
-            capture.events[event] = capture.frontiers.get(stream or 0, ())
+            capture.events[event] = capture.last_nodes.get(stream or 0, ())
             return
         for other_capture in self._captures.values():
             other_capture.events.pop(event, None)
-        self._watch.note_event_record(self._find_event(event), self._make_stream_ref(stream or 0))
+        self._stream_watch.note_event_record(self._find_event(event), self._make_stream_ref(stream or 0))
         self._event_writes[event] = stream or 0, frozenset(self._host_writes.get(stream or 0, ()))
 
     def _on_stream_wait(self, stream: int | None, event: int, _: int) -> None:
         for capture in self._captures.values():
             if event in capture.events:
-                own_frontier = capture.frontiers.get(stream or 0, ())
-                capture.frontiers[stream or 0] = tuple(dict.fromkeys((*own_frontier, *capture.events[event])))
+                own_last_nodes = capture.last_nodes.get(stream or 0, ())
+                capture.last_nodes[stream or 0] = tuple(
+                    dict.fromkeys((*own_last_nodes, *capture.events[event]))
+                )
                 return
         event_record = self._find_event(event)
-        self._watch.note_event_wait(event_record, self._make_stream_ref(stream or 0), not event_record.is_new)
+        self._stream_watch.note_event_wait(
+            event_record, self._make_stream_ref(stream or 0), not event_record.is_new
+        )
 
     def _on_event_awaited(self, event: int) -> None:
-        self._watch.note_host_wait("event", event=self._find_event(event))
-        stream, operations = self._event_writes.get(event, (0, frozenset()))
-        self._host_writes[stream] = self._host_writes.get(stream, set()) - operations
+        self._stream_watch.note_host_wait("event", event=self._find_event(event))
+        stream, written_ranges = self._event_writes.get(event, (0, frozenset()))
+        self._host_writes[stream] = self._host_writes.get(stream, set()) - written_ranges
 
     def _on_stream_awaited(self, stream: int | None) -> None:
-        self._watch.note_host_wait("stream", self._make_stream_ref(stream or 0))
+        self._stream_watch.note_host_wait("stream", self._make_stream_ref(stream or 0))
         self._host_writes.pop(stream or 0, None)
 
     def _on_device_awaited(self) -> None:
-        self._watch.note_host_wait("device", self._make_stream_ref(_LEGACY_STREAM))
+        self._stream_watch.note_host_wait("device", self._make_stream_ref(_LEGACY_STREAM))
         self._host_writes.clear()
 
     def _on_event_destroyed(self, event: int) -> None:
@@ -360,50 +372,50 @@ class RealWatcher:
     # Memory
 
     def _on_allocation(self, address: Any, size: int) -> None:
-        self._kernels.segments[address.contents.value] = size
-        self._watch.note_allocation(self._device_id, address.contents.value, size)
+        self._kernel_regions.segment_sizes[address.contents.value] = size
+        self._stream_watch.note_allocation(self._device_id, address.contents.value, size)
 
     def _record_free(self, address: int | None) -> None:
-        segment_bytes = self._kernels.segments.pop(address or 0, 0)
+        segment_bytes = self._kernel_regions.segment_sizes.pop(address or 0, 0)
         if segment_bytes:
-            self._watch.note_release(self._device_id, address or 0, segment_bytes, None)
+            self._stream_watch.note_release(self._device_id, address or 0, segment_bytes, None)
         elif address:
-            self._watch.note_host_wait("device", self._make_stream_ref(_LEGACY_STREAM))
+            self._stream_watch.note_host_wait("device", self._make_stream_ref(_LEGACY_STREAM))
 
     def _record_async_malloc(self, address: Any, size: int, stream: int | None) -> None:
         block_address = address.contents.value
-        self._kernels.blocks[block_address] = size
-        self._unwritten_blocks[block_address] = self._watch.here()
-        self._watch.note_allocation(
+        self._kernel_regions.block_sizes[block_address] = size
+        self._unwritten_blocks[block_address] = self._stream_watch.here()
+        self._stream_watch.note_allocation(
             self._device_id, block_address, size, self._make_stream_ref(stream or 0).stream_id
         )
 
     def _record_async_free(self, address: int | None, stream: int | None) -> None:
-        block_bytes = self._kernels.blocks.pop(address or 0, 0)
+        block_bytes = self._kernel_regions.block_sizes.pop(address or 0, 0)
         if block_bytes:
-            self._watch.note_release(
+            self._stream_watch.note_release(
                 self._device_id, address or 0, block_bytes, self._make_stream_ref(stream or 0).stream_id
             )
 
     def _record_host_free(self, address: int) -> None:
-        self._watch.note_host_release(address, 1)
-        self._watch.forget_buffers()  # how far the memory reaches is not told
+        self._stream_watch.note_host_release(address, 1)
+        self._stream_watch.forget_buffers()  # how far the memory reaches is not told
 
     def on_block_taken(self, address: int, size: int) -> None:
         """Record that the memory pool of CuPy allocated a block in the current stream."""
-        self._kernels.blocks[address] = size
-        self._unwritten_blocks[address] = self._watch.here()
-        self._arenas[address] = int(cupy.cuda.get_current_stream().ptr)
+        self._kernel_regions.block_sizes[address] = size
+        self._unwritten_blocks[address] = self._stream_watch.here()
+        self._stream_of_block[address] = int(cupy.cuda.get_current_stream().ptr)
         memory_pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
         is_private_pool = memory_pool is not cupy.get_default_memory_pool()
-        self._watch.note_allocation(self._device_id, address, size, private=is_private_pool)
+        self._stream_watch.note_allocation(self._device_id, address, size, private=is_private_pool)
 
     def on_block_given_back(self, address: int, size: int) -> None:
         """Record that a memory block was returned to the free blocks of its stream in the pool."""
-        self._kernels.blocks.pop(address, None)
+        self._kernel_regions.block_sizes.pop(address, None)
         self._unwritten_blocks.pop(address, None)
-        arena_stream_id = self._make_stream_ref(self._arenas.pop(address, _LEGACY_STREAM)).stream_id
-        self._watch.note_release(self._device_id, address, size, arena_stream_id)
+        arena_stream_id = self._make_stream_ref(self._stream_of_block.pop(address, _LEGACY_STREAM)).stream_id
+        self._stream_watch.note_release(self._device_id, address, size, arena_stream_id)
 
     # Graphs
 
@@ -412,13 +424,13 @@ class RealWatcher:
         self._on_operation(stream or 0, _Operation("CONCURRENT_KERNEL", "host function", AccessedRegions()))
 
     def _on_capture_begun(self, stream: int, _: int) -> None:
-        self._captures[stream] = _Capture(next(self._graph_ids), frontiers={stream: ()})
+        self._captures[stream] = _Capture(next(self._graph_ids), last_nodes={stream: ()})
 
     def _on_capture_ended(self, stream: int, graph: Any) -> None:
         capture = self._captures.pop(stream, None)
         if capture is not None and graph.contents.value:
             self._graphs[graph.contents.value] = capture
-            self._watch.note_graph_creation(capture.graph_id)
+            self._stream_watch.note_graph_creation(capture.graph_id)
 
     def _on_graph_instantiated(self, graph_pointer: Any, graph: int) -> None:
         if graph in self._graphs:
@@ -428,12 +440,12 @@ class RealWatcher:
         capture = self._graphs.get(graph)
         if capture is not None:
             self._operation_count += len(capture.nodes)
-            self._watch.note_graph_launch(
+            self._stream_watch.note_graph_launch(
                 self._make_stream_ref(stream or 0), capture.nodes, capture.edges, capture.graph_id
             )
 
     def _find_active_capture(self, stream: int) -> _Capture | None:
-        return next((capture for capture in self._captures.values() if stream in capture.frontiers), None)
+        return next((capture for capture in self._captures.values() if stream in capture.last_nodes), None)
 
     # Operations and places
 
@@ -442,13 +454,13 @@ class RealWatcher:
         capture = self._find_active_capture(stream)
         stream_ref = self._make_stream_ref(stream)
         if capture is None:
-            self._watch.run(stream_ref, self._operation_count, operation)
+            self._stream_watch.run(stream_ref, self._operation_count, operation)
             for start, end in set().union(*self._host_writes.values()):
-                self._watch.forget_buffers(start, end)
+                self._stream_watch.forget_buffers(start, end)
             return
-        _, graph_node = self._watch.run_node(stream_ref, self._operation_count, operation, None)
-        capture.edges += [(predecessor, len(capture.nodes)) for predecessor in capture.frontiers[stream]]
-        capture.frontiers[stream] = (len(capture.nodes),)
+        _, graph_node = self._stream_watch.run_node(stream_ref, self._operation_count, operation, None)
+        capture.edges += [(predecessor, len(capture.nodes)) for predecessor in capture.last_nodes[stream]]
+        capture.last_nodes[stream] = (len(capture.nodes),)
         capture.nodes.append(graph_node)
 
     def _record_host_write(self, stream: int, start: int = 0, end: int = 1 << 64) -> None:
@@ -458,13 +470,13 @@ class RealWatcher:
         read the memory, so the memory is not observed again before the synchronization.
         """
         self._host_writes.setdefault(stream, set()).add((start, end))
-        self._watch.forget_buffers(start, end)
+        self._stream_watch.forget_buffers(start, end)
 
     def _find_event(self, handle: int) -> _Event:
         return self._events.setdefault(handle, _Event())
 
     def _make_stream_ref(self, handle: int) -> StreamRef:
-        """Return the stream with a handle in the form that acts use, without a query to CUDA.
+        """Return the `StreamRef` of a stream handle without a query to CUDA.
 
         A query could fail, because the stream may no longer exist.
         """
@@ -512,18 +524,19 @@ class _PoolHook(memory_hook.MemoryHook):  # type: ignore[misc]
             )
 
 
-def _read_arguments(address: int | None, types: tuple[Any, ...]) -> list[Any]:
+def _read_arguments(address: int | None, argument_types: tuple[Any, ...]) -> list[Any]:
     """Return the arguments of a CUDA call from the structure at an address."""
-    if not types or not address:
+    if not argument_types or not address:
         return []
 
     class Arguments(ctypes.Structure):
         _fields_ = [
-            (f"a{argument_index}", argument_type) for argument_index, argument_type in enumerate(types)
+            (f"a{argument_index}", argument_type)
+            for argument_index, argument_type in enumerate(argument_types)
         ]
 
     arguments = Arguments.from_address(address)
-    return [getattr(arguments, f"a{argument_index}") for argument_index in range(len(types))]
+    return [getattr(arguments, f"a{argument_index}") for argument_index in range(len(argument_types))]
 
 
 def _read_pointer_attributes(address: int) -> Any:
@@ -545,9 +558,9 @@ def _view_host_bytes(address: int, size: int) -> npt.NDArray[np.uint8]:
 class _ObservedCall(NamedTuple):
     """An observed CUDA call: its handler, and the layout of its arguments in CUPTI."""
 
-    tell: Callable[..., None]
-    types: tuple[Any, ...] = ()
-    before: bool = False  # it matters before CUDA does it
+    handler: Callable[..., None]
+    argument_types: tuple[Any, ...] = ()
+    is_handled_before: bool = False  # it matters before CUDA does it
 
 
 # By name; generated_cuda_runtime_api_meta.h has the arguments.
@@ -555,13 +568,17 @@ _OBSERVED_CALLS = {
     "cuLaunchKernel": _ObservedCall(
         RealWatcher._record_launch,
         (_Pointer, *(c_uint,) * 7, _Pointer, POINTER(_Pointer), _Pointer),
-        before=True,
+        is_handled_before=True,
     ),
     "cuLaunchKernelEx": _ObservedCall(
-        RealWatcher._record_launch, (POINTER(c_uint * 7), _Pointer, POINTER(_Pointer), _Pointer), before=True
+        RealWatcher._record_launch,
+        (POINTER(c_uint * 7), _Pointer, POINTER(_Pointer), _Pointer),
+        is_handled_before=True,
     ),
     "cuLaunchCooperativeKernel": _ObservedCall(
-        RealWatcher._record_launch, (_Pointer, *(c_uint,) * 7, _Pointer, POINTER(_Pointer)), before=True
+        RealWatcher._record_launch,
+        (_Pointer, *(c_uint,) * 7, _Pointer, POINTER(_Pointer)),
+        is_handled_before=True,
     ),
     "cudaMemcpy": _ObservedCall(RealWatcher._record_sync_copy, (_Pointer, _Pointer, c_size_t, c_int)),
     "cudaMemcpyAsync": _ObservedCall(
@@ -570,7 +587,7 @@ _OBSERVED_CALLS = {
     "cudaMemcpyPeerAsync": _ObservedCall(
         RealWatcher._record_peer_copy, (_Pointer, c_int, _Pointer, c_int, c_size_t, _Pointer)
     ),
-    "cudaMemsetAsync": _ObservedCall(RealWatcher._record_set, (_Pointer, c_int, c_size_t, _Pointer)),
+    "cudaMemsetAsync": _ObservedCall(RealWatcher._record_memset, (_Pointer, c_int, c_size_t, _Pointer)),
     "cudaEventCreateWithFlags": _ObservedCall(RealWatcher._on_event_created, (POINTER(_Pointer), c_uint)),
     "cudaEventRecord": _ObservedCall(RealWatcher._record_event, (_Pointer, _Pointer)),
     "cudaEventQuery": _ObservedCall(RealWatcher._on_event_awaited, (_Pointer,)),
@@ -587,12 +604,14 @@ _OBSERVED_CALLS = {
     "cudaStreamDestroy": _ObservedCall(RealWatcher._on_stream_destroyed, (_Pointer,)),
     "cudaDeviceSynchronize": _ObservedCall(RealWatcher._on_device_awaited),
     "cudaMalloc": _ObservedCall(RealWatcher._on_allocation, (POINTER(_Pointer), c_size_t)),
-    "cudaFree": _ObservedCall(RealWatcher._record_free, (_Pointer,), before=True),
+    "cudaFree": _ObservedCall(RealWatcher._record_free, (_Pointer,), is_handled_before=True),
     "cudaMallocAsync": _ObservedCall(
         RealWatcher._record_async_malloc, (POINTER(_Pointer), c_size_t, _Pointer)
     ),
-    "cudaFreeAsync": _ObservedCall(RealWatcher._record_async_free, (_Pointer, _Pointer), before=True),
-    "cudaFreeHost": _ObservedCall(RealWatcher._record_host_free, (_Pointer,), before=True),
+    "cudaFreeAsync": _ObservedCall(
+        RealWatcher._record_async_free, (_Pointer, _Pointer), is_handled_before=True
+    ),
+    "cudaFreeHost": _ObservedCall(RealWatcher._record_host_free, (_Pointer,), is_handled_before=True),
     "cudaLaunchHostFunc": _ObservedCall(RealWatcher._record_host_function, (_Pointer, _Pointer, _Pointer)),
     "cudaStreamBeginCapture": _ObservedCall(RealWatcher._on_capture_begun, (_Pointer, c_int)),
     "cudaStreamEndCapture": _ObservedCall(RealWatcher._on_capture_ended, (_Pointer, POINTER(_Pointer))),

@@ -25,12 +25,12 @@ class StoredArguments:
         The arguments. An array that is referenced only by this tuple belongs to the launch.
     is_array
         Returns whether an argument is a device array.
-    recent
+    recent_arrays
         The arrays that belong to the most recent launches; older arrays are dropped.
     """
 
     def __init__(
-        self, args: Sequence[Any], is_array: Callable[[Any], bool], recent: deque[list[Any]]
+        self, args: Sequence[Any], is_array: Callable[[Any], bool], recent_arrays: deque[list[Any]]
     ) -> None:
         owned_indices = [
             argument_index
@@ -43,7 +43,7 @@ class StoredArguments:
             for argument_index in range(len(args))
         ]
         self._arrays = {argument_index: weakref.ref(args[argument_index]) for argument_index in array_indices}
-        recent.append(
+        recent_arrays.append(
             [
                 args[n]
                 for n in owned_indices
@@ -87,5 +87,5 @@ def _count_references(args: Sequence[Any]) -> list[int]:
 
 
 def _find_kept_bytes(array: Any) -> int:
-    """Return the number of bytes that an array keeps alive, which may be more than a view's elements."""
+    """Return the number of bytes that an array keeps alive. A view keeps the whole memory block alive."""
     return max(int(getattr(array, "nbytes", 0)), int(getattr(getattr(array.data, "mem", None), "size", 0)))

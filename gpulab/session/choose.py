@@ -16,7 +16,7 @@ DEVICE_VARIABLE = "GPULAB_DEVICE"
 WATCHDOG_VARIABLE = "GPULAB_WATCHDOG_S"
 MAX_VIRTUAL_DEVICES = 16
 
-Kind = Literal["auto", "cuda", "virtual"]
+DeviceKind = Literal["auto", "cuda", "virtual"]
 _LINK_PHRASES = {
     "nvswitch": "NVLink between all of them",
     "pairs": "in pairs by NVLink",
@@ -85,7 +85,7 @@ def import_array_module(kind: Literal["cuda", "virtual"], name: str = "cupy") ->
     return importlib.import_module(name if kind == "cuda" else virtual_modules[name])
 
 
-def parse_device(text: Any) -> tuple[Kind, str]:
+def parse_device(text: Any) -> tuple[DeviceKind, str]:
     """Divide a device name such as ``virtual:T4`` into the kind of device and the name or number of the
     GPU.
     """

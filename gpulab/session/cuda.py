@@ -67,7 +67,7 @@ def open_cuda_device(index: int = 0) -> DeviceChoice:
 def _import_cupy() -> Any:
     if importlib.util.find_spec("cupy") is None:
         driver_status = query_driver_status()
-        if driver_status.usable:
+        if driver_status.is_usable:
             raise CudaUnavailableError(f"there is a GPU, but CuPy is not installed: {INSTALL_COMMAND}")
         raise CudaUnavailableError(driver_status.problem)
     try:

@@ -21,7 +21,7 @@ from gpulab.session.arguments import StoredArguments, make_recent_arrays
 from gpulab.session.choose import (
     DEVICE_VARIABLE,
     DeviceChoice,
-    Kind,
+    DeviceKind,
     check_count,
     check_watchdog,
     import_array_module,
@@ -62,13 +62,13 @@ class _Session:
     """The chosen device with the objects that belong to it, such as its backend."""
 
     choice: DeviceChoice
-    request: tuple[Kind, str, int, str | None]
-    virtual: VirtualBackend | None = None
-    real: dict[int, Backend] = field(default_factory=dict)
+    device_request: tuple[DeviceKind, str, int, str | None]
+    virtual_backend: VirtualBackend | None = None
+    real_backends: dict[int, Backend] = field(default_factory=dict)
     twin: VirtualBackend | None = None
     watchdog_s: float | None = None
-    recent: deque[list[Any]] = field(default_factory=make_recent_arrays)
-    contents: list[weakref.ref[Any]] = field(default_factory=list)
+    recent_arrays: deque[list[Any]] = field(default_factory=make_recent_arrays)
+    kept_contents: list[weakref.ref[Any]] = field(default_factory=list)
 
 
 _lock = threading.RLock()
@@ -137,7 +137,7 @@ def use_device(
             device = f"virtual:{current_session.choice.device}"
             count = count or current_session.choice.count
         request = (*parse_device(device), check_count(1 if count is None else count), links)
-        if _session is None or _session.request != request or request[0] != "virtual":
+        if _session is None or _session.device_request != request or request[0] != "virtual":
             watchdog_s = read_initial_watchdog() if watchdog_s is None else watchdog_s
             _session = _open_session(*request)
         _set_watchdog(_session, check_watchdog(watchdog_s))
@@ -204,14 +204,14 @@ def backend() -> Backend:
     """
     with _lock:
         session = _find_session()
-        if session.virtual is not None:
-            return session.virtual
+        if session.virtual_backend is not None:
+            return session.virtual_backend
         device_index = int(cp().cuda.Device().id)
-        if device_index not in session.real:
+        if device_index not in session.real_backends:
             from gpulab.real.backend import CudaBackend
 
-            session.real[device_index] = CudaBackend(device_index)
-        return session.real[device_index]
+            session.real_backends[device_index] = CudaBackend(device_index)
+        return session.real_backends[device_index]
 
 
 def make_program_lines() -> lines.ProgramLines:
@@ -240,10 +240,10 @@ def find_twin() -> VirtualBackend | None:
     """
     with _lock:
         session = _find_session()
-        if session.virtual is not None:
+        if session.virtual_backend is not None:
             return None
         if session.twin is None:
-            session.twin = _new_virtual(devices.fill_missing_facts(backend().device_info()))
+            session.twin = _make_virtual_backend(devices.fill_missing_facts(backend().device_info()))
             # A replay that comes beside a measurement may not keep the learner waiting.
             _set_watchdog(session, session.watchdog_s or TWIN_WATCHDOG_S)
         slot.use(session.twin.machine)
@@ -253,7 +253,7 @@ def find_twin() -> VirtualBackend | None:
 def virtual_side() -> VirtualBackend:
     """Return the virtual device in use, or the virtual twin of the real device in use."""
     with _lock:
-        backend = find_twin() or _find_session().virtual
+        backend = find_twin() or _find_session().virtual_backend
         assert backend is not None
         return backend
 
@@ -264,7 +264,7 @@ def real_cp() -> Any | None:
     Callers use the result for work that only a real device can do.
     """
     with _lock:
-        return None if _find_session().virtual is not None else cp()
+        return None if _find_session().virtual_backend is not None else cp()
 
 
 @contextmanager
@@ -285,23 +285,23 @@ def use_bench_device(
     VirtualBackend
         The new device, which the virtual array module uses within the block.
     """
-    previous_session = slot.current()  # asked first: looking for the twin makes it the current one
-    new_device = _new_virtual(virtual_side().device_info() if info is None else info, count, links)
+    previous_machine = slot.current()  # asked first: looking for the twin makes it the current one
+    new_device = _make_virtual_backend(virtual_side().device_info() if info is None else info, count, links)
     slot.use(new_device.machine)
     try:
         yield new_device
     finally:
-        slot.use(previous_session)
+        slot.use(previous_machine)
 
 
 @contextmanager
-def report_late_faults(blocking: bool = False) -> Iterator[orders.LateFaults | None]:
+def report_late_faults(is_blocking: bool = False) -> Iterator[orders.LateFaults | None]:
     """Make the device in use report faults as CUDA does. The error appears after a delay, and again in every
     later call.
 
     Parameters
     ----------
-    blocking
+    is_blocking
         Whether every launch waits until its kernel has finished. On a real device, the environment variable
         ``CUDA_LAUNCH_BLOCKING`` decides this before the context is created.
 
@@ -311,13 +311,13 @@ def report_late_faults(blocking: bool = False) -> Iterator[orders.LateFaults | N
         The information that a virtual device has about the first fault; None for a real device.
     """
     with _lock:
-        virtual_backend = _find_session().virtual
+        virtual_backend = _find_session().virtual_backend
     with (
         nullcontext()
         if virtual_backend is None
-        else orders.delay_faults(virtual_backend.machine, blocking) as late_orders
+        else orders.delay_faults(virtual_backend.machine, is_blocking) as late_faults
     ):
-        yield late_orders
+        yield late_faults
 
 
 def list_table_devices() -> tuple[DeviceInfo, ...]:
@@ -346,20 +346,23 @@ def compute_l1_bytes(info: DeviceInfo) -> int:
     return compute_cache_sizes(info, 0, 1).l1_bytes
 
 
-def compute_occupancy_on(name: str, point: Occupancy) -> Occupancy:
+def compute_occupancy_on(name: str, known_occupancy: Occupancy) -> Occupancy:
     """Return the occupancy of the same block, with the same resources, on another GPU of the device table."""
     return occupancy_of(
-        find_table_info(name), point.block_threads, point.registers_per_thread, point.shared_bytes
+        find_table_info(name),
+        known_occupancy.block_threads,
+        known_occupancy.registers_per_thread,
+        known_occupancy.shared_bytes,
     )
 
 
-def compute_peer_gbps(direct: bool) -> float:
+def compute_peer_gbps(is_direct: bool) -> float:
     """Return the modelled bandwidth in GB/s of large copies between two GPUs of the model in use.
 
-    If `direct` is true, the copies use the link between the GPUs; otherwise, they pass through the host.
+    If `is_direct` is true, the copies use the link between the GPUs; otherwise, they pass through the host.
     """
     device_info = backend().device_info()
-    return link_cost.peer_gbps(device_info, device_info, direct)
+    return link_cost.peer_gbps(device_info, device_info, is_direct)
 
 
 def find_step_prices() -> StepPrices:
@@ -370,12 +373,15 @@ def find_step_prices() -> StepPrices:
 
 
 def compute_step_ns(
-    name: str, gpus: int, messages: Sequence[tuple[int, int, int, bool]], sums: Sequence[tuple[int, int]]
+    name: str,
+    gpus: int,
+    messages: Sequence[tuple[int, int, int, bool]],
+    sum_bytes_of_gpus: Sequence[tuple[int, int]],
 ) -> float:
     """Return the modelled duration in ns of one step of a collective schedule. See
     `virtualgpu.model.cost.step_ns`.
     """
-    return cost.step_ns([find_table_info(name)] * gpus, messages, sums)[1]
+    return cost.step_ns([find_table_info(name)] * gpus, messages, sum_bytes_of_gpus)[1]
 
 
 def check_not_capturing(launch: Launch) -> None:
@@ -395,20 +401,20 @@ def store_arguments(args: Sequence[Any]) -> StoredArguments:
     """Return an object that stores the arguments of a launch without keeping the learner's arrays alive."""
     with _lock:
         return StoredArguments(
-            args, lambda argument: isinstance(argument, cp().ndarray), _find_session().recent
+            args, lambda argument: isinstance(argument, cp().ndarray), _find_session().recent_arrays
         )
 
 
 def list_kept_contents() -> list[weakref.ref[Any]]:
     """Return the saved array contents of all launches in this session, with the oldest first."""
     with _lock:
-        return _find_session().contents
+        return _find_session().kept_contents
 
 
 def find_virtual_machine() -> slot.Machine | None:
     """Return the simulated machine of the virtual device in use, or None if a real device is in use."""
     with _lock:
-        virtual_backend = _find_session().virtual
+        virtual_backend = _find_session().virtual_backend
         return None if virtual_backend is None else virtual_backend.machine
 
 
@@ -451,7 +457,7 @@ def _find_session() -> _Session:
     return _session
 
 
-def _open_session(device_kind: Kind, name: str, count: int, links: str | None) -> _Session:
+def _open_session(device_kind: DeviceKind, name: str, count: int, links: str | None) -> _Session:
     request = (device_kind, name, count, links)
     choice_reason = ""
     if device_kind != "virtual":
@@ -471,7 +477,7 @@ def _open_session(device_kind: Kind, name: str, count: int, links: str | None) -
                 raise ValueError(_VIRTUAL_ONLY_MESSAGE)
             return _Session(choice, request)
     device_info = find_table_info(name or DEFAULT_DEVICE)
-    virtual_backend = _new_virtual(device_info, count, links)
+    virtual_backend = _make_virtual_backend(device_info, count, links)
     link_kind = virtual_backend.machine.links.kind if count > 1 else ""
     choice = DeviceChoice(
         "virtual",
@@ -488,15 +494,15 @@ def _open_session(device_kind: Kind, name: str, count: int, links: str | None) -
 
 def _make_current(session: _Session) -> None:
     """Make the array module use the device of the given session."""
-    if session.virtual is None:
+    if session.virtual_backend is None:
         import cupy
 
         cupy.cuda.Device(session.choice.index).use()
         return
-    slot.use(session.virtual.machine)
+    slot.use(session.virtual_backend.machine)
 
 
-def _new_virtual(info: DeviceInfo, count: int = 1, links: str | None = None) -> VirtualBackend:
+def _make_virtual_backend(info: DeviceInfo, count: int = 1, links: str | None = None) -> VirtualBackend:
     from virtualgpu.backend import VirtualBackend
 
     return VirtualBackend(slot.Machine([info] * count, onlooker=KernelProgressLine, links=check_links(links)))
@@ -506,6 +512,6 @@ def _set_watchdog(session: _Session, seconds: float | None) -> None:
     if seconds is None:
         return
     session.watchdog_s = seconds
-    for virtual_side in (session.virtual, session.twin):
-        for device in virtual_side.machine.devices if virtual_side else ():
+    for virtual_backend in (session.virtual_backend, session.twin):
+        for device in virtual_backend.machine.devices if virtual_backend else ():
             device.watchdog_s = seconds

@@ -70,12 +70,12 @@ class KeptLaunch:
             If the arrays no longer exist, their contents are not kept, or another device is in use.
         """
         with self.with_current_contents() as launch:
-            kept_memory = self.contents.memory
-            if kept_memory is None:
-                raise GpulabError(self.contents.why_not)
+            saved_arrays = self.contents.saved_arrays
+            if saved_arrays is None:
+                raise GpulabError(self.contents.missing_reason)
             with launch.on_stream():
                 present_contents = _read_contents(launch)
-                _write_contents(launch, kept_memory)
+                _write_contents(launch, saved_arrays)
             try:
                 yield launch
             finally:
@@ -88,24 +88,24 @@ class KeptLaunch:
 
 
 class _ArrayContents:
-    """The contents of a launch's arrays, as bytes in host memory; ``memory`` is None if not kept."""
+    """The saved contents of a launch's arrays in host memory; ``saved_arrays`` is None if not kept."""
 
     def __init__(self, launch: Launch) -> None:
         self.size_bytes = count_array_bytes(launch.args, current.cp())
-        self.memory: list[npt.NDArray[np.uint8]] | None = None
-        self.why_not = _TOO_LARGE_MESSAGE.format(size(self.size_bytes), size(MAX_KEPT_BYTES))
+        self.saved_arrays: list[npt.NDArray[np.uint8]] | None = None
+        self.missing_reason = _TOO_LARGE_MESSAGE.format(size(self.size_bytes), size(MAX_KEPT_BYTES))
         if self.size_bytes <= MAX_KEPT_BYTES:
-            self._make_room()
+            self._drop_oldest_contents()
             with launch.on_stream():
-                self.memory = _read_contents(launch)
+                self.saved_arrays = _read_contents(launch)
 
     def drop(self) -> None:
         """Free the copies of the array contents."""
-        if self.memory is not None:
-            self.memory = None
-            self.why_not = _DROPPED_MESSAGE.format(size(MAX_KEPT_BYTES))
+        if self.saved_arrays is not None:
+            self.saved_arrays = None
+            self.missing_reason = _DROPPED_MESSAGE.format(size(MAX_KEPT_BYTES))
 
-    def _make_room(self) -> None:
+    def _drop_oldest_contents(self) -> None:
         """Drop the contents of the oldest launches until there is enough memory for these contents."""
         contents_references = current.list_kept_contents()
         contents_alive = [

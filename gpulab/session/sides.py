@@ -130,14 +130,14 @@ def _observe_with_twin(
     """Observe a launch on the real GPU where this is possible, and otherwise on its virtual twin."""
     has_cold_caches = caches_of(observations) == "cold"
     replay = _Replay(launch, observations, twin)
-    replay.check()
-    counted_kinds = [
+    replay.check_launch()
+    counted_observations = [
         observation
         for observation in observations
         if isinstance(observation, Counters | Costs | Accesses | Fragments)
     ]
     # What the GPU itself is asked, for each of the others that it can tell something of.
-    measurable_by_kind = {
+    measurements = {
         observation: Warp(observation.block_index, observation.warp, observation.max_steps)
         if isinstance(observation, Block)
         else replace(observation, caches="cold" if has_cold_caches else "")
@@ -146,37 +146,37 @@ def _observe_with_twin(
         for observation in observations
         if isinstance(observation, Blocks | Warp | Block)
     }
-    if len(measurable_by_kind) < len(set(observations)):
+    if len(measurements) < len(set(observations)):
         replay.replay_records = replay.replay_counted()
     else:
-        replay.begin()
-    record_of_kind: dict[Observation[Any], Any] = {}
-    if measurable_by_kind:
-        measured_kinds = tuple(measurable_by_kind)
-        records = current.backend().observe(launch, *measurable_by_kind.values())
-        record_of_kind = dict(
-            zip(measured_kinds, records if len(measured_kinds) > 1 else (records,), strict=True)
+        replay.prepare()
+    record_of_observation: dict[Observation[Any], Any] = {}
+    if measurements:
+        measured_observations = tuple(measurements)
+        records = current.backend().observe(launch, *measurements.values())
+        record_of_observation = dict(
+            zip(measured_observations, records if len(measured_observations) > 1 else (records,), strict=True)
         )
-    elif counted_kinds:
+    elif counted_observations:
         launch.run()
 
-    def observed_record(observation: Observation[Any]) -> ObservedRecord[Any]:
+    def make_observed_record(observation: Observation[Any]) -> ObservedRecord[Any]:
         if isinstance(observation, Hazards):
             return ObservedRecord(
                 replay.find_record(observation), note="Executed on the virtual GPU with copies of the arrays."
             )
-        if observation not in record_of_kind:
+        if observation not in record_of_observation:
             return ObservedRecord(
                 replay.find_record(observation), note="Counted in a replay on the virtual GPU"
             )
         if isinstance(observation, Blocks):
-            return ObservedRecord(record_of_kind[observation], lambda: replay.find_record(observation))
+            return ObservedRecord(record_of_observation[observation], lambda: replay.find_record(observation))
         replay_result = replay.find_record(observation)
         if replay_result is None:
-            return ObservedRecord(record_of_kind[observation])  # its basic blocks stand alone
-        return ObservedRecord(replay_result, lambda: record_of_kind[observation])
+            return ObservedRecord(record_of_observation[observation])  # its basic blocks stand alone
+        return ObservedRecord(replay_result, lambda: record_of_observation[observation])
 
-    return tuple(map(observed_record, observations))
+    return tuple(map(make_observed_record, observations))
 
 
 def make_block_size_launcher(kept_launch: KeptLaunch) -> Callable[[int], LaunchTrace] | None:
@@ -203,7 +203,7 @@ def make_block_size_launcher(kept_launch: KeptLaunch) -> Callable[[int], LaunchT
             resized_launch = launch.resized(threads)
             if twin is not None and resized_launch.block != launch.block:
                 replay = _Replay(resized_launch, (Blocks(),), twin)
-                if replay.quick:
+                if replay.is_quick:
                     replay.try_replay(ArgumentCopies(resized_launch.args, current.cp()))
                 elif resized_launch.block[0] > launch.block[0] or resized_launch.threads != launch.threads:
                     raise GpulabError(
@@ -246,17 +246,17 @@ class _Replay:
         self.replay_records: dict[Observation[Any], Any] | None = None
 
     @property
-    def quick(self) -> bool:
+    def is_quick(self) -> bool:
         """Return whether a replay of the launch is expected to take at most a few seconds."""
         return self.launch.threads <= MAX_QUICK_THREADS and self.size_bytes <= MAX_QUICK_BYTES
 
-    def check(self) -> None:
+    def check_launch(self) -> None:
         """Raise the errors that the launch would raise before its first thread runs."""
         if not self.has_plain_args:
             return
         try:
             self.twin.prepared(
-                self._launch_on_twin(make_placeholders(self.launch.args, self.cp, self.twin.cp))
+                self._make_twin_launch(make_placeholders(self.launch.args, self.cp, self.twin.cp))
             )
         except Exception as error:
             if (
@@ -265,7 +265,7 @@ class _Replay:
             ):
                 raise
 
-    def begin(self) -> None:
+    def prepare(self) -> None:
         """Prepare the replay before the real launch runs. A small launch is replayed now, and the arguments
         of a large one are copied.
         """
@@ -274,7 +274,7 @@ class _Replay:
                 for device in self.twin.machine.devices:
                     device.watchdog_s = min(FIRST_REPLAY_S, device.watchdog_s)
                 self.replay_records = self.try_replay(ArgumentCopies(self.launch.args, self.cp))
-        if self.replay_records is None and self.quick:
+        if self.replay_records is None and self.is_quick:
             self.saved_copies = ArgumentCopies(self.launch.args, self.cp, keep_contents=True)
 
     def replay_counted(self) -> dict[Observation[Any], Any]:
@@ -295,10 +295,10 @@ class _Replay:
         """Return the record of the virtual twin for an observation, or None. The replay uses the array
         contents from before the launch.
         """
-        kept_launch = self.saved_copies
+        saved_copies = self.saved_copies
         self.saved_copies = None
-        if kept_launch is not None:
-            self.replay_records = self.try_replay(kept_launch)
+        if saved_copies is not None:
+            self.replay_records = self.try_replay(saved_copies)
         return self.replay_records[observation] if self.replay_records is not None else None
 
     def try_replay(self, copies: ArgumentCopies) -> dict[Observation[Any], Any] | None:
@@ -327,10 +327,10 @@ class _Replay:
         """Replay the launch with the given copies of its arrays, or with copies of their present contents."""
         with self.use_device_again():
             args = (copies or ArgumentCopies(self.launch.args, self.cp)).on(self.twin.cp)
-            records = self.twin.observe(self._launch_on_twin(args), *self.observations)
+            records = self.twin.observe(self._make_twin_launch(args), *self.observations)
         return dict(
             zip(self.observations, records if len(self.observations) > 1 else (records,), strict=True)
         )
 
-    def _launch_on_twin(self, args: tuple[Any, ...]) -> Launch:
+    def _make_twin_launch(self, args: tuple[Any, ...]) -> Launch:
         return replace(self.launch, kernel=self.launch.source, args=args, stream=None)

@@ -54,10 +54,10 @@ def test_a_second_subscriber_is_named_and_nothing_runs(cp: Any, monkeypatch: pyt
     from gpulab.real.cupti import library
 
     calls: list[int] = []
-    monkeypatch.setattr(library, "find_rival", lambda: "Nsight Systems")
+    monkeypatch.setattr(library, "find_other_cupti_tool", lambda: "Nsight Systems")
     with pytest.raises(ProfilerInUseError, match="in use by Nsight Systems"):
         gl.profile(lambda: calls.append(1))
-    monkeypatch.setattr(library, "find_rival", lambda: "")
+    monkeypatch.setattr(library, "find_other_cupti_tool", lambda: "")
     monkeypatch.setattr(library, "load_cupti", lambda: None)
     with pytest.raises(GpulabError, match="CUPTI is not installed"):
         gl.profile(lambda: calls.append(1))

@@ -27,7 +27,7 @@ def test_a_run_is_asked_from_the_arrays_as_they_were(call: tuple[Any, ...]) -> N
 
     run = gl.launch(*call)
     launched = call[3][0].get()
-    with run.kept.with_initial_contents() as launch:
+    with run.kept_launch.with_initial_contents() as launch:
         assert np.array_equal(launch.args[0].get(), np.arange(1000, dtype=np.float32))
     assert run.count().total("requests", "global", "store") == 32
     assert run.warps(block_index=3, warp=7).measured is not None

@@ -267,7 +267,7 @@ def test_files_have_the_data_of_the_record(tmp_path):
 def test_readings_that_fail_are_noted_and_left_out_of_the_picture():
     m = gl.memory(rate_hz=50)
     m.start()
-    m._recorder.sampler._read._read = lambda: (_ for _ in ()).throw(RuntimeError("gone"))
+    m._recorder.sampler._read_row._read_memory = lambda: (_ for _ in ()).throw(RuntimeError("gone"))
     m._recorder.sampler.take_reading()
     m.stop()
     assert "RuntimeError: gone" in m.record.note

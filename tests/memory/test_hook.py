@@ -60,14 +60,14 @@ def test_a_request_that_fails_is_an_event_with_the_free_bytes():
     with AllocationRecorder() as recorder, pytest.raises(gl.cp.cuda.memory.OutOfMemoryError):
         gl.cp.cuda.alloc(1 << 45)
     assert [row[:4] for row in recorder.events().rows()] == [("oom", free_bytes, 1 << 45, 1 << 45)]
-    assert (recorder.held, recorder.most_held) == (0, 0)
+    assert (recorder.held_bytes, recorder.most_held_bytes) == (0, 0)
 
 
 def test_two_calls_on_one_line_are_one_stack():
     with AllocationRecorder() as recorder:
         arrays = [zeros(1), zeros(2)]
     stacks = {row[6] for row in recorder.events().rows() if row[0] == "alloc"}
-    assert len(stacks) == len(recorder.stacks) == len(recorder.sources) == 1
+    assert len(stacks) == len(recorder.stacks) == len(recorder.source_lines) == 1
     assert arrays[0].size < arrays[1].size
 
 
@@ -84,7 +84,7 @@ def test_a_block_that_another_thread_frees_is_freed_once():
     assert [row[:2] for row in rows] == [(action, again.data.ptr) for action in expected]
     assert rows[2][6] == rows[3][6] == -1, "the line of the other thread is not known"
     assert recorder.note.startswith("1 block was freed by another thread")
-    assert (recorder.missed, recorder.held, recorder.most_held) == (1, 1024, 1024)
+    assert (recorder.missed_frees, recorder.held_bytes, recorder.most_held_bytes) == (1, 1024, 1024)
 
 
 def test_a_lost_recorder_leaves_and_another_goes_on():
@@ -108,7 +108,7 @@ def test_an_error_in_a_callback_does_not_reach_the_program():
     def broken() -> None:
         raise RuntimeError("broken")
 
-    with AllocationRecorder(at_event=broken) as recorder:
+    with AllocationRecorder(before_event=broken) as recorder:
         zeros(1)
     assert count(recorder, "alloc") == 1
     assert recorder.note == "2 events could not be recorded."

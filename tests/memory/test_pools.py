@@ -39,7 +39,7 @@ def rows(recorder: AllocationRecorder, **options: Any) -> list[tuple[Any, ...]]:
 
 
 def test_the_last_events_are_kept_and_numbers_go_on() -> None:
-    recorder = AllocationRecorder(keep=4)
+    recorder = AllocationRecorder(max_events=4)
     addresses = []
     for number in range(1, 11):
         recorder.on_segment_allocation(0, 512, number)
@@ -114,8 +114,8 @@ def test_stacks_have_only_lines_of_the_program() -> None:
     THROUGH(lambda: THROUGH(inner, hook.MAX_FOREIGN_FRAMES), hook.MAX_FOREIGN_FRAMES)
     assert stack_of(recorder)[:3] == ["inner", "<lambda>", me], "each stretch of a library counts by itself"
     assert outer(1)[:3] == ["inner", "outer", me]
-    assert len(recorder.stacks) == len({*recorder.stacks}) == len(recorder.sources)
-    assert recorder.sources[0].text == "recorder.on_segment_allocation(0, 512, 1)"
+    assert len(recorder.stacks) == len({*recorder.stacks}) == len(recorder.source_lines)
+    assert recorder.source_lines[0].text == "recorder.on_segment_allocation(0, 512, 1)"
     code = (
         "def call(recorder, depth):\n    call(recorder, depth - 1) if depth else "
         "recorder.on_segment_allocation(0, 512, 1)\n"
@@ -153,7 +153,7 @@ def test_an_event_without_a_line_of_the_program_has_no_stack() -> None:
     thread.start()
     thread.join()
     assert [row[6] for row in recorder.events().rows()] == [-1, -1]
-    assert recorder.stacks == recorder.sources == []
+    assert recorder.stacks == recorder.source_lines == []
 
 
 def test_the_first_of_very_many_stacks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,8 +313,8 @@ def test_notes_of_a_trace() -> None:
     assert [stack[0].function for stack in trace.stacks] == ["test_notes_of_a_trace"]
     assert trace.texts == ("trace = recorder.stop()",)
     recorder = PoolRecorder()
-    recorder.unknown = "First."
-    recorder.failed = 2
+    recorder.unknown_note = "First."
+    recorder.failed_events = 2
     assert recorder.stop().note == "First. 2 events could not be recorded."
 
 

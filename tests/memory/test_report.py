@@ -307,13 +307,13 @@ def test_room_is_what_is_free_and_what_the_pool_keeps_up_to_its_limit(
 def test_the_most_reserved_bytes_are_read_as_the_pool_grows() -> None:
     totals: list[int | None] = [5, 9, 3, None]
     recorder = report._ReservedPeakRecorder(0, lambda: totals.pop(0))
-    assert recorder.most_reserved == 5
+    assert recorder.most_reserved_bytes == 5
     for most in (9, 9, 9):
         recorder.on_segment_allocation(0, 64, 1)
-        assert recorder.most_reserved == most
+        assert recorder.most_reserved_bytes == most
     silent = report._ReservedPeakRecorder(0, lambda: None)
     silent.on_segment_allocation(0, 64, 1)
-    assert silent.most_reserved == 0
+    assert silent.most_reserved_bytes == 0
 
 
 def test_the_last_failure_is_reported() -> None:
@@ -386,7 +386,7 @@ def test_blocks_of_before_that_the_call_freed_are_not_alive_at_its_peak() -> Non
 
 
 def test_young_arrays_are_those_of_two_generations() -> None:
-    arrays = report._ArraySightings(SimpleNamespace(held=1, most_held=1))
+    arrays = report._ArraySightings(SimpleNamespace(held_bytes=1, most_held_bytes=1))
     old = zeros(1)
     gc.collect()
     gc.disable()
@@ -395,11 +395,14 @@ def test_young_arrays_are_those_of_two_generations() -> None:
         gc.collect(0)
         new = zeros(3)
         arrays.record_sightings()
-        assert {row[-1] for rows in arrays._names_by_address.values() for row in rows} == {2 * MIB, 3 * MIB}
-        arrays.record_sightings(everywhere=True)
+        assert {row[-1] for rows in arrays._sightings_by_address.values() for row in rows} == {
+            2 * MIB,
+            3 * MIB,
+        }
+        arrays.record_sightings(searches_all_objects=True)
     finally:
         gc.enable()
-    assert {row[1] for rows in arrays._names_by_address.values() for row in rows} >= {
+    assert {row[1] for rows in arrays._sightings_by_address.values() for row in rows} >= {
         "old: uint8 (1048576,)",
         "young: uint8 (2097152,)",
         "new: uint8 (3145728,)",
@@ -408,12 +411,12 @@ def test_young_arrays_are_those_of_two_generations() -> None:
 
 
 def test_views_without_a_name_are_left_out() -> None:
-    arrays = report._ArraySightings(SimpleNamespace(held=0, most_held=0))
+    arrays = report._ArraySightings(SimpleNamespace(held_bytes=0, most_held_bytes=0))
     whole = [zeros(1)]
     part = whole[0][:512]
     nameless = [whole[0][512:]]
-    arrays.record_sightings(everywhere=True)
-    (rows,) = arrays._names_by_address.values()
+    arrays.record_sightings(searches_all_objects=True)
+    (rows,) = arrays._sightings_by_address.values()
     names = sorted(row[1] for row in rows)
     assert "part: uint8 (512,)" in names
     assert "whole[0]: uint8 (1048576,)" in names

@@ -27,7 +27,7 @@ def until(condition, seconds: float = 60.0) -> None:
 
 
 def test_ten_minutes_at_20_hz_take_bounded_memory():
-    sampler = Sampler(lambda: (1.0, None), 2, rate_hz=20, seconds=600)
+    sampler = Sampler(lambda: (1.0, None), 2, rate_hz=20, kept_s=600)
     for _ in range(100):
         sampler.take_reading()
     tracemalloc.start()
@@ -40,23 +40,23 @@ def test_ten_minutes_at_20_hz_take_bounded_memory():
         tracemalloc.stop()
     assert growth < 10_000
     assert len(sampler.rows()) == 20 * 600 + 1
-    assert sampler.added == 15_100
+    assert sampler.added_rows == 15_100
 
 
 def test_readings_have_the_rate_pause_and_end():
     sampler = Sampler(lambda: (1.0,), 1, rate_hz=50)
     sampler.start()
-    until(lambda: sampler.added > 20)
+    until(lambda: sampler.added_rows > 20)
     sampler.pause()
-    count = sampler.added
+    count = sampler.added_rows
     intervals_ns = np.diff(sampler.rows()[:-1, 0])
     assert np.median(intervals_ns) > 0.9e9 / 50
     assert sampler.state == "paused"
     time.sleep(0.1)
-    assert sampler.added <= count + 1  # one may have been in progress
+    assert sampler.added_rows <= count + 1  # one may have been in progress
     assert np.isnan(sampler.rows()[:, 1]).sum() == 1
     sampler.resume()
-    until(lambda: sampler.added > count + 2)
+    until(lambda: sampler.added_rows > count + 2)
     sampler.stop()
     assert sampler.state == "stopped"
     assert not samplers()
@@ -86,7 +86,7 @@ def test_a_reading_that_fails_is_a_row_without_values():
 def test_a_slow_reading_lowers_the_rate():
     sampler = Sampler(lambda: (time.sleep(0.05),) and (1.0,), 1, rate_hz=100)
     sampler.start()
-    until(lambda: sampler.added > 3)
+    until(lambda: sampler.added_rows > 3)
     sampler.stop()
     assert np.diff(sampler.rows()[:, 0]).min() > 50e6
 

@@ -168,7 +168,7 @@ def test_too_large_values_are_refused(
 
 
 def test_parts_are_counted_at_every_depth(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(values, "_MAX_PARTS", 5)
+    monkeypatch.setattr(values, "_MAX_VALUE_PARTS", 5)
     for largest in ([0] * 4, [[0, 0], 0], ({0: (0,)},), {0: 0, 1: 0}):
         assert decode(encode(largest)) == largest
     for too_large in ([0] * 5, [[0, 0], 0, 0], ({0: (0, 0)},), {0: 0, 1: [0]}):
@@ -233,7 +233,7 @@ class Puppet:
     def __init__(self, environment: dict[str, str], modules: Sequence[str] = ()) -> None:
         self.environment = environment
         self.pid = 11
-        self.top = 12
+        self.top_pid = 12
         self.status: int | None = None
         self.kills = 0
         inside, self.stdin = (
@@ -321,7 +321,7 @@ def ask(
 
 
 def test_a_reply_is_a_value_or_an_error(puppets: list[Puppet]) -> None:
-    with RequestProcess("virtual:T4", 1.0, variables={"MPLBACKEND": "Agg"}) as line:
+    with RequestProcess("virtual:T4", 1.0, environment_variables={"MPLBACKEND": "Agg"}) as line:
         (puppet,) = puppets
         assert puppet.environment["GPULAB_DEVICE"] == "virtual:T4"
         assert puppet.environment["MPLBACKEND"] == "Agg"
@@ -425,7 +425,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, step_s: float) -> SimpleNamespace:
 def limited(monkeypatch: pytest.MonkeyPatch, uses: Any, shown: str = "f(1)", **limits: Any) -> str:
     """Return why an infinite answer is ended that uses so much from its start on."""
     set_use(monkeypatch, limits.pop("before", NOTHING))
-    options: dict[str, Any] = {"limit_s": 4.0, "longest_s": 50.0, "memory_bytes": 3 << 29} | limits
+    options: dict[str, Any] = {"limit_s": 4.0, "max_elapsed_s": 50.0, "memory_bytes": 3 << 29} | limits
     with RequestProcess("virtual:T4", **options) as line:
         set_use(monkeypatch, uses)
         clock(monkeypatch, 1.0)
@@ -476,7 +476,7 @@ def test_a_process_that_only_waits_is_ended_after_twice_its_limit(
 
 def test_a_process_that_replies_does_not_wait(puppets: list[Puppet], monkeypatch: Any) -> None:
     set_use(monkeypatch, ResourceUse(1, 0.0, 0, True))
-    with RequestProcess("virtual:T4", 10.0, longest_s=1000.0) as line:
+    with RequestProcess("virtual:T4", 10.0, max_elapsed_s=1000.0) as line:
         clock(monkeypatch, 5.0)  # the judge itself gets little processor time
         for _ in range(9):
             assert ask(puppets[-1], line, [("value", 1)]) == 1
@@ -492,7 +492,7 @@ def test_a_process_that_prints_too_much_is_ended(puppets: list[Puppet], monkeypa
 
         return prints
 
-    assert "prints more than 1 MiB (in f(1))" in limited(monkeypatch, printing(60_000), longest_s=1e6)
+    assert "prints more than 1 MiB (in f(1))" in limited(monkeypatch, printing(60_000), max_elapsed_s=1e6)
     assert "it did not finish" in limited(monkeypatch, printing(10))
 
 
@@ -517,7 +517,7 @@ def test_limits_can_be_changed_and_have_defaults(puppets: list[Puppet], monkeypa
             ProcessError, match=r"did not finish within 30 s, and this busy computer gave it only 1\.5 s"
         ):
             line.ask("", len)
-    defaults: Any = {"longest_s": None, "memory_bytes": None}
+    defaults: Any = {"max_elapsed_s": None, "memory_bytes": None}
     assert "did not finish within 20 s" in limited(monkeypatch, ResourceUse(1, 0, 3 << 30, False), **defaults)
     assert "more than 3 GiB" in limited(monkeypatch, ResourceUse(1, 0, (3 << 30) + 1, False), **defaults)
 
@@ -578,8 +578,8 @@ def test_a_process_reports_how_it_ended(way: str, monkeypatch: pytest.MonkeyPatc
         process = Process(dict(os.environ))
         with process.stdin, process.stdout, process.stderr:
             assert process.poll() is None
-            assert (process.top == process.pid) == (way == "started")
-            assert process.top in find_descendants(os.getpid())
+            assert (process.top_pid == process.pid) == (way == "started")
+            assert process.top_pid in find_descendants(os.getpid())
             if end == "by itself":
                 os.write(process.stdin.fileno(), b"n" * child.NONCE_BYTES)
                 assert process.stdout.read(child.NONCE_BYTES) == b"n" * child.NONCE_BYTES
@@ -590,11 +590,11 @@ def test_a_process_reports_how_it_ended(way: str, monkeypatch: pytest.MonkeyPatc
                 assert process.poll() == 0, "it ended by itself"
             else:
                 if end == "stopped":  # the process that watches over it
-                    os.kill(process.top, signal.SIGSTOP)
+                    os.kill(process.top_pid, signal.SIGSTOP)
                 process.kill()
                 assert process.poll() == -signal.SIGKILL
                 process.kill()
-        until(lambda process=process: tree._has_ended(process.pid) and tree._has_ended(process.top))
+        until(lambda process=process: tree._has_ended(process.pid) and tree._has_ended(process.top_pid))
 
 
 # What they use
@@ -659,7 +659,7 @@ def test_the_use_of_a_process_and_its_children_is_summed(monkeypatch: pytest.Mon
     del processes.uses[1]
     assert watch.measure_use(999) == ResourceUse(1, 8.5, 0, True)
     processes.uses.update((n, (9.0, 0.0, 1, "running")) for n in range(2, 201))
-    assert watch.measure_use(9999).processes == 200
+    assert watch.measure_use(9999).process_count == 200
     processes.uses[201] = (9.0, 0.0, 1, "running")
     assert watch.measure_use(9999) == ResourceUse(201, 8.5 + 199 * 9.75, 0, False)  # too many to read each
 

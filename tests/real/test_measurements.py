@@ -234,7 +234,9 @@ def test_lanes_are_nvmls_or_those_of_the_guide(
 ) -> None:
     from gpulab.real import device
 
-    nvml: Any = SimpleNamespace(ask=lambda name: cores if name == "nvmlDeviceGetNumGpuCores" else None)
+    nvml: Any = SimpleNamespace(
+        call_or_none=lambda name: cores if name == "nvmlDeviceGetNumGpuCores" else None
+    )
     assert device._find_lanes_per_sm(capability, sms, nvml) == lanes
     if cores is None:
         assert device._find_lanes_per_sm(capability, sms, None) == lanes

@@ -78,7 +78,7 @@ def test_setup_of_a_device(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_other_processes_are_counted(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     use = query_sharing(fake_nvml.BUS_ID.format(0))
     assert use.other_processes == 1
-    assert use.exclusive is False
+    assert use.is_exclusive is False
     assert use.phrase == "1 other process on this GPU, so times vary"
     monkeypatch.setattr(nvml, "nvmlDeviceGetComputeMode", lambda handle: 3)
     assert "exclusive" in query_sharing().phrase

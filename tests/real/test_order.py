@@ -104,7 +104,7 @@ def test_a_replay_is_quick_up_to_256_mib_and_131072_blocks() -> None:
         ((gl.cp.empty(64 << 20, gl.cp.int32),), 1, True),
         ((gl.cp.empty((64 << 20) + 1, gl.cp.int32),), 1, False),
     ):
-        assert sides._Replay(Launch.of(kernel, blocks, 32, args), (Blocks(),), twin).quick is quick
+        assert sides._Replay(Launch.of(kernel, blocks, 32, args), (Blocks(),), twin).is_quick is quick
 
 
 @pytest.mark.usefixtures("large")

@@ -232,7 +232,7 @@ def test_a_bench_is_fresh_and_goes_when_it_is_done() -> None:
 
 def test_published_numbers_of_devices() -> None:
     gl.use_device("virtual:H200", count=2)
-    assert session.compute_peer_gbps(direct=True) > 5 * session.compute_peer_gbps(direct=False)
+    assert session.compute_peer_gbps(is_direct=True) > 5 * session.compute_peer_gbps(is_direct=False)
     assert session.compute_l1_bytes(session.find_table_info("H200")) == 256 << 10
     assert session.compute_l1_bytes(session.find_table_info("T4")) == 64 << 10
     assert session.find_ceilings().gbps["DRAM"] == session.backend().device_info().memory_bandwidth_gbps

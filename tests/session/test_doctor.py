@@ -238,8 +238,8 @@ def test_the_driver_s_library_is_queried(
     tries = next((count for count, name in enumerate(known, 1) if name in libraries), len(known))
     assert names == known[:tries]
     assert status == (replace(expected, library=names[-1]) if libraries else expected)
-    assert status.usable is (expected.device_count > 0)
-    assert (status.problem == "") is status.usable
+    assert status.is_usable is (expected.device_count > 0)
+    assert (status.problem == "") is status.is_usable
 
 
 @pytest.mark.parametrize(

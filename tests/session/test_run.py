@@ -97,7 +97,7 @@ def test_arrays_that_share_memory_and_lie_apart_are_restored() -> None:
     with pytest.warns(ArgumentWarning):  # of the strides
         run = gl.launch(cp.RawKernel(code, "k"), 1, 16, (whole[8:40], whole[20:60:2]))
     after = whole.get()
-    with run.kept.with_initial_contents() as launch:
+    with run.kept_launch.with_initial_contents() as launch:
         assert whole.get().tolist() == list(range(64))
         assert launch.args[0].data.ptr == whole[8:40].data.ptr
     assert np.array_equal(whole.get(), after)
@@ -138,14 +138,14 @@ def test_a_closed_view_frees_its_copies() -> None:
     launch = described()
     run = gl.launch(*launch)
     run.close()
-    assert run.kept.contents.memory is None
+    assert run.kept_launch.contents.saved_arrays is None
     with pytest.raises(GpulabError, match="deleted"):
         run.count()
 
 
 def test_arrays_are_not_kept_alive_and_belong_to_their_device() -> None:
     run = gl.launch(*described())
-    current._find_session().recent.clear()
+    current._find_session().recent_arrays.clear()
     gc.collect()
     with pytest.raises(GpulabError, match="arrays of this launch have been freed"):
         run.count()

@@ -245,7 +245,7 @@ def test_a_slider_keeps_no_arrays_alive(monkeypatch: pytest.MonkeyPatch) -> None
     assert (real.launch.block, real.launch.grid, real.launch.args) == ((32, 1, 1), (4, 1, 1), original.args)
     array = weakref.ref(original.args[0])
     del original, real.launch
-    current._find_session().recent.clear()
+    current._find_session().recent_arrays.clear()
     gc.collect()
     assert array() is None
     with pytest.raises(GpulabError, match="arrays of this launch have been freed"):
@@ -307,11 +307,11 @@ def test_the_reason_of_an_error_of_cupy(error: Exception, reason: str) -> None:
 
 
 def test_a_gpu_without_cupy_is_named_with_the_remedy(no_cupy: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "query_driver_status", lambda: SimpleNamespace(usable=True))
+    monkeypatch.setattr(cuda, "query_driver_status", lambda: SimpleNamespace(is_usable=True))
     with pytest.raises(cuda.CudaUnavailableError, match=r"^there is a GPU, but CuPy is not installed: pip"):
         cuda.open_cuda_device()
     monkeypatch.setattr(
-        cuda, "query_driver_status", lambda: SimpleNamespace(usable=False, problem="no driver")
+        cuda, "query_driver_status", lambda: SimpleNamespace(is_usable=False, problem="no driver")
     )
     with pytest.raises(cuda.CudaUnavailableError, match=r"^no driver$"):
         cuda.open_cuda_device()

@@ -170,11 +170,11 @@ CALLS = {DRIVER_API: frozenset({"cuLaunchKernel"}), RUNTIME_API: frozenset({"cud
 
 def test_the_calls_of_a_recording(fake: Library) -> None:
     cupti = Cupti(fake)
-    assert not cupti.recording
+    assert not cupti.is_recording
     cupti.stop()
     assert fake.calls == [], "nothing has been asked for yet"
     cupti.start([CONCURRENT_KERNEL, MEMSET], CALLS)
-    assert cupti.recording
+    assert cupti.is_recording
     assert fake.calls == [
         ("attribute", ATTR_ZEROED_OUT_ACTIVITY_BUFFER, 1, b"\x01"),
         ("register",),
@@ -189,7 +189,7 @@ def test_the_calls_of_a_recording(fake: Library) -> None:
     ]
     fake.calls.clear()
     cupti.stop()
-    assert not cupti.recording
+    assert not cupti.is_recording
     assert fake.calls[0] == fake.calls[-1] == ("flush", FLAG_FLUSH_FORCED), "before the kinds end, and after"
     assert sorted(fake.calls[1:-1]) == [
         ("disable", kind) for kind in sorted((CONCURRENT_KERNEL, MEMSET, DRIVER, RUNTIME))
@@ -202,7 +202,7 @@ def test_a_failed_registration_is_repeated(fake: Library) -> None:
     fake.refused["register", 0] = NOT_SUPPORTED
     with pytest.raises(CuptiError, match="cuptiActivityRegisterCallbacks"):
         cupti.start([MEMSET], {})
-    assert not cupti.recording
+    assert not cupti.is_recording
     fake.refused.clear()
     cupti.start([MEMSET], {})
     assert len(fake.named("register")) == 2
@@ -237,7 +237,7 @@ def test_where_cupti_refuses_nothing_is_recorded(
         cupti.start([MEMSET, CONCURRENT_KERNEL, GRAPH_HOST_NODE - 1, GRAPH_HOST_NODE], CALLS)
     assert raised.value.result == result
     assert (result == library.ERROR_SUBSCRIBER_EXISTS) == (result == MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED)
-    assert not cupti.recording
+    assert not cupti.is_recording
     enabled = [kind for (kind,) in fake.named("enable") if fake.refused.get(("enable", kind)) is None]
     assert sorted(kind for (kind,) in fake.named("disable")) == sorted(enabled)
     assert len(fake.named("flush")) == 2
@@ -369,4 +369,4 @@ def test_other_tools_that_use_cupti_are_named(
     profiler = SimpleNamespace(_profiler_enabled=lambda: torch)
     module = SimpleNamespace(autograd=profiler)
     monkeypatch.setitem(sys.modules, "torch", None if torch is None else module)
-    assert library.find_rival() == tool
+    assert library.find_other_cupti_tool() == tool

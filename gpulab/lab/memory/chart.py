@@ -100,7 +100,7 @@ class MemoryRecording(
         elif action == "resume":
             self.resume()
         else:
-            with self._session_context(), self._recorder.seen.record_this_thread():
+            with self._session_context(), self._recorder.allocation_recorder.record_this_thread():
                 return self._change_memory(action, size)
         return ""
 

@@ -60,7 +60,7 @@ def list_recorded_ladders() -> list[str]:
 
 
 def load_recorded_ladder(device: str) -> MemoryLadder:
-    """Return the recorded memory hierarchy of a GPU, which ships with gpulab.
+    """Return the memory hierarchy that was recorded on the GPU `device`. The recordings ship with gpulab.
 
     Raises
     ------

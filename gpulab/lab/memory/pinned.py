@@ -1,4 +1,4 @@
-"""``gl.host_memory``: pinned (page-locked) host memory, which CuPy's pool does not count."""
+"""``gl.host_memory``: the use of pinned (page-locked) host memory, which CuPy's pool does not count."""
 
 from __future__ import annotations
 

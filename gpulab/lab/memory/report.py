@@ -32,7 +32,7 @@ from virtualgpu.records.timeline import SourceLine
 MAX_RECORDED_EVENTS = 1_000_000
 # Looking for arrays may take this time, and this part of the call's own; then only among the young ones, and
 # where a peak is so much higher than the last one.
-SEARCH_S = 0.05
+MIN_SEARCH_BUDGET_S = 0.05
 SEARCH_TIME_SHARE = 0.1
 NEAR_PEAK_FACTOR = 1.02
 _INDEX_PATTERN = re.compile(r"\[[^]]*\](?=.*: )")  # of a list that has a name
@@ -72,36 +72,36 @@ def memory_report(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> MemoryRe
     """
     if not callable(fn):
         raise TypeError(f"gl.memory_report needs a function and its arguments, not {type(fn).__name__}.")
-    run = _RecordedCall(getattr(fn, "__name__", type(fn).__name__))
+    recorded_call = _RecordedCall(getattr(fn, "__name__", type(fn).__name__))
     memory_error: type[Exception] = session.cp().cuda.memory.OutOfMemoryError
     try:
-        with run.seen:
+        with recorded_call.allocation_recorder:
             _result = fn(*args, **kwargs)  # there until its end has been read
-            run.record_end()
+            recorded_call.record_end()
     except memory_error as error:
-        return run.make_report(str(error))
+        return recorded_call.make_report(str(error))
     except Exception as error:
-        run.record_end()
-        error.memory_report = run.make_report()  # type: ignore[attr-defined]
+        recorded_call.record_end()
+        error.memory_report = recorded_call.make_report()  # type: ignore[attr-defined]
         error.add_note(
             "gl.memory_report: this exception has an attribute memory_report, which contains the "
             "report up to the error."
         )
         raise
-    return run.make_report()
+    return recorded_call.make_report()
 
 
 class _ReservedPeakRecorder(AllocationRecorder):
     """A recorder of allocations that also records the peak of the pool's reserved memory."""
 
-    def __init__(self, device: int, reserved: Callable[[], int | None]) -> None:
+    def __init__(self, device: int, read_reserved_bytes: Callable[[], int | None]) -> None:
         super().__init__(MAX_RECORDED_EVENTS, device)
-        self._reserved = reserved
-        self.most_reserved = reserved() or 0
+        self._read_reserved_bytes = read_reserved_bytes
+        self.most_reserved_bytes = read_reserved_bytes() or 0
 
     def on_segment_allocation(self, device: int, size: int, address: int) -> None:
         super().on_segment_allocation(device, size, address)
-        self.most_reserved = max(self.most_reserved, self._reserved() or 0)
+        self.most_reserved_bytes = max(self.most_reserved_bytes, self._read_reserved_bytes() or 0)
 
 
 class _RecordedCall:
@@ -114,23 +114,23 @@ class _RecordedCall:
         self._device = int(session.cp().cuda.Device().id)
         self._memory_before = self._read()
         self._memory_after: MemoryReading | None = None
-        self.seen = _ReservedPeakRecorder(self._device, lambda: self._read().reserved_bytes)
-        self._arrays = _ArraySightings(self.seen)
-        self.seen.at_event = self._arrays.look_near_peak
+        self.allocation_recorder = _ReservedPeakRecorder(self._device, lambda: self._read().reserved_bytes)
+        self._array_sightings = _ArraySightings(self.allocation_recorder)
+        self.allocation_recorder.before_event = self._array_sightings.search_near_peak
 
     def record_end(self) -> None:
         """Record the memory use at the end of the call, before the result of the call is freed."""
         if self._memory_after is None:
-            self.seen.stop()
+            self.allocation_recorder.stop()
             self._memory_after = self._read()
-            self._arrays.record_sightings(everywhere=True)
+            self._array_sightings.record_sightings(searches_all_objects=True)
 
     def make_report(self, failure: str = "") -> MemoryReportTable:
         """Stop the recording, and return the memory report."""
         self.record_end()
         initial_bytes = self._memory_before.used_bytes or 0
-        pool_events = self.seen.events(device=self._device)
-        lost_events = len(self.seen) - len(self.seen.events())
+        pool_events = self.allocation_recorder.events(device=self._device)
+        lost_events = len(self.allocation_recorder) - len(self.allocation_recorder.events())
         size_changes = pool_events.size_bytes * (
             (pool_events.actions == ALLOC).astype(int) - (pool_events.actions == FREE_COMPLETED)
         )
@@ -154,7 +154,7 @@ class _RecordedCall:
             name=self.name,
             before_bytes=initial_bytes,
             peak_bytes=peak_bytes,
-            peak_reserved_bytes=self.seen.most_reserved,
+            peak_reserved_bytes=self.allocation_recorder.most_reserved_bytes,
             after_bytes=(self._memory_after.used_bytes if self._memory_after else None) or 0,
             source=source_line,
             stack=stack,
@@ -169,7 +169,7 @@ class _RecordedCall:
                 filter(
                     None,
                     (
-                        self.seen.note,
+                        self.allocation_recorder.note,
                         f"The first {lost_events:,} events of the call are not recorded."
                         if lost_events
                         else "",
@@ -180,8 +180,12 @@ class _RecordedCall:
         return MemoryReportTable.of(record)
 
     def _find_source_and_stack(self, stack: int) -> tuple[SourceLine | None, Stack]:
-        """Return the source line of an allocation, and its call stack, by the number of the stack."""
-        return (self.seen.sources[stack], self.seen.stacks[stack]) if stack >= 0 else (None, ())
+        """Return the source line and the call stack of an allocation. The stack is given by its number."""
+        return (
+            (self.allocation_recorder.source_lines[stack], self.allocation_recorder.stacks[stack])
+            if stack >= 0
+            else (None, ())
+        )
 
     def _group_live_blocks(
         self, events: AllocatorEvents, event_count: int, stay: Stay | None
@@ -216,7 +220,7 @@ class _RecordedCall:
         for address, (event_index, size_bytes, requested_bytes, stack_index) in live_blocks.items():
             block_stay: Stay = stay or ("temporary" if address in next_events else "kept")
             freed_ns = times_ns[next_events[address]] if address in next_events else np.inf
-            arrays = self._arrays.describe_array_at(address, times_ns[event_index], freed_ns)
+            arrays = self._array_sightings.describe_array_at(address, times_ns[event_index], freed_ns)
             blocks_by_group[stack_index, _INDEX_PATTERN.sub("[…]", arrays), block_stay].append(
                 (arrays, size_bytes, requested_bytes)
             )
@@ -241,7 +245,7 @@ class _RecordedCall:
             if event_row[0] == FREE_COMPLETED and event_row[1] in freed_addresses
         )
         initial_blocks = partial(AliveBlocks, source=None, stack=(), stay="before the call")
-        for arrays, size_bytes, requested_bytes in self._arrays.find_arrays_outside(
+        for arrays, size_bytes, requested_bytes in self._array_sightings.find_arrays_except(
             {event_row[1] for event_row in event_rows if event_row[0] == ALLOC} | freed_addresses
         ):
             if size_bytes <= unnamed_bytes:
@@ -281,13 +285,14 @@ class _RecordedCall:
                 )
             )
         return tuple(
-            Room(*room_bytes, room_bytes[-1] / needed_bytes if needed_bytes else None)
-            for room_bytes in device_rooms
+            Room(*device_room, device_room[-1] / needed_bytes if needed_bytes else None)
+            for device_room in device_rooms
         )
 
 
 class _ArraySightings:
-    """The arrays in each memory block, found by searching the living objects near each new peak.
+    """A record of the arrays that use each memory block. Arrays are found by a search of all objects near
+    each new peak.
 
     The array of a block is not known when the block is allocated. Living objects are therefore searched soon
     afterwards, for a small part of the call's time.
@@ -301,27 +306,27 @@ class _ArraySightings:
         self._spent_s = 0.0
         self._last_held_bytes = 0
         # By address: when, what, bytes of the block and of the array.
-        self._names_by_address: dict[int, list[tuple[int, str, int, int]]] = {}
+        self._sightings_by_address: dict[int, list[tuple[int, str, int, int]]] = {}
 
-    def look_near_peak(self) -> None:
+    def search_near_peak(self) -> None:
         """If the memory use is near its peak, record new arrays before the next allocation or free."""
         recorder = self._recorder
-        if recorder.held * NEAR_PEAK_FACTOR < recorder.most_held or not recorder.held:
+        if recorder.held_bytes * NEAR_PEAK_FACTOR < recorder.most_held_bytes or not recorder.held_bytes:
             return
-        search_budget_s = SEARCH_S + SEARCH_TIME_SHARE * (time.perf_counter() - self._start_s)
-        is_new_peak = recorder.held > NEAR_PEAK_FACTOR * self._last_held_bytes
+        search_budget_s = MIN_SEARCH_BUDGET_S + SEARCH_TIME_SHARE * (time.perf_counter() - self._start_s)
+        is_new_peak = recorder.held_bytes > NEAR_PEAK_FACTOR * self._last_held_bytes
         if is_new_peak or self._spent_s <= search_budget_s:
-            self._last_held_bytes = max(recorder.held, self._last_held_bytes)
+            self._last_held_bytes = max(recorder.held_bytes, self._last_held_bytes)
             self.record_sightings(self._spent_s <= search_budget_s)
 
-    def record_sightings(self, everywhere: bool = False) -> None:
-        """Record the addresses and names of recently created arrays, or of all arrays if `everywhere` is
-        true.
+    def record_sightings(self, searches_all_objects: bool = False) -> None:
+        """Record the addresses and names of recently created arrays, or of all arrays if
+        `searches_all_objects` is true.
         """
         start_s = time.perf_counter()
         search_ns = time.perf_counter_ns()
         self._names.look_again(sys._getframe())
-        for array in gc.get_objects() if everywhere else gc.get_objects(0) + gc.get_objects(1):
+        for array in gc.get_objects() if searches_all_objects else gc.get_objects(0) + gc.get_objects(1):
             if not issubclass(type(array), self._ndarray):
                 continue
             memory_block = getattr(getattr(array, "data", None), "mem", None)
@@ -339,7 +344,7 @@ class _ArraySightings:
                 int(memory_block.size),
                 int(array.nbytes),
             )
-            self._names_by_address.setdefault(int(memory_block.ptr), []).append(sighting)
+            self._sightings_by_address.setdefault(int(memory_block.ptr), []).append(sighting)
         self._spent_s += time.perf_counter() - start_s
 
     def describe_array_at(self, address: int, allocated_ns: int, freed_ns: float) -> str:
@@ -348,21 +353,21 @@ class _ArraySightings:
         """
         sightings = [
             sighting
-            for sighting in self._names_by_address.get(address, ())
+            for sighting in self._sightings_by_address.get(address, ())
             if allocated_ns <= sighting[0] <= freed_ns
         ]
         return _choose_sighting(sightings)[1] if sightings else ""
 
-    def find_arrays_outside(self, excluded: set[int]) -> list[tuple[str, int, int]]:
-        """Return the arrays whose addresses are not in `excluded`, with the size of their blocks and of their
-        data.
+    def find_arrays_except(self, excluded_addresses: set[int]) -> list[tuple[str, int, int]]:
+        """Return the arrays whose addresses are not in `excluded_addresses`, with the size of their blocks
+        and of their data.
         """
-        outside_arrays = [
-            _choose_sighting(named_array)[1:]
-            for address, named_array in self._names_by_address.items()
-            if address and address not in excluded
+        other_arrays = [
+            _choose_sighting(array_sightings)[1:]
+            for address, array_sightings in self._sightings_by_address.items()
+            if address and address not in excluded_addresses
         ]
-        return sorted(outside_arrays, key=lambda row: (-row[1], ": " not in row[0]))
+        return sorted(other_arrays, key=lambda row: (-row[1], ": " not in row[0]))
 
 
 def _choose_sighting(sightings: Sequence[tuple[int, str, int, int]]) -> tuple[int, str, int, int]:

@@ -45,9 +45,9 @@ class LoadRecorder:
         display_interval = max(1, round(rate_hz / UPDATES_PER_S))
         recorder_reference = weakref.ref(self)  # the thread of readings must not keep it alive
 
-        def on_reading(number: int, _row: Sequence[float | None]) -> None:
+        def on_reading(reading_number: int, _row: Sequence[float | None]) -> None:
             if (
-                number % display_interval == 0
+                reading_number % display_interval == 0
                 and (recorder := recorder_reference()) is not None
                 and recorder._on_update is not None
             ):
@@ -76,11 +76,11 @@ class LoadRecorder:
         """Begin a new phase of the recording with the name `name`."""
         self._phases.append((name, float(self.sampler.now_ns)))
 
-    def call_on_reading(self, show: Callable[[], object]) -> None:
-        """Set the function `show`, which the recording thread calls about `UPDATES_PER_S` times per
+    def call_on_reading(self, show_readings: Callable[[], object]) -> None:
+        """Set the function `show_readings`, which the recording thread calls about `UPDATES_PER_S` times per
         second.
         """
-        self._on_update = show
+        self._on_update = show_readings
 
     def record(self) -> LoadSamples:
         """Return the recorded readings so far."""
@@ -102,25 +102,25 @@ class LoadRecorder:
         """Return a sentence about a failed or late reading, or an empty string."""
         if self.sampler.failure:
             return f"The last reading failed: {self.sampler.failure}"
-        no_value_s = (self.sampler.now_ns - last_ns) / 1e9
-        if self.state == "live" and no_value_s > _MAX_SILENCE_S + self._period_s:
-            return f"NVML has not returned a value for {no_value_s:.0f} s. NVML or the driver hangs."
+        silence_s = (self.sampler.now_ns - last_ns) / 1e9
+        if self.state == "live" and silence_s > _MAX_SILENCE_S + self._period_s:
+            return f"NVML has not returned a value for {silence_s:.0f} s. NVML or the driver hangs."
         return ""
 
 
-class NoSensors:
+class SensorlessRecorder:
     """A recorder for a device without sensors. The recorder returns a session that was recorded earlier.
 
     Parameters
     ----------
-    why
+    reason
         The reason why the sensors cannot be read.
     """
 
     state = "recorded"
 
-    def __init__(self, why: str) -> None:
-        self._reason = why
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
 
     def start(self) -> None:
         """Do nothing, because there are no sensors to read."""
@@ -132,7 +132,7 @@ class NoSensors:
     def mark(self, name: str) -> None:
         """Do nothing, because the phases of a recorded session already have names."""
 
-    def call_on_reading(self, show: Callable[[], object]) -> None:
+    def call_on_reading(self, show_readings: Callable[[], object]) -> None:
         """Do nothing, because there are no new readings to show."""
 
     def record(self) -> LoadSamples:
@@ -144,12 +144,12 @@ class NoSensors:
         )
 
 
-def make_recorder(rate_hz: float) -> LoadRecorder | NoSensors:
+def make_recorder(rate_hz: float) -> LoadRecorder | SensorlessRecorder:
     """Return a recorder for the load of the device in use."""
     try:
         return LoadRecorder(session.backend().load_reader(), rate_hz)
     except NotSupportedError as error:
-        return NoSensors(str(error))
+        return SensorlessRecorder(str(error))
 
 
 @functools.lru_cache(maxsize=1)

@@ -114,7 +114,7 @@ class ProfileReport(RecordedResult[Profile], what="profile", write="with gl.prof
     def __init__(self, record: Profile | None = None, *, record_shapes: bool = False) -> None:
         super().__init__(record)
         self.name = record.name if record is not None else "block"
-        self._by_shape = record_shapes
+        self._record_shapes = record_shapes
         self._active_recorder: _ProfileRecorder | None = None
 
     @property
@@ -164,36 +164,40 @@ class _ProfileRecorder:
     def __init__(self, report: ProfileReport) -> None:
         self.timeline: Timeline | None = None
         self.name = report.name
-        self.by_shape = report._by_shape
+        self.record_shapes = report._record_shapes
         backend = session.backend()
         self._occupancy = session.make_occupancy_function()
-        self._recorder = backend.timeline_recorder()
-        self._before = backend.memory_reader()().used_bytes
-        self._memory = AllocationRecorder(_MAX_ALLOCATOR_EVENTS, int(session.cp().cuda.Device().id))
+        self._timeline_recorder = backend.timeline_recorder()
+        self._initial_bytes = backend.memory_reader()().used_bytes
+        self._allocation_recorder = AllocationRecorder(
+            _MAX_ALLOCATOR_EVENTS, int(session.cp().cuda.Device().id)
+        )
 
     def start(self) -> None:
-        self._recorder.start()
-        if self._recorder.blind:
-            blind_reason = self._recorder.blind
-            self._recorder.stop()
+        self._timeline_recorder.start()
+        if self._timeline_recorder.blind:
+            blind_reason = self._timeline_recorder.blind
+            self._timeline_recorder.stop()
             error_type = ProfilerInUseError if "in use" in blind_reason else GpulabError
             raise error_type(
                 f"A profile needs CUPTI to record kernels and copies, but {blind_reason}. End "
                 "the other tool's session first, or use gl.timeline(), which works "
                 "without CUPTI and records NVTX ranges."
             )
-        self._memory.start()
+        self._allocation_recorder.start()
 
     def stop(self) -> Profile:
-        self._memory.stop()
-        self.timeline = self._recorder.stop()
-        initial_bytes = self._before
-        peak_bytes = None if initial_bytes is None else initial_bytes + self._memory.most_held
+        self._allocation_recorder.stop()
+        self.timeline = self._timeline_recorder.stop()
+        initial_bytes = self._initial_bytes
+        peak_bytes = (
+            None if initial_bytes is None else initial_bytes + self._allocation_recorder.most_held_bytes
+        )
         return make_profile(
             self.timeline,
             self.name,
             self._occupancy,
-            by_shape=self.by_shape,
+            by_shape=self.record_shapes,
             before_bytes=initial_bytes,
             peak_bytes=peak_bytes,
         )

@@ -1,4 +1,6 @@
-"""``gl.roofline``: launches by their operations per byte and per second, below the ceilings of the device."""
+"""``gl.roofline``: a chart of launches by operations per byte and per second, with the ceilings of the
+device.
+"""
 
 from __future__ import annotations
 

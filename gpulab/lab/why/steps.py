@@ -1,4 +1,4 @@
-"""Conversion of the ways in which learners pass a launch: runs, tuples and mappings."""
+"""Convert a launch that a learner passes as a run, a tuple or a mapping."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def parse_launch(label: str, description: Any) -> Launch | session.KeptLaunch:
     TypeError
         For anything else.
     """
-    kept_launch = getattr(description, "kept", None)
+    kept_launch = getattr(description, "kept_launch", None)
     if isinstance(kept_launch, session.KeptLaunch):
         return kept_launch
     if isinstance(description, Mapping):

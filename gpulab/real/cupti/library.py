@@ -41,8 +41,8 @@ _CompleteCallback = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_void_p, c_size_
 class CuptiError(GpulabError):
     """Error for a call that CUPTI rejected. The attribute ``result`` contains the CUptiResult."""
 
-    def __init__(self, function: str, result: int, words: str) -> None:
-        super().__init__(f"{function}: {words}")
+    def __init__(self, function: str, result: int, message: str) -> None:
+        super().__init__(f"{function}: {message}")
         self.result = result
 
 
@@ -63,9 +63,9 @@ class Cupti:
         self._full_buffers: deque[tuple[int, int]] = deque()
         # CUPTI keeps their addresses: they live as long as the process.
         self._callbacks = _RequestCallback(self._provide_buffer), _CompleteCallback(self._take_buffer)
-        self._registered = False
-        self._kinds: list[int] = []
-        self._names: dict[int, dict[int, str]] = {}
+        self._has_registered_callbacks = False
+        self._active_kinds: list[int] = []
+        self._call_names: dict[int, dict[int, str]] = {}
 
     def call(self, function: str, *arguments: Any) -> None:
         """Call a CUPTI function, and raise an error if the function fails.
@@ -82,8 +82,8 @@ class Cupti:
             raise CuptiError(function, status, (message.value or b"").decode() or f"error {status}")
 
     @property
-    def recording(self) -> bool:
-        return bool(self._kinds)
+    def is_recording(self) -> bool:
+        return bool(self._active_kinds)
 
     @property
     def version(self) -> int:
@@ -116,13 +116,13 @@ class Cupti:
             buffer = (c_uint64 * (_BUFFER_BYTES // 8))()  # aligned to 8 bytes, as CUPTI asks
             ctypes.memset(buffer, 0, _BUFFER_BYTES)  # so that the system has given the pages
             self._spare_buffers.append(buffer)
-        if not self._registered:
+        if not self._has_registered_callbacks:
             # CUPTI would fill buffers with zeros in the thread that launches.
             zero_flag = c_uint8(1)
             self._library.cuptiActivitySetAttribute(_ZEROED_BUFFERS, byref(c_size_t(1)), byref(zero_flag))
             self.call("cuptiActivityRegisterCallbacks", *self._callbacks)
             self.call("cuptiSetThreadIdType", _SYSTEM_THREAD_IDS)
-            self._registered = True
+            self._has_registered_callbacks = True
             atexit.register(self.stop)
         while self._full_buffers:  # what nobody has read
             del self._buffers[self._full_buffers.popleft()[0]]
@@ -134,16 +134,16 @@ class Cupti:
                     if record_kind >= GRAPH_HOST_NODE and error.result != ERROR_SUBSCRIBER_EXISTS:
                         continue
                     raise
-                self._kinds.append(record_kind)
+                self._active_kinds.append(record_kind)
             for domain, names in calls.items():
                 # Choosing some without the kind gives no records (13.0): all are enabled, most forbidden.
-                record_kind, choose_call = _CALL_SELECTORS[domain]
+                record_kind, enable_function = _CALL_SELECTORS[domain]
                 self.call("cuptiActivityEnable", record_kind)
-                self._kinds.append(record_kind)
+                self._active_kinds.append(record_kind)
                 for cbid in [
                     cbid for cbid, name in self.list_call_names(domain).items() if name not in names
                 ]:
-                    self.call(choose_call, c_uint32(cbid), c_uint8(0))
+                    self.call(enable_function, c_uint32(cbid), c_uint8(0))
         except CuptiError:
             self.stop()
             raise
@@ -152,11 +152,11 @@ class Cupti:
         """End the recording. All device work must have ended before this call, because CUPTI does not wait
         for it.
         """
-        if self._kinds:
+        if self._active_kinds:
             self._library.cuptiActivityFlushAll(_FLUSH_FORCED)
-        while self._kinds:
-            self._library.cuptiActivityDisable(self._kinds.pop())
-        if self._registered:
+        while self._active_kinds:
+            self._library.cuptiActivityDisable(self._active_kinds.pop())
+        if self._has_registered_callbacks:
             self._library.cuptiActivityFlushAll(_FLUSH_FORCED)
 
     def count_dropped(self) -> int:
@@ -198,7 +198,7 @@ class Cupti:
         """Return a dictionary from CUPTI's function numbers to the names of CUDA functions without version
         suffixes.
         """
-        if domain not in self._names:
+        if domain not in self._call_names:
             name_of_cbid: dict[int, str] = {}
             name = c_char_p()
             for cbid in range(1, 2000):
@@ -209,8 +209,8 @@ class Cupti:
                 call_name = (name.value or b"").decode()
                 if call_name and call_name != "INVALID":
                     name_of_cbid[cbid] = _VERSION_SUFFIX.sub("", call_name)
-            self._names[domain] = name_of_cbid
-        return self._names[domain]
+            self._call_names[domain] = name_of_cbid
+        return self._call_names[domain]
 
 
 _CALL_SELECTORS = {
@@ -241,13 +241,13 @@ def load_cupti() -> Cupti | None:
     return Cupti(ctypes.CDLL(library.abs_path))
 
 
-def find_rival() -> str:
+def find_other_cupti_tool() -> str:
     """Return the name of another tool that uses CUPTI in this process, or an empty string if there is
     none.
     """
-    for tool, environment_variable, value_part in read_data_rows("profilers.tsv"):
+    for tool, environment_variable, value_substring in read_data_rows("profilers.tsv"):
         variable_value = os.environ.get(environment_variable, "").lower()
-        if variable_value and value_part in variable_value:
+        if variable_value and value_substring in variable_value:
             return tool
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.autograd._profiler_enabled():

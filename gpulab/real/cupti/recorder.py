@@ -56,9 +56,9 @@ class CuptiRecorder:
     def __init__(self, library: cupti.Cupti, provenance: Provenance) -> None:
         self._cupti = library
         self._provenance = provenance
-        self._lines = LineWatch()
+        self._line_watch = LineWatch()
         self._start_ns = 0
-        self._offset_ns = 0  # CUPTI's clock is this much ahead of Python's
+        self._clock_offset_ns = 0  # CUPTI's clock is this much ahead of Python's
 
     def start(self) -> None:
         """Start the recording of a timeline.
@@ -70,13 +70,13 @@ class CuptiRecorder:
             tool uses it.
         """
         self._cupti.start(_ACTIVITY_KINDS, _RECORDED_CALLS)
-        self._offset_ns = self._measure_offset_ns()
-        self._lines.start()
+        self._clock_offset_ns = self._measure_offset_ns()
+        self._line_watch.start()
         self._start_ns = self._cupti.read_timestamp_ns()
 
     def stop(self) -> Timeline:
         """Wait for the device, end the recording, and return the timeline."""
-        self._lines.stop()
+        self._line_watch.stop()
         end_ns = self._cupti.read_timestamp_ns()
         stream_infos: list[StreamInfo] = []
         try:
@@ -126,8 +126,8 @@ class CuptiRecorder:
         return min(clock_offsets)[1]
 
     def _make_host_info(self, streams: dict[int, StreamInfo]) -> HostInfo:
-        offset_ns = self._offset_ns
-        find_line = self._lines.line
+        offset_ns = self._clock_offset_ns
+        find_line = self._line_watch.line
         threads = {
             live_thread.native_id: live_thread.ident
             for live_thread in threading.enumerate()
@@ -219,15 +219,15 @@ def refuse_capture() -> None:
         ) from error
 
 
-def _make_note(parts: TimelineParts, lost_records: int) -> str:
+def _make_note(timeline_parts: TimelineParts, lost_records: int) -> str:
     clauses = []
     if lost_records:
         clauses.append(f"CUPTI reported no times for {count(lost_records, 'record')}")
-    if parts.graphs:
+    if timeline_parts.graphs:
         clauses.append(
             "a graph takes longer while its nodes are recorded, and the order of the "
             "nodes is the observed order, not that of the edges"
         )
-    if parts.activities and not parts.calls:
+    if timeline_parts.activities and not timeline_parts.calls:
         clauses.append("CUPTI reported no calls of the host")
     return "; ".join(clauses)

@@ -15,7 +15,7 @@ from virtualgpu.records.memory import MemoryReading
 def make_reader(device: cupy.cuda.Device, nvml: NvmlDevice | None) -> Callable[[], MemoryReading]:
     """Return a function that reads the memory use of a device. Any thread can call this function."""
 
-    def read() -> MemoryReading:
+    def read_memory() -> MemoryReading:
         with device:
             pool = _find_pool()
             free_bytes, total_bytes = cupy.cuda.runtime.memGetInfo()
@@ -27,7 +27,7 @@ def make_reader(device: cupy.cuda.Device, nvml: NvmlDevice | None) -> Callable[[
                 others_bytes=_read_other_bytes(nvml),
             )
 
-    return read
+    return read_memory
 
 
 def _find_pool() -> Any:
@@ -45,7 +45,7 @@ def _read_pool_value(pool: Any, method: str) -> int | None:
 
 def _read_other_bytes(nvml: NvmlDevice | None) -> int | None:
     """Return the bytes that other processes use, or None if NVML cannot distinguish processes."""
-    process_infos = nvml.ask("nvmlDeviceGetComputeRunningProcesses") if nvml else None
+    process_infos = nvml.call_or_none("nvmlDeviceGetComputeRunningProcesses") if nvml else None
     if process_infos is None or not any(process.pid == os.getpid() for process in process_infos):
         return None
     process_bytes = [
@@ -53,5 +53,5 @@ def _read_other_bytes(nvml: NvmlDevice | None) -> int | None:
         for running_process in process_infos
         if running_process.pid != os.getpid()
     ]
-    known_sizes = [int(size) for size in process_bytes if size is not None]
-    return sum(known_sizes) if len(known_sizes) == len(process_bytes) else None
+    process_sizes = [int(size) for size in process_bytes if size is not None]
+    return sum(process_sizes) if len(process_sizes) == len(process_bytes) else None

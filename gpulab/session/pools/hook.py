@@ -50,11 +50,11 @@ class AllocationRecorder:
 
     Parameters
     ----------
-    keep
+    max_events
         The minimum number of recent events that are kept. By default, all events are kept.
     device
-        The device whose bytes `held` counts.
-    at_event
+        The device whose bytes `held_bytes` counts.
+    before_event
         A function that is called before each allocation and each free, in the program's thread. It must be
         fast.
 
@@ -67,27 +67,27 @@ class AllocationRecorder:
     """
 
     def __init__(
-        self, keep: int | None = None, device: int = 0, at_event: Callable[[], None] | None = None
+        self, max_events: int | None = None, device: int = 0, before_event: Callable[[], None] | None = None
     ) -> None:
         self._cp = current.cp()
-        self._stream: Callable[[], Any] = self._cp.cuda.get_current_stream
-        self.at_event = at_event
-        self._max_events = keep
+        self._get_stream: Callable[[], Any] = self._cp.cuda.get_current_stream
+        self.before_event = before_event
+        self._max_events = max_events
         self._rows = array("q")  # the events' columns, row after row
         self._dropped_events = 0  # events
         self._lock = threading.RLock()
         self._live_blocks: dict[tuple[int, int], tuple[int, int]] = {}  # (device, address): requested, stream
-        self._lines = current.make_program_lines()
+        self._program_lines = current.make_program_lines()
         self._frame_kinds: dict[int, int] = {}  # by the id of a code object, see _classify_frame
         self._code_objects: list[CodeType] = []  # those, kept alive
-        self._numbers: dict[tuple[int, ...], int] = {}  # by code and place in it
-        self._stack_numbers: dict[Stack, int] = {}  # by lines
+        self._stack_number_of_code: dict[tuple[int, ...], int] = {}  # by code and place in it
+        self._stack_number_of_lines: dict[Stack, int] = {}  # by lines
         self.stacks: list[Stack] = []
-        self.sources: list[SourceLine] = []
-        self.missed = self.failed = 0
+        self.source_lines: list[SourceLine] = []
+        self.missed_frees = self.failed_events = 0
         self._has_no_pool = False
         self._device = device
-        self.held = self.most_held = 0
+        self.held_bytes = self.most_held_bytes = 0
         """Bytes allocated less bytes freed on the device since the start, and the most that it has been."""
         self._hooks: list[Any] = []
 
@@ -148,27 +148,27 @@ class AllocationRecorder:
     # What the hook says
 
     def on_request(self) -> None:
-        if self.at_event is not None:
-            self.at_event()
+        if self.before_event is not None:
+            self.before_event()
 
     def on_allocation(self, device: int, requested: int, size: int, address: int, succeeded: bool) -> None:
         if not size:
             return  # a block of no bytes is none
         stack_index = self._find_stack_index()
         now_ns = time.perf_counter_ns()
-        stream = self._stream().ptr
+        stream = self._get_stream().ptr
         if not succeeded:
             free_bytes = self._cp.cuda.runtime.memGetInfo()[0]
             self._add_events((OOM, free_bytes, size, requested, stream, now_ns, stack_index, device))
             return
         block_key = device, address
         if block_key in self._live_blocks:
-            self.missed += 1
+            self.missed_frees += 1
             self._record_free(device, address, size, now_ns, -1)
         self._live_blocks[block_key] = requested, stream
         if device == self._device:
-            self.held += size
-            self.most_held = max(self.held, self.most_held)
+            self.held_bytes += size
+            self.most_held_bytes = max(self.held_bytes, self.most_held_bytes)
         self._add_events((ALLOC, address, size, requested, stream, now_ns, stack_index, device))
 
     def on_free(self, device: int, size: int, address: int) -> None:
@@ -177,13 +177,13 @@ class AllocationRecorder:
     def on_segment_allocation(self, device: int, size: int, address: int) -> None:
         stack_index = self._find_stack_index()
         now_ns = time.perf_counter_ns()
-        stream = self._stream().ptr
+        stream = self._get_stream().ptr
         self._add_events((SEGMENT_ALLOC, address, size, 0, stream, now_ns, stack_index, device))
 
     def _record_free(self, device: int, address: int, size: int, time_ns: int, stack: int) -> None:
         requested_bytes, stream = self._live_blocks.pop((device, address), (0, 0))
         if device == self._device:
-            self.held -= size
+            self.held_bytes -= size
         self._add_events(
             (FREE_REQUESTED, address, size, requested_bytes, stream, time_ns, stack, device),
             (FREE_COMPLETED, address, size, requested_bytes, stream, time_ns, stack, device),
@@ -226,7 +226,7 @@ class AllocationRecorder:
             frame = frame.f_back
         if not stack_key:
             return -1
-        stack_number = self._numbers.get(tuple(stack_key))
+        stack_number = self._stack_number_of_code.get(tuple(stack_key))
         if stack_number is not None:
             return stack_number
         return self._add_stack(tuple(stack_key), frames) if len(self.stacks) < MAX_STACKS else -1
@@ -234,7 +234,9 @@ class AllocationRecorder:
     def _classify_frame(self, frame: FrameType) -> int:
         """Return 0 for a library's frame, 1 for a frame of the program, 2 for its outermost frame."""
         code_object = frame.f_code
-        frame_kind = int(self._lines.belongs(code_object.co_filename, str(frame.f_globals.get("__name__"))))
+        frame_kind = int(
+            self._program_lines.belongs(code_object.co_filename, str(frame.f_globals.get("__name__")))
+        )
         # The code of a function is optimized, that of a module or a cell is not.
         if (
             frame_kind
@@ -247,17 +249,17 @@ class AllocationRecorder:
         return frame_kind
 
     def _add_stack(self, key: tuple[int, ...], frames: list[FrameType]) -> int:
-        source_lines = [self._lines.line(frame) for frame in frames]
+        source_lines = [self._program_lines.line(frame) for frame in frames]
         stack = tuple(
             Frame(source_line.file, source_line.line, frame.f_code.co_name)
             for source_line, frame in zip(source_lines, frames, strict=True)
         )
         with self._lock:
-            stack_number = self._stack_numbers.setdefault(stack, len(self.stacks))
+            stack_number = self._stack_number_of_lines.setdefault(stack, len(self.stacks))
             if stack_number == len(self.stacks):
-                self.sources.append(source_lines[0])
+                self.source_lines.append(source_lines[0])
                 self.stacks.append(stack)
-            self._numbers[key] = stack_number
+            self._stack_number_of_code[key] = stack_number
         return stack_number
 
     # What was seen
@@ -301,26 +303,26 @@ class AllocationRecorder:
                 "Allocations do not use a MemoryPool here, and only the allocations of "
                 "memory pools can be recorded."
             )
-        if self.missed:
-            missed_text = f"{count(self.missed, 'block')} {noun(self.missed, 'was', 'were')}"
+        if self.missed_frees:
+            missed_text = f"{count(self.missed_frees, 'block')} {noun(self.missed_frees, 'was', 'were')}"
             note_sentences.append(
                 f"{missed_text} freed by another thread. The chart shows this only from the "
                 "time when the address was used again."
             )
-        if self.failed:
-            note_sentences.append(f"{count(self.failed, 'event')} could not be recorded.")
+        if self.failed_events:
+            note_sentences.append(f"{count(self.failed_events, 'event')} could not be recorded.")
         return " ".join(note_sentences)
 
 
 class _HookName(str):
-    """The unique name of a hook, whose type marks the hook as one of gpulab."""
+    """The unique name of a hook. A name of this type shows that the hook belongs to gpulab."""
 
 
 def _find_no_recorder() -> None:
     return None
 
 
-def _make_hook(base: Any, recorder: AllocationRecorder) -> Any:
+def _make_hook(hook_class: Any, recorder: AllocationRecorder) -> Any:
     """Return a `MemoryHook` for the given CuPy module that reports to a recorder while the recorder exists.
 
     Errors of the recorder do not reach the program.
@@ -332,9 +334,9 @@ def _make_hook(base: Any, recorder: AllocationRecorder) -> Any:
             try:
                 getattr(live_recorder, method)(*args)
             except Exception:
-                live_recorder.failed += 1
+                live_recorder.failed_events += 1
 
-    class Hook(base):  # type: ignore[misc]
+    class Hook(hook_class):  # type: ignore[misc]
         recorder: Callable[[], AllocationRecorder | None]
 
         def malloc_preprocess(self, **_: Any) -> None:

@@ -33,10 +33,10 @@ class PinnedRecorder:
         self._provenance = (
             replace(provenance, device="this computer", detail=log_title) if is_measured else provenance
         )
-        self._log = EventLog()
+        self._event_log = EventLog()
         # What waits for a buffer's end must not keep this object, and with it the pool, alive.
-        self._emit = partial(_record_event, self._log, time.perf_counter_ns())
-        self.pool: Any = self._cp.cuda.PinnedMemoryPool(self._allocate_locked)
+        self._emit_event = partial(_record_event, self._event_log, time.perf_counter_ns())
+        self.pool: Any = self._cp.cuda.PinnedMemoryPool(self._allocate_page_locked)
 
     def start(self) -> None:
         """Use the memory pool of the recorder for the program's pinned memory."""
@@ -54,13 +54,13 @@ class PinnedRecorder:
             device_id=0,
             allocator="CuPy's pool of pinned memory",
             first=BlockMap(self._provenance, 0, 0, 0, ()),
-            events=self._log.events(),
+            events=self._event_log.events(),
         )
 
-    def _allocate_locked(self, size: int) -> Any:
+    def _allocate_page_locked(self, size: int) -> Any:
         """Allocate a pinned buffer from the driver, for the pool."""
         cuda = self._cp.cuda
-        emit_event = self._emit
+        emit_event = self._emit_event
         pinned_memory = cuda.PinnedMemory(size, _PORTABLE_FLAG)
         emit_event("segment_alloc", pinned_memory.ptr, size, 0)
         weakref.finalize(pinned_memory, emit_event, "segment_free", pinned_memory.ptr, size, 0).atexit = False
@@ -68,7 +68,7 @@ class PinnedRecorder:
 
     def _malloc(self, size: int) -> Any:
         pointer = self.pool.malloc(size)
-        emit_event = self._emit
+        emit_event = self._emit_event
         address = pointer.ptr
         block_bytes = pointer.mem.size
         if block_bytes:
@@ -80,7 +80,7 @@ class PinnedRecorder:
 
 
 def _record_event(
-    log: EventLog, since_ns: int, action: Action, address: int, size: int, requested: int
+    event_log: EventLog, since_ns: int, action: Action, address: int, size: int, requested: int
 ) -> None:
-    log.time_ns = time.perf_counter_ns() - since_ns
-    log.append_event(action, address, size, requested, 0)
+    event_log.time_ns = time.perf_counter_ns() - since_ns
+    event_log.append_event(action, address, size, requested, 0)

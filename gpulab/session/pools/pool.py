@@ -86,7 +86,7 @@ def make_block_map(pool: Any) -> tuple[BlockMap, str]:
                 requested_bytes=0,
                 label=array_label,
             )
-    mapped_ranges = tuple(
+    array_segments = tuple(
         Segment(address, block.size_bytes, 0, (add_label(block),))
         for address, block in sorted(blocks.items())
     )
@@ -100,7 +100,7 @@ def make_block_map(pool: Any) -> tuple[BlockMap, str]:
             "CuPy's pool does not report its segments. Memory from before this recording "
             f"is shown as blocks of the arrays that existed then{unknown_bytes_text}."
         )
-    return BlockMap(find_provenance(), device, 0, int(pool.get_limit()), mapped_ranges), unknown_note
+    return BlockMap(find_provenance(), device, 0, int(pool.get_limit()), array_segments), unknown_note
 
 
 class SegmentRecorder(AllocationRecorder):
@@ -110,23 +110,23 @@ class SegmentRecorder(AllocationRecorder):
     is the size of the returned segments.
     """
 
-    def __init__(self, keep: int | None = None) -> None:
+    def __init__(self, max_events: int | None = None) -> None:
         self.device = int(current.cp().cuda.Device().id)
-        super().__init__(keep, self.device, at_event=self.record_released)
+        super().__init__(max_events, self.device, before_event=self.record_released_segments)
         self.pool = find_current_pool()
         self._total_bytes = int(self.pool.total_bytes())
 
     def on_segment_allocation(self, device: int, size: int, address: int) -> None:
         if address and device == self.device:
             self._total_bytes += size
-            self.record_released()
+            self.record_released_segments()
         super().on_segment_allocation(device, size, address)
 
     def on_allocation(self, device: int, requested: int, size: int, address: int, succeeded: bool) -> None:
-        self.record_released()
+        self.record_released_segments()
         super().on_allocation(device, requested, size, address, succeeded)
 
-    def record_released(self) -> None:
+    def record_released_segments(self) -> None:
         """Record an event if the memory pool has returned memory to the device since the last check."""
         if self._cp.cuda.runtime.getDevice() != self.device:
             return  # a pool reports the current device
@@ -156,8 +156,8 @@ class PoolRecorder(SegmentRecorder):
     def __init__(self) -> None:
         super().__init__()
         self._provenance = find_provenance()
-        self.first, self.unknown = make_block_map(self.pool)
-        self._refused_at = 0
+        self.first_map, self.unknown_note = make_block_map(self.pool)
+        self._refused_limit_bytes = 0
         self.capacity_bytes = self._total_bytes + int(self._cp.cuda.runtime.memGetInfo()[0])
 
     def stop(self) -> AllocatorTrace:
@@ -165,12 +165,12 @@ class PoolRecorder(SegmentRecorder):
         the memory pool.
         """
         super().stop()
-        self.record_released()
+        self.record_released_segments()
         # The limit that refused something, or else the last one that there was.
-        limit_bytes = self._refused_at or int(self.pool.get_limit()) or self.first.limit_bytes
-        first_map = replace(self.first, limit_bytes=limit_bytes)
+        limit_bytes = self._refused_limit_bytes or int(self.pool.get_limit()) or self.first_map.limit_bytes
+        first_map = replace(self.first_map, limit_bytes=limit_bytes)
         events, unnamed_bytes = released.name_released_segments(first_map, self.events(device=self.device))
-        notes = [self.unknown, self.note]
+        notes = [self.unknown_note, self.note]
         if unnamed_bytes:
             notes.append(
                 f"{count(unnamed_bytes, 'byte')} that the pool returned to the device are "
@@ -185,9 +185,9 @@ class PoolRecorder(SegmentRecorder):
             stacks=tuple(self.stacks),
             capacity_bytes=self.capacity_bytes,
             note=" ".join(filter(None, notes)),
-            texts=tuple(source_line.text for source_line in self.sources),
+            texts=tuple(source_line.text for source_line in self.source_lines),
         )
 
     def on_allocation(self, device: int, requested: int, size: int, address: int, succeeded: bool) -> None:
-        self._refused_at = self._refused_at if succeeded else int(self.pool.get_limit())
+        self._refused_limit_bytes = self._refused_limit_bytes if succeeded else int(self.pool.get_limit())
         super().on_allocation(device, requested, size, address, succeeded)

@@ -34,96 +34,102 @@ class MemoryRecorder:
         self._provenance = backend.provenance
         self._capacity_bytes = backend.device_info().memory_bytes
         self._device_id = int(current.cp().cuda.Device().id)
-        self.seen = SegmentRecorder(MAX_KEPT_EVENTS)
+        self.allocation_recorder = SegmentRecorder(MAX_KEPT_EVENTS)
         self._marks = RingBuffer(len(MARK_COLUMNS), MAX_KEPT_MARKS)
-        self._next_event = self._lines = 0  # of the events and lines: what the next reading begins with
-        self._tick: ReadingCallback | None = None
+        # Of the events and lines: what the next reading begins with.
+        self._next_event_number = self._line_count = 0
+        self._reading_callback: ReadingCallback | None = None
         recorder_reference = weakref.ref(self)  # the thread of readings must not keep it alive
 
         def on_reading(number: int, row: Row) -> None:
             if (recorder := recorder_reference()) is not None:
                 recorder._on_reading(number, row)
 
-        readings = _MemoryRowReader(backend.memory_reader(), self.seen, self._capacity_bytes)
-        self.sampler = Sampler(readings, len(SAMPLE_COLUMNS) - 1, rate_hz, on_reading=on_reading)
+        row_reader = _MemoryRowReader(backend.memory_reader(), self.allocation_recorder, self._capacity_bytes)
+        self.sampler = Sampler(row_reader, len(SAMPLE_COLUMNS) - 1, rate_hz, on_reading=on_reading)
 
     def start(self) -> None:
         """Start to read the memory use, and record the allocations of the calling thread."""
-        self.seen.start()
+        self.allocation_recorder.start()
         self.sampler.start()
 
     def stop(self) -> MemorySamples:
         """Take a last reading of the memory use, and stop the recording."""
         self.sampler.stop()
-        self.seen.record_released()
+        self.allocation_recorder.record_released_segments()
         self.sampler.take_reading()
-        self.seen.stop()
+        self.allocation_recorder.stop()
         return self.record()
 
-    def call_on_reading(self, tick: ReadingCallback, lines: int) -> None:
-        """Call `tick` for each later reading. Each call receives only the source lines that were recorded
-        after the first `lines` lines.
+    def call_on_reading(self, reading_callback: ReadingCallback, line_count: int) -> None:
+        """Call `reading_callback` for each later reading. The calls leave out the first `line_count` source
+        lines, and each call receives only new lines.
         """
-        self._lines = lines
-        self._tick = tick
+        self._line_count = line_count
+        self._reading_callback = reading_callback
 
     def record(self) -> MemorySamples:
         """Return the recorded memory use so far."""
         sample_columns = dict(zip(SAMPLE_COLUMNS, self.sampler.rows().T.copy(), strict=True))
-        notes = self.seen.note, self.sampler.failure and f"The last reading failed: {self.sampler.failure}."
+        notes = (
+            self.allocation_recorder.note,
+            self.sampler.failure and f"The last reading failed: {self.sampler.failure}.",
+        )
         return MemorySamples(
             provenance=self._provenance,
             device_id=self._device_id,
             capacity_bytes=self._capacity_bytes,
             **sample_columns,
             marks=MemoryMarks.of(self._marks.rows_since()),
-            lines=tuple(self.seen.sources),
+            lines=tuple(self.allocation_recorder.source_lines),
             note=" ".join(filter(None, notes)),
         )
 
     def _on_reading(self, reading_number: int, row: Row) -> None:
         """Process the allocations since the previous reading; runs in the sampler's thread."""
-        events, self._next_event = self.seen.events_and_next(self._next_event, self._device_id)
-        has_space = self._marks.added + len(events) <= MAX_DETAILED_MARKS
-        marks = summarize_events(events, self.sampler.began_ns, is_detailed=has_space)
+        events, self._next_event_number = self.allocation_recorder.events_and_next(
+            self._next_event_number, self._device_id
+        )
+        has_space = self._marks.added_rows + len(events) <= MAX_DETAILED_MARKS
+        marks = summarize_events(events, self.sampler.start_ns, is_detailed=has_space)
         for mark in marks:
             self._marks.add(mark)
-        if self._tick is not None:
-            new_lines = self.seen.sources[self._lines :]
-            self._lines += len(new_lines)
-            self._tick(reading_number, row, marks, new_lines, self.sampler.failure)
+        if self._reading_callback is not None:
+            new_lines = self.allocation_recorder.source_lines[self._line_count :]
+            self._line_count += len(new_lines)
+            self._reading_callback(reading_number, row, marks, new_lines, self.sampler.failure)
 
 
 class _MemoryRowReader:
     """A callable that reads one row of memory values, including the pool's peak since the previous row."""
 
     def __init__(
-        self, read: Callable[[], MemoryReading], recorder: AllocationRecorder, capacity_bytes: int
+        self, read_memory: Callable[[], MemoryReading], recorder: AllocationRecorder, capacity_bytes: int
     ) -> None:
-        self._read = read
+        self._read_memory = read_memory
         self._recorder = recorder
         self._capacity_bytes = capacity_bytes
-        self._reserved: int | None = None
-        self._base_bytes: int | None = None  # what was used when `seen` had seen nothing
+        self._reserved_bytes: int | None = None
+        self._base_bytes: int | None = None  # what was used when the recorder had seen nothing
 
     def __call__(self) -> Row:
         recorder = self._recorder
         event_count = len(recorder)
-        peak_bytes = recorder.most_held
-        recorder.most_held = recorder.held
-        reading = self._read()
+        peak_bytes = recorder.most_held_bytes
+        recorder.most_held_bytes = recorder.held_bytes
+        reading = self._read_memory()
         peak_bytes_now = reading.used_bytes
         # A pool counts a segment while it asks the device for it, which may refuse: more than there is
         # was never reserved.
         if reading.reserved_bytes is None or reading.reserved_bytes <= self._capacity_bytes:
-            self._reserved = reading.reserved_bytes
+            self._reserved_bytes = reading.reserved_bytes
         if reading.used_bytes is not None:
             if self._base_bytes is None or event_count == len(recorder):
-                self._base_bytes = reading.used_bytes - recorder.held
+                self._base_bytes = reading.used_bytes - recorder.held_bytes
             peak_bytes_now = max(reading.used_bytes, self._base_bytes + peak_bytes)
         return (
             reading.used_bytes,
-            self._reserved,
+            self._reserved_bytes,
             peak_bytes_now,
             reading.limit_bytes,
             reading.device_bytes,
@@ -155,8 +161,8 @@ def summarize_events(
     reserved_bytes = np.diff((reserved_signs * events.size_bytes).cumsum()[is_shown], prepend=0)
     time_ns = events.time_ns[is_shown] - since_ns
     sums_by_action = []
-    for has_action in action_masks:
-        is_of_action = has_action[is_shown].astype(np.float64)
+    for action_mask in action_masks:
+        is_of_action = action_mask[is_shown].astype(np.float64)
         sums_by_action += [
             np.bincount(row_of_event, is_of_action),
             np.bincount(row_of_event, is_of_action * shown_bytes),
@@ -173,8 +179,8 @@ def summarize_events(
         )
     )
     if not is_detailed and len(mark_table) > MAX_MARKS_PER_READING:
-        row_weight = np.where(mark_table[:, 5] > 0, np.inf, mark_table[:, 2] + mark_table[:, 4])
-        weight_order = np.argsort(-row_weight, kind="stable")
+        row_weights = np.where(mark_table[:, 5] > 0, np.inf, mark_table[:, 2] + mark_table[:, 4])
+        weight_order = np.argsort(-row_weights, kind="stable")
         merged_rows = mark_table[weight_order[MAX_MARKS_PER_READING - 1 :]]
         merged_row = [merged_rows[:, 0].min(), *merged_rows[:, 1:6].sum(axis=0), -1, merged_rows[:, 7].sum()]
         mark_table = np.vstack((mark_table[weight_order[: MAX_MARKS_PER_READING - 1]], merged_row))

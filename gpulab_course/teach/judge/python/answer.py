@@ -93,7 +93,7 @@ def call(function: Answer, *args: Any, name: str, shown: str = "") -> Any:
     shown = shown or spell(name, args)
     must_be_a_function(name, function.is_function, function.kind)
     result = function.calling(shown, *args)
-    must_return(shown, None if isinstance(result, OtherObject) and result.kind == "ellipsis" else result)
+    must_return(shown, None if isinstance(result, OtherObject) and result.type_name == "ellipsis" else result)
     return result
 
 
