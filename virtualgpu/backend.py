@@ -156,7 +156,7 @@ class VirtualBackend:
 
     def graph(self, graph: Any) -> GraphRecord:
         """Return the nodes and edges of a captured graph."""
-        return cast(GraphRecord, graph._record(self.provenance))
+        return cast(GraphRecord, graph._make_record(self.provenance))
 
     def set_graph_node(self, graph: Any, node: GraphNode, template: Any) -> None:
         """Change the parameters of one node for later launches of a captured graph."""

@@ -129,21 +129,21 @@ class MisalignedAddressError(KernelFault):
 class Progress:
     """The progress of a kernel launch at the time when it was stopped.
 
-    The field ``moving`` states whether a block or thread finished shortly before the stop. The field
-    ``writing`` states whether new values had been stored or printed shortly before. The field ``spent_s`` is
-    the processor time of the launch.
+    The field ``has_recent_finish`` states whether a block or thread finished shortly before the stop. The
+    field ``has_recent_output`` states whether new values had been stored or printed shortly before. The field
+    ``spent_s`` is the processor time of the launch.
     """
 
-    ended: int
-    blocks: int
-    moving: bool
-    writing: bool
+    ended_blocks: int
+    block_count: int
+    has_recent_finish: bool
+    has_recent_output: bool
     spent_s: float
 
     @property
-    def endless(self) -> bool:
+    def is_endless(self) -> bool:
         """Return whether the stopped launch was making no progress, as in an infinite loop."""
-        return not (self.moving or self.writing)
+        return not (self.has_recent_finish or self.has_recent_output)
 
 
 class LaunchTimeoutError(KernelFault):

@@ -112,7 +112,7 @@ def test_on_a_busy_machine_wall_time_counts_where_nothing_ends(monkeypatch: pyte
     error = stopped(SLOW, grid=blocks, n=100_000)
     assert "The launch was still making progress" in str(error)
     assert progress(error).spent_s == 0.4
-    assert 0 < progress(error).ended < blocks
+    assert 0 < progress(error).ended_blocks < blocks
 
 
 def test_by_default_a_launch_whose_blocks_end_is_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,7 +209,7 @@ def test_threads_of_any_kind_are_waited_for(gpus: Gpus, kind: str) -> None:
 
 def test_a_rank_that_runs_a_long_kernel_is_waited_for(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its thread waits for the engine's worker threads."""
-    monkeypatch.setattr(cliques, "_POLL_S", 0.001)
+    monkeypatch.setattr(cliques, "_POLL_INTERVAL_S", 0.001)
     gpus()
     uid = nccl.get_unique_id()
     kernel = cp.RawKernel(

@@ -67,7 +67,7 @@ class _Driver:
         return self._slot.current().graphs[handle]
 
     def _record(self, node: _Node) -> Any:
-        return node.graph._record(self._provenance).nodes[node.number]
+        return node.graph._make_record(self._provenance).nodes[node.number]
 
     def cuGraphGetNodes(self, graph: int, count: int = 0) -> Any:
         owner = self._graph(graph)
@@ -80,7 +80,7 @@ class _Driver:
 
     def cuGraphGetEdges(self, graph: int, count: int = 0) -> Any:
         nodes = self.cuGraphGetNodes(graph, 1 << 20)[1]
-        edges = self._graph(graph)._record(self._provenance).edges
+        edges = self._graph(graph)._make_record(self._provenance).edges
         ends = [[nodes[edge[end]] for edge in edges[:count]] for end in (0, 1)]
         return 0, *ends, [None] * len(ends[0]), len(edges)
 

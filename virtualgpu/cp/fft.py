@@ -30,10 +30,10 @@ def _make_pass_count(long_passes: float, short_passes: float) -> _Callable[..., 
     from rows of 4,096 elements.
     """
 
-    def passes(a: _Any, n: int | None = None, axis: int = -1, *_: _Any, **__: _Any) -> float:
+    def count_passes(a: _Any, n: int | None = None, axis: int = -1, *_: _Any, **__: _Any) -> float:
         return short_passes if (n or np.shape(a)[axis]) <= _ONE_KERNEL_ELEMENTS else long_passes
 
-    return passes
+    return count_passes
 
 
 def _count_two_passes(*_: _Any, **__: _Any) -> float:
@@ -41,14 +41,14 @@ def _count_two_passes(*_: _Any, **__: _Any) -> float:
 
 
 # Inverse transforms are divided by their length in a separate pass; CuPy 14.2 on an H200.
-fft = lift_to_device(np.fft.fft, passes=_make_pass_count(4.2, 1.4))
-ifft = lift_to_device(np.fft.ifft, passes=_make_pass_count(4.9, 2.1))
-rfft = lift_to_device(np.fft.rfft, passes=_make_pass_count(5.9, 1.4))
-irfft = lift_to_device(np.fft.irfft, passes=_make_pass_count(9.2, 2.1))
-fft2 = lift_to_device(np.fft.fft2, passes=_count_two_passes)
-ifft2 = lift_to_device(np.fft.ifft2, passes=_count_two_passes)
-fftn = lift_to_device(np.fft.fftn, passes=_count_two_passes)
-ifftn = lift_to_device(np.fft.ifftn, passes=_count_two_passes)
+fft = lift_to_device(np.fft.fft, count_passes=_make_pass_count(4.2, 1.4))
+ifft = lift_to_device(np.fft.ifft, count_passes=_make_pass_count(4.9, 2.1))
+rfft = lift_to_device(np.fft.rfft, count_passes=_make_pass_count(5.9, 1.4))
+irfft = lift_to_device(np.fft.irfft, count_passes=_make_pass_count(9.2, 2.1))
+fft2 = lift_to_device(np.fft.fft2, count_passes=_count_two_passes)
+ifft2 = lift_to_device(np.fft.ifft2, count_passes=_count_two_passes)
+fftn = lift_to_device(np.fft.fftn, count_passes=_count_two_passes)
+ifftn = lift_to_device(np.fft.ifftn, count_passes=_count_two_passes)
 rfft2 = lift_to_device(np.fft.rfft2)
 irfft2 = lift_to_device(np.fft.irfft2)
 rfftn = lift_to_device(np.fft.rfftn)

@@ -53,9 +53,9 @@ def _check_no_capture() -> None:
         )
 
 
-def _make_device_array(host: Any, dtype: Any, name: str) -> ndarray:
+def _make_device_array(host_samples: Any, dtype: Any, name: str) -> ndarray:
     _check_no_capture()
-    host_values = np.asarray(host, dtype=check_dtype(dtype))
+    host_values = np.asarray(host_samples, dtype=check_dtype(dtype))
     return ndarray._from_library_kernel(f"curand_{name}", host_values, lambda: host_values)
 
 
@@ -108,14 +108,18 @@ class RandomState:
             seed = int(seed)
         self._host = np.random.Generator(np.random.Philox(seed))
 
-    def _draw(self, name: str, size: Any, dtype: Any, *parameters: Any) -> ndarray:
+    def _draw_samples(self, name: str, size: Any, dtype: Any, *parameters: Any) -> ndarray:
         values = tuple(_convert_parameter(parameter) for parameter in parameters)
-        shape = None if size is None and any(np.ndim(v) for v in values) else _parse_size(size)
+        shape = (
+            None
+            if size is None and any(np.ndim(parameter_value) for parameter_value in values)
+            else _parse_size(size)
+        )
         if shape is not None:
             check_free_memory(math.prod(shape) * np.dtype(dtype).itemsize)
         return _make_device_array(getattr(self._host, name)(*values, size=shape), dtype, name)
 
-    def _draw_float(self, name: str, size: Any, dtype: Any) -> ndarray:
+    def _draw_float_samples(self, name: str, size: Any, dtype: Any) -> ndarray:
         float_dtype = _check_float_dtype(dtype)
         shape = _parse_size(size)
         check_free_memory(math.prod(shape) * float_dtype.itemsize)
@@ -124,61 +128,61 @@ class RandomState:
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
         """Draw samples from a normal distribution with mean `loc` and standard deviation `scale`."""
         if np.ndim(loc) == np.ndim(scale) == 0:
-            result: ndarray = self._draw_float("standard_normal", size, dtype) * scale + loc
+            result: ndarray = self._draw_float_samples("standard_normal", size, dtype) * scale + loc
             return result
-        return self._draw("normal", size, dtype, loc, scale)
+        return self._draw_samples("normal", size, dtype, loc, scale)
 
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
         """Draw samples from the uniform distribution over ``[low, high)``."""
         if np.ndim(low) == np.ndim(high) == 0:
-            result: ndarray = self._draw_float("random", size, dtype) * (high - low) + low
+            result: ndarray = self._draw_float_samples("random", size, dtype) * (high - low) + low
             return result
-        return self._draw("uniform", size, dtype, low, high)
+        return self._draw_samples("uniform", size, dtype, low, high)
 
     def standard_normal(self, size: Any = None, dtype: Any = float) -> ndarray:
         """Draw samples from the normal distribution with mean 0 and standard deviation 1."""
-        return self._draw_float("standard_normal", size, dtype)
+        return self._draw_float_samples("standard_normal", size, dtype)
 
     def exponential(self, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
         """Draw samples from an exponential distribution with mean `scale`."""
-        return self._draw("exponential", size, dtype, scale)
+        return self._draw_samples("exponential", size, dtype, scale)
 
     def poisson(self, lam: Any = 1.0, size: Any = None, dtype: Any = np.int64) -> ndarray:
         """Draw samples from a Poisson distribution with mean `lam`."""
-        return self._draw("poisson", size, dtype, lam)
+        return self._draw_samples("poisson", size, dtype, lam)
 
     def binomial(self, n: Any, p: Any, size: Any = None, dtype: Any = np.int64) -> ndarray:
         """Draw samples from a binomial distribution with `n` trials and success probability `p`."""
-        return self._draw("binomial", size, dtype, n, p)
+        return self._draw_samples("binomial", size, dtype, n, p)
 
     def lognormal(self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
         """Draw samples whose logarithm is normal with mean `mean` and standard deviation `sigma`."""
-        return self._draw("lognormal", size, dtype, mean, sigma)
+        return self._draw_samples("lognormal", size, dtype, mean, sigma)
 
     def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
         """Draw samples from a Laplace distribution, which decays exponentially on both sides of `loc`."""
-        return self._draw("laplace", size, dtype, loc, scale)
+        return self._draw_samples("laplace", size, dtype, loc, scale)
 
     def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None, dtype: Any = float) -> ndarray:
         """Draw samples from a gamma distribution with mean ``shape * scale``."""
-        return self._draw("gamma", size, dtype, shape, scale)
+        return self._draw_samples("gamma", size, dtype, shape, scale)
 
     def beta(self, a: Any, b: Any, size: Any = None, dtype: Any = float) -> ndarray:
         """Draw samples from a beta distribution over ``[0, 1]`` with mean ``a / (a + b)``."""
-        return self._draw("beta", size, dtype, a, b)
+        return self._draw_samples("beta", size, dtype, a, b)
 
     def geometric(self, p: Any, size: Any = None, dtype: Any = np.int64) -> ndarray:
         """Draw samples from a geometric distribution with success probability `p`. Each sample is the number
         of trials up to the first success.
         """
-        return self._draw("geometric", size, dtype, p)
+        return self._draw_samples("geometric", size, dtype, p)
 
     def permutation(self, a: Any) -> ndarray:
         """Return the numbers of ``arange(a)`` in random order, or a copy of an array shuffled along its first
         axis.
         """
-        host = self._host.permutation(_convert_parameter(a))
-        return _make_device_array(host, host.dtype, "permutation")
+        host_samples = self._host.permutation(_convert_parameter(a))
+        return _make_device_array(host_samples, host_samples.dtype, "permutation")
 
     def shuffle(self, a: ndarray) -> None:
         """Shuffle an array along its first axis, in place."""
@@ -193,14 +197,14 @@ class RandomState:
 
     def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None) -> ndarray:
         """Return a random sample of ``arange(a)`` or of a one-dimensional array."""
-        host = np.asarray(
+        host_samples = np.asarray(
             self._host.choice(_convert_parameter(a), _parse_size(size), replace, _convert_parameter(p))
         )
-        return _make_device_array(host, host.dtype, "choice")
+        return _make_device_array(host_samples, host_samples.dtype, "choice")
 
     def random_sample(self, size: Any = None, dtype: Any = float) -> ndarray:
         """Draw samples from the uniform distribution over ``[0, 1)``."""
-        return self._draw_float("random", size, dtype)
+        return self._draw_float_samples("random", size, dtype)
 
     random = random_sample
 
@@ -208,21 +212,21 @@ class RandomState:
         """Draw samples from the uniform distribution over ``[0, 1)``. The positional arguments are the
         shape.
         """
-        return self._draw_float("random", size, dtype)
+        return self._draw_float_samples("random", size, dtype)
 
     def randn(self, *size: int, dtype: Any = float) -> ndarray:
         """Draw samples from the standard normal distribution. The positional arguments are the shape."""
-        return self._draw_float("standard_normal", size, dtype)
+        return self._draw_float_samples("standard_normal", size, dtype)
 
     def randint(self, low: Any, high: Any = None, size: Any = None, dtype: Any = int) -> ndarray:
         """Draw random integers from ``[low, high)``. With one bound, the range is ``[0, low)``."""
         if high is None:
             low, high = 0, low
         integer_dtype: Any = np.dtype(dtype)
-        host = self._host.integers(
+        host_samples = self._host.integers(
             _convert_parameter(low), _convert_parameter(high), _parse_size(size), dtype=integer_dtype
         )
-        return _make_device_array(host, integer_dtype, "randint")
+        return _make_device_array(host_samples, integer_dtype, "randint")
 
 
 def default_rng(seed: Any = None) -> Generator:
@@ -260,15 +264,17 @@ def _make_function(name: str) -> Callable[..., Any]:
     """Return a function that calls a method of the current device's `RandomState`."""
     method = getattr(RandomState, name)
 
-    def draw(*args: Any, **kwargs: Any) -> Any:
+    def draw_samples(*args: Any, **kwargs: Any) -> Any:
         return getattr(get_random_state(), name)(*args, **kwargs)
 
-    draw.__name__ = name
-    draw.__qualname__ = name
-    draw.__doc__ = method.__doc__
+    draw_samples.__name__ = name
+    draw_samples.__qualname__ = name
+    draw_samples.__doc__ = method.__doc__
     method_signature = signature(method)
-    draw.__signature__ = method_signature.replace(parameters=[*method_signature.parameters.values()][1:])  # type: ignore[attr-defined]
-    return draw
+    draw_samples.__signature__ = method_signature.replace(  # type: ignore[attr-defined]
+        parameters=[*method_signature.parameters.values()][1:]
+    )
+    return draw_samples
 
 
 seed = _make_function("seed")

@@ -44,10 +44,10 @@ _REMEDY_BY_NAME = {
     "lapack": _NO_LIBRARY,
     "GeneralizedUFunc": "loop over the leading axes, or write a cp.RawKernel",
 }
-_raise_missing = make_module_getattr("cupyx", globals(), _REMEDY_BY_NAME)
+_raise_missing_name = make_module_getattr("cupyx", globals(), _REMEDY_BY_NAME)
 
 
 def __getattr__(name: str) -> Any:
     if name == "distributed":  # seldom used, so it is loaded at its first use
         return importlib.import_module("virtualgpu.cupyx.distributed")
-    return _raise_missing(name)
+    return _raise_missing_name(name)

@@ -203,11 +203,11 @@ class time_range:  # noqa: N801 - CuPy's name
             self.message = func.__name__
 
         @functools.wraps(func)
-        def inner(*args: Any, **kwargs: Any) -> Any:
+        def call_in_range(*args: Any, **kwargs: Any) -> Any:
             with self:
                 return func(*args, **kwargs)
 
-        return inner
+        return call_in_range
 
 
 def profile() -> Any:

@@ -103,7 +103,7 @@ def sanitize(
             kernel_fault = error
             if isinstance(error, LaunchTimeoutError) and error.progress is not None:
                 restore()
-                if error.progress.moving or _ends_in_time(launch, run_options):
+                if error.progress.has_recent_finish or _ends_in_time(launch, run_options):
                     kernel_fault = None
                     checked_progress = error.progress
             if kernel_fault is not None and _TOOL_OF_FAULT.get(kernel_fault.kind, "program") in set(
@@ -139,7 +139,7 @@ def sanitize(
         left_out=_make_missing_note(
             launch, kernel_fault, checked_progress, run_options.watchdog_s, findings, checker
         ),
-        blocks_checked=None if checked_progress is None else checked_progress.ended,
+        blocks_checked=None if checked_progress is None else checked_progress.ended_blocks,
     )
 
 
@@ -392,8 +392,8 @@ def _make_missing_note(
         notes.append("The launch stopped at the fault; the rest of the launch was not checked.")
     if progress is not None:
         notes.append(
-            f"Stopped after {limit_s:g} s with {progress.ended:,} of {progress.blocks:,} blocks done. Launch "
-            f"fewer blocks, or increase the time limit: gl.use_device(watchdog_s={limit_s:g})."
+            f"Stopped after {limit_s:g} s with {progress.ended_blocks:,} of {progress.block_count:,} blocks "
+            f"done. Launch fewer blocks, or increase the time limit: gl.use_device(watchdog_s={limit_s:g})."
         )
     if findings.more:
         notes.append(f"Only the first {MAX_HAZARDS} pairs of source lines are listed.")

@@ -323,7 +323,7 @@ class ndarray(OperatorMethods, FunctionMethods, ExportMethods, DeviceArray):  # 
             self.nbytes,
             target=result._mem.owner,
             source=source_device if host is None else None,
-            host=host,
+            host_array=host,
             arrays=(result._host, self._host),
         )
         return result

@@ -75,9 +75,9 @@ class HostAccess:
             copy_contents,
             size_bytes,
             source=self._mem.owner,
-            host=result,
+            host_array=result,
             stream=stream,
-            blocking=blocking,
+            is_blocking=blocking,
             arrays=(result, self._host),
         )
         return result
@@ -111,9 +111,9 @@ class HostAccess:
             copy_contents,
             self._host.nbytes,
             target=self._mem.owner,
-            host=arr,
+            host_array=arr,
             stream=stream,
-            staged=is_staged,
+            is_staged=is_staged,
             arrays=(self._host, arr),
         )
 

@@ -327,7 +327,7 @@ class RawModule:
             ``CUDA_ERROR_NOT_FOUND``, if there is no such variable.
         """
         device = _machine.current().current_device
-        address, size = Module.from_compiled(self._compile_module(), device).variable(name)
+        address, size = Module.from_compiled(self._compile_module(), device).find_variable(name)
         return MemoryPointer(UnownedMemory(address, size, self, device.id), 0)
 
     def _compile_module(self) -> CompiledModule:

@@ -20,13 +20,15 @@ UInt32Array = npt.NDArray[np.uint32]
 _SPARE_NORMAL_FIELDS = [("has_float", "<i4"), ("has_double", "<i4"), ("float", "<f4")]
 
 
-def _make_state_dtype(size: int, offset: int, *fields: Any) -> np.dtype[Any]:
+def _make_state_dtype(size: int, double_offset: int, *fields: Any) -> np.dtype[Any]:
     """Return the memory layout of a state: its own fields, then the second number of a normal pair."""
     dtype = np.dtype([*fields, *_SPARE_NORMAL_FIELDS])
     offsets = [dtype.fields[name][1] for name in dtype.names] if dtype.fields and dtype.names else []
     formats: Any = [*(dtype[name] for name in dtype.names or ()), np.dtype("<f8")]
     names = [*(dtype.names or ()), "double"]
-    return np.dtype({"names": names, "formats": formats, "offsets": [*offsets, offset], "itemsize": size})
+    return np.dtype(
+        {"names": names, "formats": formats, "offsets": [*offsets, double_offset], "itemsize": size}
+    )
 
 
 PHILOX_DTYPE = _make_state_dtype(
@@ -105,9 +107,9 @@ _LOW_32_BITS = np.uint64(0xFFFFFFFF)
 
 
 def _double_states(
-    first_states: UInt32Array, threads: int, step: Callable[[int, UInt32Array], UInt32Array]
+    first_states: UInt32Array, threads: int, advance_states: Callable[[int, UInt32Array], UInt32Array]
 ) -> UInt32Array:
-    """Return the states of all threads; each step doubles the number of states that are known.
+    """Return the states of all threads. Each iteration doubles the number of computed states.
 
     The state of thread t + 2^level is the state of thread t, advanced by 2^level subsequences.
     """
@@ -115,7 +117,7 @@ def _double_states(
     doubling_count = 0
     while len(state_vectors) < threads:
         state_vectors = np.concatenate(
-            [state_vectors, step(doubling_count, state_vectors[: threads - len(state_vectors)])]
+            [state_vectors, advance_states(doubling_count, state_vectors[: threads - len(state_vectors)])]
         )
         doubling_count += 1
     return state_vectors[:threads]
@@ -145,22 +147,22 @@ def _make_lookup_tables(matrix: UInt32Array) -> UInt32Array:
     return tables
 
 
-def _multiply_by_tables(tables: UInt32Array, vectors: UInt32Array) -> UInt32Array:
+def _multiply_by_tables(lookup_tables: UInt32Array, vectors: UInt32Array) -> UInt32Array:
     state_bytes = np.ascontiguousarray(vectors).view(np.uint8)
-    result: UInt32Array = tables[0][state_bytes[:, 0]]
+    result: UInt32Array = lookup_tables[0][state_bytes[:, 0]]
     for byte_index in range(1, 20):
-        result ^= tables[byte_index][state_bytes[:, byte_index]]
+        result ^= lookup_tables[byte_index][state_bytes[:, byte_index]]
     return result
 
 
-def _advance_xorwow(level: int, vectors: UInt32Array) -> UInt32Array:
-    """Advance XORWOW's states by 2^level subsequences of 2^67 steps each."""
-    return _multiply_by_tables(_make_lookup_tables(_make_xorwow_matrix(67 + level)), vectors)
+def _advance_xorwow(doubling_count: int, vectors: UInt32Array) -> UInt32Array:
+    """Advance XORWOW's states by 2^doubling_count subsequences of 2^67 steps each."""
+    return _multiply_by_tables(_make_lookup_tables(_make_xorwow_matrix(67 + doubling_count)), vectors)
 
 
 @functools.lru_cache(maxsize=128)
 def _make_mrg_matrix(component: int, power: int) -> tuple[tuple[int, ...], ...]:
-    """Return the matrix that advances one half of MRG32k3a by 2^level subsequences of 2^76 steps each."""
+    """Return the matrix that advances one half of MRG32k3a by 2^power subsequences of 2^76 steps each."""
     modulus = _MRG_MODULI[component]
     last_row = ((-810728, 1403580, 0), (-1370589, 0, 527612))[component]
     matrix: Any = np.array([[0, 1, 0], [0, 0, 1], last_row], object)
@@ -169,11 +171,11 @@ def _make_mrg_matrix(component: int, power: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(x) for x in matrix_row) for matrix_row in matrix)
 
 
-def _advance_mrg(component: int, level: int, vectors: UInt32Array) -> UInt32Array:
+def _advance_mrg(component: int, doubling_count: int, vectors: UInt32Array) -> UInt32Array:
     wide_vectors = vectors.astype(np.uint64)
     modulus = np.uint64(_MRG_MODULI[component])
     new_rows: list[Any] = [
         sum(wide_vectors[:, i] * np.uint64(matrix_row[i]) % modulus for i in range(3)) % modulus
-        for matrix_row in _make_mrg_matrix(component, level)
+        for matrix_row in _make_mrg_matrix(component, doubling_count)
     ]
     return np.stack(new_rows, axis=1).astype(np.uint32)

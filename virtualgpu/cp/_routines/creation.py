@@ -106,12 +106,12 @@ def _contains_device_array(obj: Any) -> bool:
     return isinstance(obj, (list, tuple)) and any(_contains_device_array(item) for item in obj)
 
 
-def _stack_nested(obj: Any) -> ndarray:
+def _stack_nested_arrays(obj: Any) -> ndarray:
     if isinstance(obj, ndarray):
         return obj
     if isinstance(obj, (list, tuple)):
-        stacked: ndarray = stack([_stack_nested(item) for item in obj])
-        return stacked
+        stacked_array: ndarray = stack([_stack_nested_arrays(item) for item in obj])
+        return stacked_array
     return array(obj)
 
 
@@ -134,7 +134,7 @@ def array(
     """
     order = order or "K"
     if _contains_device_array(obj):
-        result = _stack_nested(obj)
+        result = _stack_nested_arrays(obj)
         result_dtype = result.dtype if dtype is None else check_dtype(dtype)
         device = _machine.current().current_device
         if result._mem.owner is not device:
@@ -146,22 +146,24 @@ def array(
         return result.reshape((1,) * (ndmin - result.ndim) + result.shape) if result.ndim < ndmin else result
     if hasattr(obj, "__cuda_array_interface__"):
         return array(from_interface(obj), dtype, copy, order, subok, ndmin)
-    host = np.array(obj, dtype=dtype, copy=None, ndmin=ndmin)
-    if not host.dtype.isnative:
-        host = host.astype(host.dtype.newbyteorder("="))
-    check_dtype(host.dtype)
-    layout = "F" if order.upper() == "F" or (order.upper() in "KA" and _is_f_only(host)) else "C"
-    result = ndarray(host.shape, host.dtype, order=layout)
+    host_array = np.array(obj, dtype=dtype, copy=None, ndmin=ndmin)
+    if not host_array.dtype.isnative:
+        host_array = host_array.astype(host_array.dtype.newbyteorder("="))
+    check_dtype(host_array.dtype)
+    memory_order = (
+        "F" if order.upper() == "F" or (order.upper() in "KA" and _is_only_f_contiguous(host_array)) else "C"
+    )
+    result = ndarray(host_array.shape, host_array.dtype, order=memory_order)
     result._copy_from_host(
-        host, is_staged=True
+        host_array, is_staged=True
     )  # CuPy copies through a pinned buffer, so the host does not wait
     if blocking:
         get_current_stream(result._mem.owner.id).synchronize()
     return result
 
 
-def _is_f_only(host: np.ndarray[Any, Any]) -> bool:
-    return bool(host.flags.f_contiguous and not host.flags.c_contiguous)
+def _is_only_f_contiguous(host_array: np.ndarray[Any, Any]) -> bool:
+    return bool(host_array.flags.f_contiguous and not host_array.flags.c_contiguous)
 
 
 def asarray(
@@ -214,10 +216,10 @@ def asnumpy(
     if isinstance(a, ndarray):
         return a.get(stream=stream, order=order, out=out, blocking=blocking)
     layout: Any = order
-    host = np.asarray(a, order=layout)
+    host_array = np.asarray(a, order=layout)
     if out is None:
-        return host
-    out[...] = host
+        return host_array
+    out[...] = host_array
     result: np.ndarray[Any, Any] = out
     return result
 
@@ -228,19 +230,19 @@ def asnumpy(
 def _compute_from_numbers(function: Callable[..., Any], *args: Any, **kwargs: Any) -> ndarray:
     """Launch a kernel that computes an array from a few numbers, and return the array."""
     args = tuple(argument.item() if isinstance(argument, ndarray) else argument for argument in args)
-    host = function(*args, **kwargs)
-    check_dtype(host.dtype)
-    name = f"cupy_{function.__name__}__{host.dtype.name}"
-    order = "F" if _is_f_only(host) else "C"
-    return ndarray._from_library_kernel(name, host, lambda: function(*args, **kwargs), order=order)
+    host_array = function(*args, **kwargs)
+    check_dtype(host_array.dtype)
+    name = f"cupy_{function.__name__}__{host_array.dtype.name}"
+    order = "F" if _is_only_f_contiguous(host_array) else "C"
+    return ndarray._from_library_kernel(name, host_array, lambda: function(*args, **kwargs), order=order)
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> ndarray:
     """Return evenly spaced values in ``[start, stop)``, or in ``[0, start)`` if `stop` is not given."""
     if stop is None:
         start, stop = 0, start
-    size = (float(stop) - float(start)) / float(step) if step else 0.0
-    check_free_memory(math.ceil(max(0.0, size)) * np.dtype(dtype or np.float64).itemsize)
+    element_count = (float(stop) - float(start)) / float(step) if step else 0.0
+    check_free_memory(math.ceil(max(0.0, element_count)) * np.dtype(dtype or np.float64).itemsize)
     return _compute_from_numbers(np.arange, start, stop, step, dtype=dtype)
 
 

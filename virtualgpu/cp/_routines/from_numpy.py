@@ -52,15 +52,15 @@ def _check_operand(value: Any) -> None:
     raise make_type_error(value)
 
 
-def _convert_to_device(result: Any, sources: list[ndarray]) -> Any:
+def _convert_to_device(result: Any, source_arrays: list[ndarray]) -> Any:
     if isinstance(result, (tuple, list)):
-        device_items = [_convert_to_device(item, sources) for item in result]
+        device_items = [_convert_to_device(item, source_arrays) for item in result]
         if isinstance(result, tuple) and hasattr(result, "_fields"):
             return type(result)(*device_items)
         return type(result)(device_items)
     if not isinstance(result, (np.ndarray, np.generic, bool, int, float, complex)):
         return result
-    for source_array in sources:
+    for source_array in source_arrays:
         if result is source_array._host:
             return source_array
         view = source_array._make_inside_view(result)
@@ -79,8 +79,8 @@ _UNCAPTURED_LIBRARIES = {
 
 def _check_capture(name: str, synchronizes: bool) -> None:
     """Raise CuPy's error for a function that cannot be part of the graph that a stream captures."""
-    for library, functions in _UNCAPTURED_LIBRARIES.items():
-        if name in functions.split():
+    for library, function_names in _UNCAPTURED_LIBRARIES.items():
+        if name in function_names.split():
             raise NotImplementedError(
                 f"calling {library} API during stream capture is currently unsupported. Call {name} outside "
                 "of the capture, or use a kernel of your own."
@@ -101,7 +101,7 @@ def _copy_results(result: Any, contents: Any, new_arrays: list[ndarray]) -> None
 # Functions that read only the indexed elements of their first argument.
 _GATHER_FUNCTIONS = frozenset({"take", "take_along_axis"})
 # Functions that write to their first argument; all others write to `out` at most.
-_MODIFIES_FIRST_ARGUMENT = frozenset({"copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal"})
+_MODIFYING_FUNCTIONS = frozenset({"copyto", "put", "place", "putmask", "put_along_axis", "fill_diagonal"})
 
 
 @functools.lru_cache(maxsize=512)
@@ -119,7 +119,7 @@ def _find_written_arguments(
 ) -> list[ndarray]:
     """Return the arguments that a function writes to."""
     output_position = _find_output_position(function)
-    possible_outputs = [args[0]] if name in _MODIFIES_FIRST_ARGUMENT and args else []
+    possible_outputs = [args[0]] if name in _MODIFYING_FUNCTIONS and args else []
     possible_outputs += (
         [args[output_position]] if output_position is not None and output_position < len(args) else []
     )
@@ -134,10 +134,10 @@ def lift_to_device(
     operand_count: int = 1,
     missing_keywords: tuple[str, ...] = (),
     synchronizes: bool = False,
-    flop: FlopCount | None = None,
+    count_flop: FlopCount | None = None,
     place_note: str = DEVICE_PLACE_NOTE,
-    passes: FlopCount | None = None,
-    least_ns: FlopCount | None = None,
+    count_passes: FlopCount | None = None,
+    compute_minimum_ns: FlopCount | None = None,
 ) -> Callable[..., Any]:
     """Wrap a NumPy function in a function that accepts and returns device arrays.
 
@@ -155,11 +155,11 @@ def lift_to_device(
         Keywords that NumPy has and CuPy does not have.
     synchronizes : bool
         Whether CuPy reads a size back from the device, so that the host waits.
-    flop : callable, optional
+    count_flop : callable, optional
         Floating-point operations, from the positional arguments.
     place_note : str
         Sentence of the documentation that says where the function computes.
-    passes, least_ns : callable, optional
+    count_passes, compute_minimum_ns : callable, optional
         Functions of all arguments: how many times the arrays' bytes are moved, and the minimum duration.
     """
     name = name or function.__name__
@@ -186,20 +186,20 @@ def lift_to_device(
         if is_captured:
             _check_capture(name, synchronizes)
 
-        def compute() -> Any:
+        def compute_result() -> Any:
             with np.errstate(all="ignore"):
                 return function(*host_args, **host_kwargs)
 
         # The result's shape follows from computing it; a graph computes it again at each launch.
         old_contents = [array._host.copy() for array in source_arrays] if is_captured else []
-        result = _convert_to_device(compute(), source_arrays)
+        result = _convert_to_device(compute_result(), source_arrays)
         for array, array_contents in zip(source_arrays, old_contents, strict=False):
             array._assign(array_contents)
         new_arrays = [array for array in _find_arrays(result) if array.base is None]
 
-        def run() -> None:
+        def repeat_if_captured() -> None:
             if is_captured:
-                _copy_results(result, compute(), new_arrays)
+                _copy_results(result, compute_result(), new_arrays)
 
         written_arrays = _find_written_arguments(function, name, args, kwargs)
         if new_arrays or written_arrays or not any(True for _ in _find_arrays(result)):
@@ -207,14 +207,16 @@ def lift_to_device(
                 source_arrays[1:] if name in _GATHER_FUNCTIONS and len(source_arrays) > 1 else source_arrays
             )
             moved_bytes = sum(array.nbytes for array in (*inputs, *new_arrays))
-            flop_count = flop(*host_args) if flop else 0.0
-            time_options = {"passes": passes(*host_args, **host_kwargs)} if passes else {}
-            time_options |= {"least_ns": least_ns(*host_args, **host_kwargs)} if least_ns else {}
+            flop_count = count_flop(*host_args) if count_flop else 0.0
+            time_options = {"passes": count_passes(*host_args, **host_kwargs)} if count_passes else {}
+            time_options |= (
+                {"least_ns": compute_minimum_ns(*host_args, **host_kwargs)} if compute_minimum_ns else {}
+            )
             run_kernel(
                 device,
                 f"cupy_{name}",
                 moved_bytes,
-                run,
+                repeat_if_captured,
                 flop_count,
                 source_arrays,
                 (*new_arrays, *written_arrays),
@@ -231,13 +233,13 @@ def lift_to_device(
 def adapt_host_function(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
     """Adapt a NumPy function to device arrays if it needs only their shapes and dtypes."""
 
-    def shape_and_dtype(argument: Any) -> Any:
+    def make_stand_in_array(argument: Any) -> Any:
         if isinstance(argument, ndarray):
             return np.broadcast_to(np.empty((), argument.dtype), argument.shape)
         return argument
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*(shape_and_dtype(argument) for argument in args), **kwargs)
+        return function(*(make_stand_in_array(argument) for argument in args), **kwargs)
 
     host_note = (
         "Like NumPy's function of the same name. It uses only the shape and the dtype of device arrays."

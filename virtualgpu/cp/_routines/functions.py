@@ -452,7 +452,7 @@ def _choose(a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
 
 
 def _wrap_indices(indices: Any, extent: int, mode: Any) -> Any:
-    """Return integer indices modulo `extent` for the mode "wrap"; NumPy would subtract once per wrap."""
+    """Return integer indices modulo `extent` for the mode "wrap". NumPy subtracts the extent repeatedly."""
     index_array = np.asarray(indices)
     return index_array % extent if mode == "wrap" and extent and index_array.dtype.kind in "iu" else indices
 
@@ -481,8 +481,8 @@ def _matmul(a: Any, b: Any, out: Any = None, *, axes: Any = None, casting: Any =
     return np.matmul(a, b, **{name: value for name, value in keywords.items() if value is not None})
 
 
-matmul = lift_to_device(_matmul, name="matmul", operand_count=2, flop=_count_matmul_flop)
-dot = lift_to_device(np.dot, operand_count=2, flop=_count_matmul_flop)
+matmul = lift_to_device(_matmul, name="matmul", operand_count=2, count_flop=_count_matmul_flop)
+dot = lift_to_device(np.dot, operand_count=2, count_flop=_count_matmul_flop)
 vdot = lift_to_device(np.vdot, operand_count=2)
 inner = lift_to_device(np.inner, operand_count=2)
 outer = lift_to_device(np.outer, operand_count=2)

@@ -131,9 +131,9 @@ class _Parameter:
     operand_mark: str
 
 
-def _parse_parameters(words: list[str]) -> tuple[_Parameter, ...]:
+def _parse_parameters(operand_texts: list[str]) -> tuple[_Parameter, ...]:
     parameters = []
-    for operand_text in words:
+    for operand_text in operand_texts:
         names_text = operand_text.rstrip("+^*~#!")
         cupy_name, _, numpy_name = names_text.partition("=")
         parameters.append(_Parameter(cupy_name, numpy_name or cupy_name, operand_text[len(names_text) :]))
@@ -141,7 +141,8 @@ def _parse_parameters(words: list[str]) -> tuple[_Parameter, ...]:
 
 
 _PARAMETERS_BY_FUNCTION = {
-    line.split()[0]: _parse_parameters(line.split()[1:]) for line in _FUNCTION_TABLE.strip().split("\n")
+    function_line.split()[0]: _parse_parameters(function_line.split()[1:])
+    for function_line in _FUNCTION_TABLE.strip().split("\n")
 }
 
 
@@ -158,7 +159,7 @@ def computes_on_the_host(name: str, args: tuple[Any, ...]) -> bool:
 def read_operands(
     name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Copy those host arguments of a function to the device that CuPy also copies.
+    """Copy host arguments of a function to the device if CuPy also copies them.
 
     Returns
     -------
@@ -194,15 +195,15 @@ def read_operands(
     return tuple(values), keywords
 
 
-def _read_operand(value: Any, mark: str) -> Any:
-    if mark == "~" and isinstance(value, list | tuple):
+def _read_operand(value: Any, operand_mark: str) -> Any:
+    if operand_mark == "~" and isinstance(value, list | tuple):
         return [_read_operand(item, "+") for item in value]
     if not isinstance(value, np.ndarray | list | tuple | range):
         return value
-    if mark == "+" or (mark == "^" and isinstance(value, np.ndarray)):
+    if operand_mark == "+" or (operand_mark == "^" and isinstance(value, np.ndarray)):
         return ndarray._module.asarray(value)
-    if mark == "#" and isinstance(value, np.ndarray):
+    if operand_mark == "#" and isinstance(value, np.ndarray):
         return value.tolist()
-    if mark in "!^" and mark:
+    if operand_mark in "!^" and operand_mark:
         raise make_type_error(value)
     return value

@@ -43,7 +43,7 @@ class _Joiner:
 
     def __init__(self, numpy_joiner: Any, name: str) -> None:
         self._name = name
-        self._join = lift_to_device(lambda *parts: numpy_joiner[parts], name=name, operand_count=0)
+        self._join_arrays = lift_to_device(lambda *parts: numpy_joiner[parts], name=name, operand_count=0)
 
     def __getitem__(self, key: Any) -> ndarray:
         key_parts = key if isinstance(key, tuple) else (key,)
@@ -55,7 +55,7 @@ class _Joiner:
             array(key_part) if isinstance(key_part, (list, np.ndarray)) else key_part
             for key_part in key_parts
         ]
-        return self._join(*joined_lists)  # type: ignore[no-any-return]
+        return self._join_arrays(*joined_lists)  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         return 0
@@ -99,17 +99,17 @@ def apply_along_axis(
         function_result if isinstance(function_result, ndarray) else array(function_result)
         for function_result in line_results
     ]
-    stacked: ndarray = stack(results)
-    stacked = stacked.reshape(outer_shape + results[0].shape)
-    position = axis if axis >= 0 else axis + arr.ndim
+    stacked_results: ndarray = stack(results)
+    stacked_results = stacked_results.reshape(outer_shape + results[0].shape)
+    axis_position = axis if axis >= 0 else axis + arr.ndim
     result_ndim = results[0].ndim
     # The axes of a result replace the axis.
     axis_order = (
-        *range(position),
+        *range(axis_position),
         *range(len(outer_shape), len(outer_shape) + result_ndim),
-        *range(position, len(outer_shape)),
+        *range(axis_position, len(outer_shape)),
     )
-    return stacked.transpose(axis_order)
+    return stacked_results.transpose(axis_order)
 
 
 def apply_over_axes(func: Callable[[ndarray, int], Any], a: ndarray, axes: Any) -> ndarray:

@@ -24,9 +24,9 @@ _SCATTER_UFUNCS = frozenset(
 
 
 @lru_cache(maxsize=4096)
-def _resolve_output_dtypes(function: np.ufunc, types: tuple[Any, ...]) -> tuple[np.dtype[Any], ...]:
+def _resolve_output_dtypes(function: np.ufunc, operand_types: tuple[Any, ...]) -> tuple[np.dtype[Any], ...]:
     """Return a ufunc's output dtypes for operand types; Python's int, float and complex are weak scalars."""
-    loop_dtypes = function.resolve_dtypes((*types, *[None] * function.nout))
+    loop_dtypes = function.resolve_dtypes((*operand_types, *[None] * function.nout))
     return tuple(check_dtype(dtype) for dtype in loop_dtypes[function.nin :])
 
 
@@ -86,21 +86,21 @@ class ufunc:  # noqa: N801 - CuPy's name
         results = self._prepare_results(input_args, operands, output_args, dtype, device)
         moved_bytes = sum(a.nbytes for a in (*input_args, *results) if isinstance(a, ndarray))
 
-        def run(_references: Any = input_args) -> None:
-            self._run(operands, results, dtype, casting)
+        def compute_results(_kept_arrays: Any = input_args) -> None:
+            self._compute_results(operands, results, dtype, casting)
 
         if moved_bytes:
             run_kernel(
                 device,
                 self._make_kernel_name(input_args, results),
                 moved_bytes,
-                run,
+                compute_results,
                 0.0,
                 input_args,
                 results,
             )
         else:
-            run()
+            compute_results()
         return results[0] if self.nout == 1 else tuple(results)
 
     def _prepare_results(
@@ -133,7 +133,7 @@ class ufunc:  # noqa: N801 - CuPy's name
             for array, output_dtype in zip(output_arrays, output_dtypes, strict=True)
         ]
 
-    def _run(self, operands: list[Any], results: list[ndarray], dtype: Any, casting: Any) -> None:
+    def _compute_results(self, operands: list[Any], results: list[ndarray], dtype: Any, casting: Any) -> None:
         host_results = tuple(result._host for result in results)
         keywords: dict[str, Any] = {"out": host_results, "casting": casting}
         if dtype is not None:
@@ -170,12 +170,12 @@ class ufunc:  # noqa: N801 - CuPy's name
         host_key = a._make_host_key(indices)
         second_operand = b if isinstance(b, np.ndarray) else read_operand(b, device)
 
-        def run(_references: Any = b) -> None:
+        def apply_at_indices(_kept_arrays: Any = b) -> None:
             with np.errstate(all="ignore"):
                 self._function.at(a._host, a._make_host_key(indices).key, second_operand)
 
         moved_bytes = 2 * np.size(second_operand) * a.itemsize + host_key.index_bytes
-        run_kernel(device, f"{self.name}_at", moved_bytes, run, 0.0, (a, indices, b), (a,))
+        run_kernel(device, f"{self.name}_at", moved_bytes, apply_at_indices, 0.0, (a, indices, b), (a,))
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
         """Apply the function to each pair of one element of `a` and one element of `b`."""
@@ -206,7 +206,7 @@ class ufunc:  # noqa: N801 - CuPy's name
             raise NotImplementedError(f"`{self.name}.reduceat` is not supported yet")
         slice_starts = read_operand(indices) if isinstance(indices, ndarray) else indices
 
-        def reduce_slices(_references: Any = indices) -> Any:
+        def reduce_slices(_kept_arrays: Any = indices) -> Any:
             return np.add.reduceat(read_operand(array), slice_starts, axis, dtype)
 
         run_deferred_work(array._mem.owner)

@@ -72,9 +72,9 @@ class vectorize:  # noqa: N801 - CuPy's name
                 "A function of cp.vectorize needs at least one device array. Convert one with cp.asarray(x)."
             )
         name = self.__name__.strip("<>")
-        return lift_to_device(self._apply, name=f"vectorize_{name}", operand_count=len(args))(*args)
+        return lift_to_device(self._apply_function, name=f"vectorize_{name}", operand_count=len(args))(*args)
 
-    def _apply(self, *args: Any) -> Any:
+    def _apply_function(self, *args: Any) -> Any:
         """Apply the function to NumPy scalars, because `numpy.vectorize` would pass Python numbers."""
         arrays = np.broadcast_arrays(*args)
         shape = arrays[0].shape

@@ -126,7 +126,7 @@ _REMEDY_BY_NAME = {
     "cufft": "use cp.fft",
     "curand": "use cp.random, or include curand_kernel.h in your own kernel",
 }
-_raise_missing = make_module_getattr("cp.cuda", globals(), _REMEDY_BY_NAME)
+_raise_missing_name = make_module_getattr("cp.cuda", globals(), _REMEDY_BY_NAME)
 
 
 # Modules that need the compiler or are seldom used; they are loaded at their first use.
@@ -140,7 +140,7 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module("virtualgpu.cp.cuda.function"), name)
     if name in ("CUDARuntimeError", "CUDADriverError"):
         return {"CUDARuntimeError": CUDARuntimeError, "CUDADriverError": CUDADriverError}[name]
-    return _raise_missing(name)
+    return _raise_missing_name(name)
 
 
 def __dir__() -> list[str]:

@@ -200,9 +200,9 @@ class Module:
         CUDADriverError
             ``CUDA_ERROR_NOT_FOUND``.
         """
-        return self.variable(name)[0]
+        return self.find_variable(name)[0]
 
-    def variable(self, name: str) -> tuple[int, int]:
+    def find_variable(self, name: str) -> tuple[int, int]:
         """Return the address of a module's variable and its size in bytes."""
         device = self.device
         compiled_module = self.compiled
@@ -293,7 +293,7 @@ class Function:
         launch = Launch.as_cupy(self, grid, block, args, shared_mem)
         self.submit(launch, stream, enable_cooperative_groups)
 
-    def submit(self, launch: Launch, stream: Any, cooperative: bool) -> None:
+    def submit(self, launch: Launch, stream: Any, is_cooperative: bool) -> None:
         """Launch the kernel in a stream. The `launch` object contains the grid, the block and the
         arguments.
         """
@@ -304,7 +304,7 @@ class Function:
         prepared_launch = prepare_launch(
             device, kernel, launch, self._max_dynamic_shared_bytes, allow_extra=True
         )
-        if cooperative:
+        if is_cooperative:
             prepared_launch = prepared_launch.make_cooperative()
         prepared_launch.submit(stream)
 
@@ -325,7 +325,7 @@ class Function:
 
 
 def _find_newest_isa() -> tuple[int, ...]:
-    """Return the newest PTX ISA of the driver, which is as new as the compiler; CUDA 13.x has 9.x."""
+    """Return the newest PTX ISA version that the driver supports: 9.x for a compiler of CUDA 13.x."""
     if not _nvrtc.is_available():
         return _MINIMUM_ISA
     major, minor = _nvrtc.read_version()

@@ -45,14 +45,14 @@ class Graph:
 
     @classmethod
     def _from_nodes(
-        cls, nodes: Sequence[CapturedNode], machine: Machine, current: Callable[[], Any]
+        cls, nodes: Sequence[CapturedNode], machine: Machine, get_current_stream: Callable[[], Any]
     ) -> Graph:
         graph = cls.__new__(cls)
         graph._nodes = tuple(nodes)
         graph._executable_nodes = list(nodes)
         graph._machine = machine
         graph._is_uploaded = False
-        graph._current = current
+        graph._get_current_stream = get_current_stream
         graph._id = machine.next_graph()
         graph.graph = _FIRST_HANDLE + 2 * graph._id
         graph.graphExec = graph.graph + 1
@@ -65,19 +65,19 @@ class Graph:
     _executable_nodes: list[CapturedNode]  # in the state of the last update
     _machine: Machine
     _is_uploaded: bool
-    _current: Callable[[], Any]
+    _get_current_stream: Callable[[], Any]
     _id: int
 
     def launch(self, stream: Any = None) -> None:
         """Run the nodes of the graph in `stream`, by default the current stream. Each node runs after the
         nodes on which it depends.
         """
-        (stream or self._current()).launch_graph(self._id, self._executable_nodes, self._upload_ns)
+        (stream or self._get_current_stream()).launch_graph(self._id, self._executable_nodes, self._upload_ns)
         self._is_uploaded = True
 
     def upload(self, stream: Any = None) -> None:
         """Upload the graph to the device, so that its first launch is as fast as later launches."""
-        (stream or self._current()).upload_graph(self._upload_ns)
+        (stream or self._get_current_stream()).upload_graph(self._upload_ns)
         self._is_uploaded = True
 
     @property
@@ -85,9 +85,9 @@ class Graph:
         """Additional host time of the first launch or upload, compared with an uploaded graph."""
         return 0.0 if self._is_uploaded else UPLOAD_NS + len(self._nodes) * UPLOAD_NODE_NS
 
-    def _record(self, provenance: Provenance) -> GraphRecord:
+    def _make_record(self, provenance: Provenance) -> GraphRecord:
         """Return a record of the nodes and edges, with the parameters of the next launch."""
-        nodes = [self._record_of(node_number) for node_number in range(len(self._nodes))]
+        nodes = [self._make_node_record(node_number) for node_number in range(len(self._nodes))]
         edges = sorted(
             (predecessor, successor)
             for successor, node in enumerate(self._nodes)
@@ -95,13 +95,13 @@ class Graph:
         )
         return GraphRecord(provenance, tuple(nodes), tuple(edges))
 
-    def _record_of(self, node_number: int) -> GraphNode:
+    def _make_node_record(self, node_number: int) -> GraphNode:
         node = self._executable_nodes[node_number]
         return node.record(node_number, self._machine.device(node.device_id).memory)
 
     def _set_node(self, node: GraphNode) -> None:
         """Set the parameters of a node for later launches, like ``cuGraphExecKernelNodeSetParams``."""
-        current_record = self._record_of(node.number)
+        current_record = self._make_node_record(node.number)
         memory = self._machine.device(node.device_id).memory
         self._executable_nodes[node.number] = self._executable_nodes[node.number].changed(
             current_record, node, memory
@@ -116,7 +116,7 @@ class Graph:
             Status 910, ``CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE``.
         """
         provenance = Provenance("modelled", "")
-        refusal_reason = self._record(provenance).cannot_become(other._record(provenance))
+        refusal_reason = self._make_record(provenance).cannot_become(other._make_record(provenance))
         if refusal_reason:
             raise CUDADriverError(
                 910,

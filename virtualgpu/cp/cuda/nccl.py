@@ -89,7 +89,7 @@ def groupStart() -> None:  # noqa: N802 - CuPy's name
     """Start a group of NCCL calls in this thread. The calls run together after `groupEnd`, and groups can be
     nested.
     """
-    get_thread_group().depth += 1
+    get_thread_group().nesting_depth += 1
 
 
 def groupEnd() -> None:  # noqa: N802 - CuPy's name
@@ -101,10 +101,10 @@ def groupEnd() -> None:  # noqa: N802 - CuPy's name
         Status 5 without a `groupStart`; also the errors of the calls.
     """
     thread_group = get_thread_group()
-    if not thread_group.depth:
+    if not thread_group.nesting_depth:
         raise NcclError(INVALID_USAGE_STATUS, "groupEnd() without a groupStart() before it, in this thread.")
-    thread_group.depth -= 1
-    if thread_group.depth:
+    thread_group.nesting_depth -= 1
+    if thread_group.nesting_depth:
         return
     calls = thread_group.calls
     thread_group.calls = []
@@ -165,20 +165,20 @@ class NcclCommunicator:
             )
         nccl_world = get_world()
         device = current().current_device
-        with nccl_world.changed:
+        with nccl_world.change_condition:
             clique = nccl_world.cliques.get(commId)
             if clique is None:
                 clique = nccl_world.cliques[commId] = Clique(ndev)
             if clique.error is not None:
                 raise clique.make_repeated_error()
             member = clique.join(rank, ndev, device)
-            self._bind(clique, member)
-            if get_thread_group().depth:
+            self._bind_member(clique, member)
+            if get_thread_group().nesting_depth:
                 get_thread_group().new_members.append((clique, member))
                 return
         _wait_for_ranks(clique, member)
 
-    def _bind(self, clique: Clique, member: CommunicatorMember) -> None:
+    def _bind_member(self, clique: Clique, member: CommunicatorMember) -> None:
         self._clique = clique
         self._member = member
 
@@ -220,12 +220,12 @@ class NcclCommunicator:
                 "count=n) for more virtual GPUs.",
             )
         nccl_world = get_world()
-        with nccl_world.changed:
+        with nccl_world.change_condition:
             clique = Clique(len(device_ids))
             comms = []
             for rank, device_id in enumerate(device_ids):
                 comm = NcclCommunicator.__new__(NcclCommunicator)
-                comm._bind(
+                comm._bind_member(
                     clique, clique.join(rank, len(device_ids), machine.devices[device_id], has_called=False)
                 )
                 comms.append(comm)
@@ -253,19 +253,19 @@ class NcclCommunicator:
 
     def destroy(self) -> None:
         """Destroy the communicator."""
-        self._leave("destroyed")
+        self._leave_communicator("destroyed")
 
     def abort(self) -> None:
         """Destroy the communicator at once. Ranks that wait for this rank raise an error."""
-        self._leave("aborted")
+        self._leave_communicator("aborted")
 
-    def _leave(self, end_state: str) -> None:
+    def _leave_communicator(self, end_state: str) -> None:
         if not self._member.end_state:
             leave_communicator(self._member, self._clique, end_state)
 
     def __del__(self) -> None:
         if hasattr(self, "_member"):
-            self._leave("destroyed")
+            self._leave_communicator("destroyed")
 
     def check_async_error(self) -> None:
         """Raise the error that made the communicator unusable, if there is one."""
@@ -279,7 +279,7 @@ class NcclCommunicator:
 
         All ranks call it, each in its own thread.
         """
-        if get_thread_group().depth:
+        if get_thread_group().nesting_depth:
             raise NcclError(
                 INVALID_USAGE_STATUS,
                 "commSplit cannot return a communicator inside a group. Call it outside the group.",
@@ -291,7 +291,7 @@ class NcclCommunicator:
         if call.split_data is None:
             return None
         comm = NcclCommunicator.__new__(NcclCommunicator)
-        comm._bind(*call.split_data)
+        comm._bind_member(*call.split_data)
         return comm
 
     # Calls
@@ -343,8 +343,8 @@ class NcclCommunicator:
     def _run_call(
         self,
         name: CallName,
-        send: int,
-        recv: int,
+        send_address: int,
+        receive_address: int,
         count: int,
         datatype: int,
         stream: int,
@@ -382,15 +382,15 @@ class NcclCommunicator:
             datatype,
             None if op is None else _convert_index(op),
             None if other_rank is None else _convert_index(other_rank),
-            _convert_index(send),
-            _convert_index(recv),
+            _convert_index(send_address),
+            _convert_index(receive_address),
             stream,
         )
         if self._clique.error is not None:
             raise self._clique.make_repeated_error()
         work.check_call(call, self._clique.size)
         thread_group = get_thread_group()
-        if thread_group.depth:
+        if thread_group.nesting_depth:
             thread_group.calls.append((self._clique, call))
         else:
             run_calls([(self._clique, call)])
@@ -411,8 +411,8 @@ class NcclCommunicator:
 
 def _wait_for_ranks(clique: Clique, member: CommunicatorMember) -> None:
     """Wait until all ranks have joined."""
-    with clique.world.changed:
-        clique.wait(
+    with clique.world.change_condition:
+        clique.wait_for_ranks(
             lambda: clique.is_complete,
             f"rank {member.rank} waits in NcclCommunicator({clique.size}, id, {member.rank})",
             lambda: [rank for rank in range(clique.size) if rank not in clique.members],
@@ -429,10 +429,10 @@ def _convert_index(value: SupportsIndex) -> int:
     return index()
 
 
-_raise_missing = make_module_getattr(
+_raise_missing_name = make_module_getattr(
     "cp.cuda.nccl", globals(), {"allReduce": f"it is a method of NcclCommunicator. {GROUP_REMEDY}"}
 )
 
 
 def __getattr__(name: str) -> Any:
-    return _raise_missing(name)
+    return _raise_missing_name(name)

@@ -31,7 +31,7 @@ class NVRTCError(RuntimeError):
 class _Program:
     source: str
     name: str
-    expressions: list[str] = field(default_factory=list)
+    name_expressions: list[str] = field(default_factory=list)
     log: str = ""
     ptx: str = ""
     cubin: bytes = b""
@@ -71,7 +71,7 @@ def destroyProgram(prog: int) -> None:  # noqa: N802
 
 def addNameExpression(prog: int, name: str) -> None:  # noqa: N802
     """Register a template instantiation, such as ``"scale<float>"``, for compilation by `compileProgram`."""
-    _find_program(prog).expressions.append(name)
+    _find_program(prog).name_expressions.append(name)
 
 
 def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
@@ -86,13 +86,13 @@ def compileProgram(prog: int, options: Sequence[str]) -> None:  # noqa: N802
     program = _find_program(prog)
     target_options = [option for option in options if option.startswith(("-arch", "--gpu-architecture"))]
     target_arch = (
-        int("".join(c for c in target_options[-1] if c.isdigit()))
+        int("".join(character for character in target_options[-1] if character.isdigit()))
         if target_options
         else min(getSupportedArchs())
     )
     compile_options = {
         "options": [option for option in options if option not in target_options],
-        "name_expressions": program.expressions,
+        "name_expressions": program.name_expressions,
         "file_name": program.name,
     }
     try:

@@ -164,10 +164,10 @@ class PinnedMemoryPool:
             return make_pinned_pointer(PinnedMemory(0))
         rounded_size = round_pinned_size(size)
         free_buffers = self._free_buffers.get(rounded_size)
-        mem = free_buffers.pop() if free_buffers else self._allocate(rounded_size)
+        mem = free_buffers.pop() if free_buffers else self._allocate_buffer(rounded_size)
         return make_pinned_pointer(PooledPinnedMemory(mem, weakref.ref(self)))
 
-    def _allocate(self, size: int) -> Any:
+    def _allocate_buffer(self, size: int) -> Any:
         try:
             return self._allocator(size).mem
         except CUDARuntimeError as error:
@@ -184,7 +184,7 @@ class PinnedMemoryPool:
         self._free_buffers.clear()
 
     def n_free_blocks(self) -> int:
-        return sum(len(blocks) for blocks in self._free_buffers.values())
+        return sum(len(buffers) for buffers in self._free_buffers.values())
 
 
 def _allocate_unpooled(size: int) -> PinnedMemoryPointer:
@@ -252,8 +252,8 @@ def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
     machine = _machine.current()
     if machine.device_at(ptr) is not None:
         raise _make_invalid_value_error(f"{ptr:#x} is device memory, but hostRegister pins host memory.")
-    ranges = machine.pinned_ranges
-    for pinned_start, pinned_bytes in list(ranges.items()):
+    pinned_ranges = machine.pinned_ranges
+    for pinned_start, pinned_bytes in list(pinned_ranges.items()):
         if pinned_start < ptr + size and ptr < pinned_start + pinned_bytes:
             if pinned_start not in machine.registered:
                 raise _make_invalid_value_error(
@@ -298,20 +298,22 @@ def _make_invalid_value_error(reason: str) -> CUDARuntimeError:
 
 def is_pinned(array: np.ndarray[Any, Any]) -> bool:
     """Return whether all elements of a NumPy array are in pinned memory."""
-    ranges = _machine.current().pinned_ranges
-    if not ranges or not array.size:
+    pinned_ranges = _machine.current().pinned_ranges
+    if not pinned_ranges or not array.size:
         return False
     low_address, high_address = np.lib.array_utils.byte_bounds(array)
     return any(
         pinned_start <= low_address and high_address <= pinned_start + size
-        for pinned_start, size in list(ranges.items())
+        for pinned_start, size in list(pinned_ranges.items())
     )
 
 
 def is_memory_pinned(address: int) -> bool:
     """Return whether a host address is in pinned memory."""
-    ranges = _machine.current().pinned_ranges
-    return any(pinned_start <= address < pinned_start + size for pinned_start, size in list(ranges.items()))
+    pinned_ranges = _machine.current().pinned_ranges
+    return any(
+        pinned_start <= address < pinned_start + size for pinned_start, size in list(pinned_ranges.items())
+    )
 
 
 def view_host_bytes(mem: Any, size: int) -> npt.NDArray[np.uint8]:

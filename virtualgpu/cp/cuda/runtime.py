@@ -17,9 +17,9 @@ from virtualgpu.cp.cuda._memory.addresses import (
 from virtualgpu.cp.cuda._memory.copies import enqueue_copy, enqueue_memset, find_device_at
 from virtualgpu.cp.cuda._memory.driver_pools import (
     MemPoolProps,
-    allocate_in_order,
+    allocate_in_stream_order,
     create_pool,
-    free_in_order,
+    free_in_stream_order,
     get_device_of_id,
     get_driver_pools,
 )
@@ -116,7 +116,7 @@ cudaMemLocationTypeDevice = 1  # noqa: N816
 
 _NOT_READY_STATUS = 600  # cudaErrorNotReady, the return value of queries
 # Modules that define further functions of this module.
-_FUNCTION_MODULES = {f"virtualgpu.cp.cuda.{home}" for home in ("_memory.ipc", "_runtime.devices")}
+_FUNCTION_MODULES = {f"virtualgpu.cp.cuda.{submodule}" for submodule in ("_memory.ipc", "_runtime.devices")}
 _PINNING_FUNCTIONS = ("hostRegister", "hostUnregister")
 
 
@@ -157,15 +157,15 @@ def free(ptr: int) -> None:
 def memcpy(dst: int, src: int, size: int, kind: int) -> None:
     """Copy `size` bytes between host or device addresses, as `kind` specifies, and wait for the copy."""
     refuse_unsafe_in_capture()
-    _copy(dst, src, size, kind, Stream.null, blocking=True)
+    _copy_bytes(dst, src, size, kind, Stream.null, is_blocking=True)
 
 
 def memcpyAsync(dst: int, src: int, size: int, kind: int, stream: int) -> None:  # noqa: N802
     """Copy `size` bytes between host or device addresses in a stream, as `kind` specifies."""
-    _copy(dst, src, size, kind, get_stream(stream), blocking=False)
+    _copy_bytes(dst, src, size, kind, get_stream(stream), is_blocking=False)
 
 
-def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, blocking: bool) -> None:
+def _copy_bytes(dst: int, src: int, size: int, kind: int, stream: _BaseStream, is_blocking: bool) -> None:
     target_device = find_device_at(dst)
     source_device = find_device_at(src)
     has_managed_end = is_managed(dst) or is_managed(src)  # managed memory counts as host or device memory
@@ -194,19 +194,19 @@ def _copy(dst: int, src: int, size: int, kind: int, stream: _BaseStream, blockin
         view_host_bytes(src, size) if source_device is None else source_device.memory.view(src, size)
     )
 
-    def move() -> None:
+    def move_bytes() -> None:
         target_bytes[:] = source_bytes.copy()
 
-    host = target_bytes if target_device is None else source_bytes
+    host_bytes = target_bytes if target_device is None else source_bytes
     arrays = (target_bytes, source_bytes)
     enqueue_copy(
-        move,
+        move_bytes,
         size,
         target=target_device,
         source=source_device,
-        host=host,
+        host_array=host_bytes,
         stream=stream,
-        blocking=blocking,
+        is_blocking=is_blocking,
         arrays=arrays,
     )
 
@@ -224,40 +224,42 @@ def memsetAsync(ptr: int, value: int, size: int, stream: int) -> None:  # noqa: 
     device.memory.check(ptr, size)
     target_bytes = device.memory.view(ptr, size)
 
-    def fill() -> None:
+    def fill_bytes() -> None:
         target_bytes[:] = value & 0xFF
 
-    enqueue_memset(fill, target_bytes, device, get_stream(stream))
+    enqueue_memset(fill_bytes, target_bytes, device, get_stream(stream))
 
 
 def mallocAsync(size: int, stream: int) -> int:  # noqa: N802
     """Allocate `size` bytes from the current device's pool in stream order, like ``cudaMallocAsync``."""
-    return allocate_in_order(convert_size(size), get_stream(stream))
+    return allocate_in_stream_order(convert_size(size), get_stream(stream))
 
 
 def mallocFromPoolAsync(size: int, pool: int, stream: int) -> int:  # noqa: N802
     """Allocate `size` bytes in stream order from the pool with the handle `pool`."""
-    return allocate_in_order(convert_size(size), get_stream(stream), get_driver_pools().find_pool(pool))
+    return allocate_in_stream_order(
+        convert_size(size), get_stream(stream), get_driver_pools().find_pool(pool)
+    )
 
 
 def freeAsync(ptr: int, stream: int) -> None:  # noqa: N802
     """Free device memory in stream order, like ``cudaFreeAsync``. The address 0 is ignored."""
-    free_in_order(ptr, get_stream(stream))
+    free_in_stream_order(ptr, get_stream(stream))
 
 
 def deviceGetDefaultMemPool(device: int) -> int:  # noqa: N802
     """Return the handle of a device's default pool for `mallocAsync`."""
-    return get_driver_pools().get_default(_machine.current().device(device)).handle
+    return get_driver_pools().get_default_pool(_machine.current().device(device)).handle
 
 
 def deviceGetMemPool(device: int) -> int:  # noqa: N802
     """Return the handle of the pool that `mallocAsync` uses on a device."""
-    return get_driver_pools().get_current(get_device_of_id(device)).handle
+    return get_driver_pools().get_current_pool(get_device_of_id(device)).handle
 
 
 def deviceSetMemPool(device: int, pool: int) -> None:  # noqa: N802
     """Set the pool that `mallocAsync` uses on a device."""
-    get_driver_pools().set_current(get_device_of_id(device), pool)
+    get_driver_pools().set_current_pool(get_device_of_id(device), pool)
 
 
 def memPoolCreate(props: MemPoolProps) -> int:  # noqa: N802
@@ -269,7 +271,7 @@ def memPoolCreate(props: MemPoolProps) -> int:  # noqa: N802
 
 def memPoolDestroy(pool: int) -> None:  # noqa: N802
     """Destroy a memory pool. Devices that used this pool return to their default pools."""
-    get_driver_pools().destroy(pool)
+    get_driver_pools().destroy_pool(pool)
 
 
 def memPoolTrimTo(pool: int, size: int) -> None:  # noqa: N802

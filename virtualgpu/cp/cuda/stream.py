@@ -54,8 +54,8 @@ class Event:
         if interprocess and not disable_timing:
             raise ValueError("Timing must be disabled for interprocess events")
         self.disable_timing = disable_timing
-        self.moment: QueuePosition | None = None
-        self.nodes: tuple[int, ...] = ()  # nodes of the captured graph
+        self.queue_position: QueuePosition | None = None
+        self.captured_nodes: tuple[int, ...] = ()  # nodes of the captured graph
         self.capture: Capture | None = None
         self._device: VirtualDevice | None = None
         self._stream_id: int | None = None
@@ -75,9 +75,9 @@ class Event:
     @property
     def time_ns(self) -> int | None:
         """Modelled time of the event in ns, or None before its first recording outside a capture."""
-        if self._device is None or self.moment is None:
+        if self._device is None or self.queue_position is None:
             return None
-        return self._device.work.schedule.find_reached_time(self.moment)
+        return self._device.work.schedule.find_reached_time(self.queue_position)
 
     @property
     def done(self) -> bool:
@@ -89,9 +89,9 @@ class Event:
             return False
         if self._device is None:
             return True
-        is_done = _query_done(self._device, self.time_ns or 0, "cudaEventQuery")
-        if is_done and self.moment is not None:
-            self._device.work.run_delayed(self.moment.after)
+        is_done = _query_completion(self._device, self.time_ns or 0, "cudaEventQuery")
+        if is_done and self.queue_position is not None:
+            self._device.work.run_delayed(self.queue_position.after)
         if is_done and self._device.clock.watch is not None:
             self._device.clock.watch.note_host_wait("event", event=self)
         return is_done
@@ -104,11 +104,11 @@ class Event:
         """Wait on the host until the work before the event is done."""
         if self.capture is not None:
             raise self._invalidate_capture(self.capture)
-        if self._device is not None and self.moment is not None:
+        if self._device is not None and self.queue_position is not None:
             clock = self._device.clock
             start_ns = self._device.clock.now_ns
             clock.wait_until(self.time_ns or 0)
-            self._device.work.run_delayed(self.moment.after)
+            self._device.work.run_delayed(self.queue_position.after)
             if clock.watch is not None:
                 clock.watch.note_host_wait("event", event=self)
             if clock.recorder is not None:
@@ -118,14 +118,16 @@ class Event:
                     "cudaEventSynchronize",
                     start_ns,
                     *stream_key,
-                    self.moment.after,
+                    self.queue_position.after,
                     self.ptr,
                 )
 
-    def _set(self, device: VirtualDevice, stream_id: int, moment: QueuePosition) -> None:
+    def _set_recorded_position(
+        self, device: VirtualDevice, stream_id: int, queue_position: QueuePosition
+    ) -> None:
         self._device = device
-        self.moment = moment
-        self.nodes = ()
+        self.queue_position = queue_position
+        self.captured_nodes = ()
         self.capture = None
         self._stream_id = stream_id
 
@@ -140,10 +142,10 @@ class Event:
             "invalid argument: the event was last recorded in a capture, which has ended; record it again.",
         )
 
-    def _set_captured(self, capture: Capture, nodes: tuple[int, ...]) -> None:
+    def _set_captured_nodes(self, capture: Capture, captured_nodes: tuple[int, ...]) -> None:
         self._device = None
-        self.moment = None
-        self.nodes = nodes
+        self.queue_position = None
+        self.captured_nodes = captured_nodes
         self.capture = capture
 
 
@@ -160,7 +162,7 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
     for event in (start_event, end_event):
         if event.capture is not None:
             raise make_refusal(907)
-        if event.disable_timing or event.moment is None or event._device is None:
+        if event.disable_timing or event.queue_position is None or event._device is None:
             reason = "was created with disable_timing=True" if event.disable_timing else "was never recorded"
             raise CUDARuntimeError(
                 400,
@@ -182,7 +184,7 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
     return (end_ns - start_ns) / 1e6
 
 
-def _query_done(device: VirtualDevice, time_ns: int, call_name: str) -> bool:
+def _query_completion(device: VirtualDevice, time_ns: int, call_name: str) -> bool:
     """Return whether the modelled clock has passed a time; the query takes some host time."""
     clock = device.clock
     start_ns = device.clock.now_ns
@@ -281,14 +283,14 @@ class _BaseStream:
     @property
     def done(self) -> bool:
         """Return whether all work on this stream is done."""
-        device_work = self._work
+        device_work = self._device_work
         try:
             device_work.check_legacy(self.ptr)
             device_work.refuse_capturing(self.ptr)
         except CUDARuntimeError:
             return False  # CuPy compares the status with 0; the capture is invalidated anyway
         device = _get_device(self.device_id)
-        is_done = _query_done(device, device_work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
+        is_done = _query_completion(device, device_work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
         if is_done:
             device_work.run_delayed(device_work.schedule.find_queue_end(self.ptr).after)
             if device.clock.watch is not None:
@@ -298,7 +300,7 @@ class _BaseStream:
     def synchronize(self) -> None:
         """Wait on the host until all work queued on this stream is done."""
         refuse_in_host_function()
-        device_work = self._work
+        device_work = self._device_work
         device_work.check_legacy(self.ptr)
         device_work.refuse_capturing(self.ptr)
         clock = device_work.schedule.clock
@@ -323,9 +325,9 @@ class _BaseStream:
         device_work.check_legacy(self.ptr)
         capture = device_work.find_capture(self.ptr)
         if capture is not None:
-            event._set_captured(capture, capture.frontiers[device.id, self.ptr])
+            event._set_captured_nodes(capture, capture.frontiers[device.id, self.ptr])
         else:
-            event._set(device, self.ptr, device_work.schedule.find_queue_end(self.ptr))
+            event._set_recorded_position(device, self.ptr, device_work.schedule.find_queue_end(self.ptr))
             if device.clock.watch is not None:
                 device.clock.watch.note_event_record(event, device_work.place(self.ptr))
         if device.clock.recorder is not None:
@@ -338,22 +340,24 @@ class _BaseStream:
 
         An event recorded in a stream that captures a graph makes this stream take part in the capture.
         """
-        device_work = self._work
+        device_work = self._device_work
         device = _get_device(self.device_id)
         if device.clock.watch is not None and event.capture is None:
-            device.clock.watch.note_event_wait(event, device_work.place(self.ptr), event.moment is not None)
+            device.clock.watch.note_event_wait(
+                event, device_work.place(self.ptr), event.queue_position is not None
+            )
         if event.capture is not None:
             if event.capture.ended:
                 raise event._invalidate_capture(event.capture)
-            device_work.join(self.ptr, event.capture, event.nodes)
-        elif event.moment is not None:
+            device_work.join(self.ptr, event.capture, event.captured_nodes)
+        elif event.queue_position is not None:
             device_work.check_legacy(self.ptr)
             capture = device_work.find_capture(self.ptr)
             if capture is not None:
                 raise device_work.invalidate_capture(capture, 905)
             schedule = device_work.schedule
-            event_moment = event.moment
-            schedule.hold_until(self.ptr, event_moment.time_ns, event_moment.after)
+            event_position = event.queue_position
+            schedule.hold_until(self.ptr, event_position.time_ns, event_position.after)
             if schedule.clock.recorder is not None:
                 device_id = _get_device(self.device_id).id
                 schedule.clock.recorder.record_order(
@@ -361,7 +365,7 @@ class _BaseStream:
                     self.ptr,
                     event.ptr,
                     event._stream_id,
-                    event_moment.after,
+                    event_position.after,
                     schedule.queue(self.ptr),
                 )
 
@@ -372,7 +376,7 @@ class _BaseStream:
         error 800, ``cudaErrorNotPermitted``; on a GPU it can also hang.
         """
 
-        def run() -> float:
+        def call_callback() -> float:
             thread = _machine.current().thread
             thread.in_host_function = True
             try:
@@ -381,13 +385,13 @@ class _BaseStream:
                 thread.in_host_function = False
             return HOST_FUNCTION_NS
 
-        self.enqueue("HOST_LAUNCH", "Host function", run)
+        self.enqueue("HOST_LAUNCH", "Host function", call_callback)
 
     def add_callback(self, callback: Callable[[Any, int, Any], object], arg: Any) -> None:
         """Call ``callback(stream, status, arg)`` after the work queued on this stream. Such callbacks are not
         supported in graphs.
         """
-        self._work.refuse_capturing(self.ptr)
+        self._device_work.refuse_capturing(self.ptr)
         self.launch_host_func(lambda _: callback(self, 0, arg), None)
 
     # Graphs
@@ -416,7 +420,7 @@ class _BaseStream:
             raise CUDARuntimeError(
                 1, "cudaErrorInvalidValue", f"invalid argument: {mode} is not a capture mode; use 0, 1 or 2."
             )
-        self._work.begin_capture(self.ptr, mode)
+        self._device_work.begin_capture(self.ptr, mode)
 
     def end_capture(self) -> Graph:
         """End the capture and return the graph. The graph contains the work of this stream and of the streams
@@ -428,12 +432,12 @@ class _BaseStream:
             Status 401 without a capture; 901 to 908 for CUDA's capture errors (904: the capture does not
             wait for a stream that joined).
         """
-        capture = self._work.end_capture(self.ptr)
+        capture = self._device_work.end_capture(self.ptr)
         return Graph._from_nodes(capture.nodes, _machine.current(), get_current_stream)
 
     def is_capturing(self) -> bool:
         """Return whether the stream takes part in the capture of a graph."""
-        device_work = self._work
+        device_work = self._device_work
         device_work.check_legacy(self.ptr, spoils=False)
         try:
             return device_work.find_capture(self.ptr) is not None
@@ -444,26 +448,26 @@ class _BaseStream:
 
     def launch_graph(self, graph_id: int, nodes: Sequence[CapturedNode], upload_ns: float) -> None:
         """Run the nodes of a graph in this stream. This method implements `Graph.launch`."""
-        self._work.launch_graph(self.ptr, graph_id, nodes, upload_ns)
+        self._device_work.launch_graph(self.ptr, graph_id, nodes, upload_ns)
 
     def upload_graph(self, upload_ns: float) -> None:
         """Prepare a graph for its launches. This method implements `Graph.upload`."""
-        self._work.upload_graph(self.ptr, upload_ns)
+        self._device_work.upload_graph(self.ptr, upload_ns)
 
     @property
-    def _work(self) -> WorkQueue:
+    def _device_work(self) -> WorkQueue:
         return _get_device(self.device_id).work
 
     @property
     def is_non_blocking(self) -> bool:
-        return not self._work.schedule.queue(self.ptr).blocking
+        return not self._device_work.schedule.queue(self.ptr).blocking
 
     @property
     def priority(self) -> int:
         """Priority of the stream, from 0 to -5. Thread blocks of kernels in streams with lower numbers start
         first.
         """
-        return self._work.schedule.queue(self.ptr).priority
+        return self._device_work.schedule.queue(self.ptr).priority
 
 
 class Stream(_BaseStream):

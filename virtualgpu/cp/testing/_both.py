@@ -58,9 +58,9 @@ def _make_module_arguments(
     return {name: ndarray._module}, {name: np}
 
 
-def _check_errors(device_error: Exception | None, host_error: Exception | None, accepted: Any) -> None:
+def _check_errors(device_error: Exception | None, host_error: Exception | None, accepted_errors: Any) -> None:
     """Check that the runs with ``cp`` and with NumPy raised errors that a program cannot distinguish."""
-    accepted_classes = Exception if accepted is True else accepted or ()
+    accepted_classes = Exception if accepted_errors is True else accepted_errors or ()
     if device_error is None or host_error is None:
         module_name, error = ("NumPy", host_error) if device_error is None else ("cp", device_error)
         if error is None:

@@ -93,11 +93,11 @@ def fix_random() -> Callable[[Any], Any]:
         if isinstance(test, type):
             import pytest
 
-            def fixed(self: Any) -> Iterator[None]:
+            def fix_random_numbers(self: Any) -> Iterator[None]:
                 with _use_fixed_random():
                     yield
 
-            test._virtualgpu_fixed_random = pytest.fixture(autouse=True)(fixed)  # type: ignore[attr-defined]
+            test._virtualgpu_fixed_random = pytest.fixture(autouse=True)(fix_random_numbers)  # type: ignore[attr-defined]
             return test
 
         @functools.wraps(test)

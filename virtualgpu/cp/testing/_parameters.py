@@ -12,7 +12,7 @@ import numpy as np
 
 from virtualgpu.cp.testing._both import DecoratedTest, hide_arguments
 
-_SIGNED_TYPES = tuple(np.dtype(code).type for code in "bhilq")
+_SIGNED_TYPES = tuple(np.dtype(type_code).type for type_code in "bhilq")
 _UNSIGNED_TYPES = tuple(np.dtype(code).type for code in "BHILQ")
 _FLOAT_TYPES = (np.float64, np.float32, np.float16)
 _COMPLEX_TYPES = (np.complex64, np.complex128)
@@ -46,9 +46,9 @@ def _format_value(value: Any) -> str:
 
 
 def _list_all_dtypes(no_float16: bool, no_bool: bool, no_complex: bool) -> tuple[Any, ...]:
-    floats = _FLOAT_TYPES[: 2 if no_float16 else 3]
+    float_types = _FLOAT_TYPES[: 2 if no_float16 else 3]
     return (
-        *floats,
+        *float_types,
         *_SIGNED_TYPES,
         *_UNSIGNED_TYPES,
         *(() if no_bool else (np.bool_,)),
@@ -193,7 +193,7 @@ def product(parameters: Mapping[str, Sequence[Any]] | Sequence[Sequence[Any]]) -
 
 
 def product_dict(*parameters: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return all combinations of one dict from each list, each merged into a single dict."""
+    """Merge one dict from each list into a single dict, and return these dicts for all combinations."""
     return [
         {name: value for parameter_dict in dict_set for name, value in parameter_dict.items()}
         for dict_set in itertools.product(*parameters)

@@ -9,7 +9,7 @@ from virtualgpu.cupyx.distributed._backend import NCCLBackend, init_process_grou
 
 __all__ = ["NCCLBackend", "init_process_group"]
 
-_raise_missing = make_module_getattr(
+_raise_missing_name = make_module_getattr(
     "cupyx.distributed",
     globals(),
     {
@@ -20,4 +20,4 @@ _raise_missing = make_module_getattr(
 
 
 def __getattr__(name: str) -> Any:
-    return _raise_missing(name)
+    return _raise_missing_name(name)

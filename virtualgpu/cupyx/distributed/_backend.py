@@ -227,7 +227,7 @@ class NCCLBackend:
             for array, peer in receives:
                 self._recv(array, peer, handle)
         except Exception:
-            thread_group.depth -= 1
+            thread_group.nesting_depth -= 1
             del thread_group.calls[call_count:]
             raise
         nccl.groupEnd()
@@ -252,27 +252,27 @@ def _get_group_id(n_devices: int, rank: int, host: str, port: int) -> bytes:
     """Return the id shared by the ranks with this host and port, or a new id if their group is complete."""
     nccl_world = get_world()
     key = (host, port)
-    with nccl_world.changed:
-        unique_id = nccl_world.groups.get(key)
+    with nccl_world.change_condition:
+        unique_id = nccl_world.group_ids.get(key)
         clique = None if unique_id is None else nccl_world.cliques.get(unique_id)
         if unique_id is None or clique is None or clique.is_complete or clique.error is not None:
-            unique_id = nccl_world.groups[key] = nccl.get_unique_id()
+            unique_id = nccl_world.group_ids[key] = nccl.get_unique_id()
             nccl_world.cliques[unique_id] = Clique(n_devices)
         return unique_id
 
 
 def _find_dtype_and_count(array: Any, count: int | None = None) -> tuple[int, int]:
     """Return NCCL's data type and the number of elements of an array; complex elements count twice."""
-    char = getattr(getattr(array, "dtype", None), "char", None)
+    dtype_char = getattr(getattr(array, "dtype", None), "char", None)
     if not isinstance(array, ndarray):
         raise TypeError(
             f"cupyx.distributed takes arrays on a GPU, not {type(array).__name__}. "
             "Convert the array with cp.asarray(a)."
         )
-    if char not in _NCCL_DTYPES:
+    if dtype_char not in _NCCL_DTYPES:
         raise TypeError(f"Unknown dtype {array.dtype} for NCCL")
     count = array.size if count is None else count
-    return _NCCL_DTYPES[char], 2 * count if char in "FD" else count
+    return _NCCL_DTYPES[dtype_char], 2 * count if dtype_char in "FD" else count
 
 
 def _find_op(op: str, array: Any) -> int:

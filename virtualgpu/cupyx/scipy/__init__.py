@@ -19,7 +19,7 @@ _REMEDY_BY_NAME = {
     "linalg": "cp.linalg has the common functions",
     **dict.fromkeys(("interpolate", "integrate", "optimize", "spatial", "stats", "cluster"), _ON_HOST_REMEDY),
 }
-_raise_missing = make_module_getattr("cupyx.scipy", globals(), _REMEDY_BY_NAME)
+_raise_missing_name = make_module_getattr("cupyx.scipy", globals(), _REMEDY_BY_NAME)
 
 
 def get_array_module(*args: Any) -> ModuleType:
@@ -32,4 +32,4 @@ def get_array_module(*args: Any) -> ModuleType:
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
-    return _raise_missing(name)
+    return _raise_missing_name(name)

@@ -17,7 +17,7 @@ _PLACE_NOTE = "Like SciPy's function of the same name, but for device arrays. Th
 
 
 def make_lifted_getattr(
-    part: str,
+    submodule: str,
     names: Mapping[str, int],
     namespace: dict[str, Any],
     decorators: Mapping[str, Callable[[Callable[..., Any]], Callable[..., Any]]] | None = None,
@@ -27,7 +27,7 @@ def make_lifted_getattr(
 
     Parameters
     ----------
-    part
+    submodule
         Module of SciPy, such as ``"ndimage"``.
     names
         Names of the functions, and the number of leading arguments that are device arrays.
@@ -37,16 +37,16 @@ def make_lifted_getattr(
         Decorators of functions that differ from SciPy's.
     """
     namespace["__all__"] = sorted(names)
-    raise_missing = make_module_getattr(f"cupyx.scipy.{part}", namespace)
+    raise_missing_name = make_module_getattr(f"cupyx.scipy.{submodule}", namespace)
 
-    def get(name: str) -> Any:
+    def get_lifted_function(name: str) -> Any:
         if name not in names:
-            return raise_missing(name)
+            return raise_missing_name(name)
         try:
-            module = importlib.import_module(f"scipy.{part}")
+            module = importlib.import_module(f"scipy.{submodule}")
         except ModuleNotFoundError:
-            raise ModuleNotFoundError(_MISSING_MESSAGE.format(part=part), name="scipy") from None
-        full_name = f"{part}_{name}"
+            raise ModuleNotFoundError(_MISSING_MESSAGE.format(part=submodule), name="scipy") from None
+        full_name = f"{submodule}_{name}"
         scipy_function = getattr(module, name)
         function = lift_to_device(
             scipy_function, name=full_name, operand_count=names[name], place_note=_PLACE_NOTE
@@ -56,4 +56,4 @@ def make_lifted_getattr(
         namespace[name] = decorator(function) if decorator else function
         return namespace[name]
 
-    return get
+    return get_lifted_function

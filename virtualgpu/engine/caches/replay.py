@@ -181,7 +181,7 @@ def write_back(replay_state: ReplayState, entry: int) -> None:
 
 
 def add_store_to_state(entry_state: int, sectors: int, size_bytes: int) -> int:
-    """Return the state of a cache entry after a store of `size` bytes to some of its sectors.
+    """Return the state of a cache entry after a store of `size_bytes` bytes to some of its sectors.
 
     Sectors that were stored completely become valid.
     """

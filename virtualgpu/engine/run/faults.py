@@ -186,7 +186,7 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
     error = _make_exception(fault, kernel, code, memory)
     if isinstance(error, errors.KernelFault):
         error.kind = FAULT_KINDS.get(fault.code, "")
-        if isinstance(error, errors.LaunchTimeoutError) and error.progress and not error.progress.endless:
+        if isinstance(error, errors.LaunchTimeoutError) and error.progress and not error.progress.is_endless:
             error.kind = TOO_LONG_KIND
         error.space = _SPACE_OF_FAULT.get(fault.code, "")
         if fault.code == layout.ILLEGAL_GLOBAL:
@@ -243,10 +243,10 @@ def _make_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) 
                 "Let a block wait only for blocks that already run, or launch only as many blocks as fit on "
                 "the device at once."
             )
-        elif fault.progress is not None and fault.progress.moving:
-            reason = f" after {fault.progress.ended:,} of its {fault.progress.blocks:,} blocks"
+        elif fault.progress is not None and fault.progress.has_recent_finish:
+            reason = f" after {fault.progress.ended_blocks:,} of its {fault.progress.block_count:,} blocks"
             remedy = f"The launch was still making progress: {advice}."
-        elif fault.progress is not None and fault.progress.writing:
+        elif fault.progress is not None and fault.progress.has_recent_output:
             remedy = (
                 "The kernel was still storing or printing: look for a loop with too many iterations, "
                 f"or {advice}."

@@ -25,46 +25,46 @@ from virtualgpu.records.acts import LEGACY
 # Rate of one core's copy to a pinned buffer (64 MiB in 10.4 ms on the host of an H200, 7.9 ms on that of an
 # H100), and the largest copy that the driver stages within the call: 1 MiB, not 4 MiB.
 STAGING_GBPS = 7.3
-_STAGED_BYTES = 1 << 20
+_MAX_STAGED_BYTES = 1 << 20
 
 
 def enqueue_copy(
-    move: Callable[[], object],
+    move_bytes: Callable[[], object],
     size_bytes: int,
     *,
     target: VirtualDevice | None = None,
     source: VirtualDevice | None = None,
-    host: np.ndarray[Any, Any] | None = None,
+    host_array: np.ndarray[Any, Any] | None = None,
     stream: _BaseStream | None = None,
-    blocking: bool = False,
-    staged: bool = False,
+    is_blocking: bool = False,
+    is_staged: bool = False,
     arrays: tuple[npt.NDArray[Any], npt.NDArray[Any]],
 ) -> None:
     """Copy bytes between host and device memory, or between devices, in a stream.
 
     Parameters
     ----------
-    move : callable
+    move_bytes : callable
         Moves the bytes.
     size_bytes : int
         Number of bytes; nothing happens for 0.
     target, source : VirtualDevice, optional
         Devices of the target and the source; None for host memory.
-    host : numpy.ndarray, optional
+    host_array : numpy.ndarray, optional
         The array in host memory.
     stream : Stream, optional
         The current stream by default.
-    blocking : bool
+    is_blocking : bool
         Whether the host waits for the end of the copy.
     arrays : tuple of numpy.ndarray
         Target array and source array.
-    staged : bool
+    is_staged : bool
         Whether pageable memory is first copied to a pinned buffer, as ``cp.asarray`` does.
 
     Notes
     -----
-    Without `blocking`, the host continues at once if its memory is pinned. Pageable memory is staged by the
-    driver: the host waits for earlier work of the stream and until the data have been read or written. A
+    Without `is_blocking`, the host continues at once if its memory is pinned. Pageable memory is staged by
+    the driver: the host waits for earlier work of the stream and until the data have been read or written. A
     small copy to the device is an exception, since its data are read within the call (CUDA Runtime API,
     "API synchronization behavior"). On an H200, after a kernel of 4 ms, a copy of 1 MiB to the device
     blocked the host for 120 us, 4 MiB for 4.3 ms, and 4 KiB to the host for 4.1 ms.
@@ -76,23 +76,23 @@ def enqueue_copy(
         return
     device = target or source
     if device is None:
-        move()
+        move_bytes()
         return
     copy_kind: CopyKind
     if target is None or source is None:
         copy_kind = "HtoD" if source is None else "DtoH"
     else:
         copy_kind = "DtoD" if target is source else "PtoP"
-    is_host_pinned = host is not None and is_pinned(host)
+    is_host_pinned = host_array is not None and is_pinned(host_array)
     # Accesses to pageable memory are finished when the call returns.
     target_array, source_array = arrays
     written_arrays = () if target is None and not is_host_pinned else (target_array,)
     read_arrays = () if source is None and not is_host_pinned else (source_array,)
     if copy_kind == "HtoD" and not is_host_pinned and device.clock.deferral is not None:
-        move = partial(
+        move_bytes = partial(
             np.copyto, target_array, source_array.copy()
         )  # the call reads the host's data, even if the copy is deferred
-    if staged and not is_host_pinned:
+    if is_staged and not is_host_pinned:
         device.clock.advance(size_bytes / STAGING_GBPS)
         is_host_pinned = True
     links = device.machine.links
@@ -105,7 +105,7 @@ def enqueue_copy(
     )
 
     def run_and_time() -> float:
-        move()
+        move_bytes()
         for end_device, array in ((target, target_array), (source, source_array)):
             if end_device is not None:
                 end_device.l2.touch({array.ctypes.data: array.nbytes})
@@ -141,7 +141,7 @@ def enqueue_copy(
         if endpoint_device is not None and endpoint_device is not device:
             endpoint_device.schedule.hold_until(LEGACY_QUEUE, operation.end_ns, (operation.correlation_id,))
     is_pageable = copy_kind in ("HtoD", "DtoH") and not is_host_pinned
-    host_waits = blocking or (is_pageable and (copy_kind == "DtoH" or size_bytes > _STAGED_BYTES))
+    host_waits = is_blocking or (is_pageable and (copy_kind == "DtoH" or size_bytes > _MAX_STAGED_BYTES))
     start_ns = device.clock.now_ns
     if host_waits:
         device.clock.wait_until(operation.end_ns)
@@ -155,19 +155,21 @@ def enqueue_copy(
 
 
 def enqueue_memset(
-    fill: Callable[[], object],
+    fill_target: Callable[[], object],
     target: npt.NDArray[Any],
     device: VirtualDevice,
     stream: _BaseStream | None = None,
 ) -> None:
-    """Set device memory in a stream by calling the function `fill`. The default stream is the current one."""
+    """Set device memory in a stream by calling the function `fill_target`. The default stream is the current
+    one.
+    """
     size_bytes = target.nbytes
     if size_bytes <= 0:
         return
     duration_ns = device.memset_ns(size_bytes)
 
     def run_and_time() -> float:
-        fill()
+        fill_target()
         device.l2.touch({target.ctypes.data: size_bytes})
         return duration_ns
 

@@ -14,9 +14,9 @@ from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.ordered import RELEASE_THRESHOLD, OrderedPool
 
 # Properties of the only kind of pool that the virtual GPU supports.
-_PINNED_TYPE = 1
-_NO_HANDLE = 0
-_ON_DEVICE = 1
+_PINNED_ALLOCATION_TYPE = 1
+_NO_HANDLE_TYPE = 0
+_DEVICE_LOCATION_TYPE = 1
 
 
 class _DriverPools:
@@ -29,8 +29,8 @@ class _DriverPools:
         self.graph_memories: WeakValueDictionary[int, GraphMemory] = WeakValueDictionary()
         self._graph_pools: dict[VirtualDevice, OrderedPool] = {}
         self._pools_by_handle: dict[int, tuple[OrderedPool, VirtualDevice]] = {}
-        self._default: dict[VirtualDevice, OrderedPool] = {}
-        self._current: dict[VirtualDevice, OrderedPool] = {}
+        self._default_pools: dict[VirtualDevice, OrderedPool] = {}
+        self._current_pools: dict[VirtualDevice, OrderedPool] = {}
 
     def make_pool(self, device: VirtualDevice) -> OrderedPool:
         pool = OrderedPool(device.memory, device.clock)
@@ -44,34 +44,34 @@ class _DriverPools:
             self._graph_pools[device] = self.make_pool(device)
         return self._graph_pools[device]
 
-    def get_default(self, device: VirtualDevice) -> OrderedPool:
+    def get_default_pool(self, device: VirtualDevice) -> OrderedPool:
         with device.clock.lock:
-            if device not in self._default:
-                self._default[device] = self.make_pool(device)
-            return self._default[device]
+            if device not in self._default_pools:
+                self._default_pools[device] = self.make_pool(device)
+            return self._default_pools[device]
 
-    def get_current(self, device: VirtualDevice) -> OrderedPool:
-        return self._current.get(device) or self.get_default(device)
+    def get_current_pool(self, device: VirtualDevice) -> OrderedPool:
+        return self._current_pools.get(device) or self.get_default_pool(device)
 
-    def set_current(self, device: VirtualDevice, handle: int) -> None:
+    def set_current_pool(self, device: VirtualDevice, handle: int) -> None:
         pool, pool_device = self._find_pool_and_device(handle)
         if pool_device is not device:
             raise _make_invalid_value_error(
                 f"the memory pool {handle:#x} belongs to device {pool_device.id}, so device "
                 f"{device.id} cannot use it."
             )
-        self._current[device] = pool
+        self._current_pools[device] = pool
 
     def find_pool(self, handle: int) -> OrderedPool:
         return self._find_pool_and_device(handle)[0]
 
-    def destroy(self, handle: int) -> None:
+    def destroy_pool(self, handle: int) -> None:
         pool, device = self._find_pool_and_device(handle)
-        if pool is self._default.get(device):
+        if pool is self._default_pools.get(device):
             raise _make_invalid_value_error("the default memory pool of a device cannot be destroyed.")
         del self._pools_by_handle[handle]
-        if self._current.get(device) is pool:
-            del self._current[device]
+        if self._current_pools.get(device) is pool:
+            del self._current_pools[device]
         # Blocks in use stay usable until they are freed, as documented for CUDA; unused memory is released.
         pool.set_attribute(RELEASE_THRESHOLD, 0)
 
@@ -113,7 +113,11 @@ def create_pool(props: MemPoolProps) -> int:
         Status 1 for any other kind of pool, also for pools that other processes can open, which a virtual
         GPU does not support.
     """
-    if (props.allocType, props.handleType, props.locationType) != (_PINNED_TYPE, _NO_HANDLE, _ON_DEVICE):
+    if (props.allocType, props.handleType, props.locationType) != (
+        _PINNED_ALLOCATION_TYPE,
+        _NO_HANDLE_TYPE,
+        _DEVICE_LOCATION_TYPE,
+    ):
         raise _make_invalid_value_error(
             "the virtual GPU supports only memory pools with the properties (1, 0, 1, device)."
         )
@@ -197,7 +201,7 @@ class GraphMemory:
         return 0.0
 
 
-def allocate_in_order(size: int, stream: _BaseStream, pool: OrderedPool | None = None) -> int:
+def allocate_in_stream_order(size: int, stream: _BaseStream, pool: OrderedPool | None = None) -> int:
     """Allocate `size` bytes in stream order, and return their address. The default pool is the current pool
     of the device.
 
@@ -218,7 +222,7 @@ def allocate_in_order(size: int, stream: _BaseStream, pool: OrderedPool | None =
     if is_capturing(stream, device):
         return GraphMemory.allocate(size, stream, device).address
     refuse_unsafe_in_capture()
-    pool = pool or get_driver_pools().get_current(device)
+    pool = pool or get_driver_pools().get_current_pool(device)
     address, wait_ns = pool.malloc(size, stream.ptr)
     if wait_ns:
         device.work.schedule.hold_until(stream.ptr, wait_ns)
@@ -228,7 +232,7 @@ def allocate_in_order(size: int, stream: _BaseStream, pool: OrderedPool | None =
     return address
 
 
-def free_in_order(address: int, stream: _BaseStream, owner: VirtualDevice | None = None) -> None:
+def free_in_stream_order(address: int, stream: _BaseStream, owner: VirtualDevice | None = None) -> None:
     """Free an allocation in stream order, like ``cudaFreeAsync``. Address 0 is ignored.
 
     Parameters

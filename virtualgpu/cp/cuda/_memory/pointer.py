@@ -171,7 +171,7 @@ class MemoryPointer(DevicePointer):
         if size > 0:
             enable_peer_access(src.mem.owner, self.mem.owner)
 
-        def move() -> None:
+        def move_bytes() -> None:
             target_bytes[:] = source_bytes.copy()
 
         host_bytes = next(
@@ -179,11 +179,11 @@ class MemoryPointer(DevicePointer):
         )
         arrays = target_bytes, source_bytes
         enqueue_copy(
-            move,
+            move_bytes,
             size,
             target=self._memory_device,
             source=src._memory_device,
-            host=host_bytes,
+            host_array=host_bytes,
             stream=stream,
             arrays=arrays,
         )
@@ -194,7 +194,7 @@ class MemoryPointer(DevicePointer):
         The host address is an integer or a ctypes pointer.
         """
         refuse_in_capture("synchronous API calls")
-        self._copy_from_host(mem, size, Stream.null, blocking=True)
+        self._copy_from_host(mem, size, Stream.null, is_blocking=True)
 
     def copy_from_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
         """Copy `size` bytes from a host address in `stream`. If `mem` is pinned, the host does not wait for
@@ -204,18 +204,24 @@ class MemoryPointer(DevicePointer):
         self._copy_from_host(mem, size, stream)
 
     def _copy_from_host(
-        self, mem: Any, size: int, stream: _BaseStream | None, blocking: bool = False
+        self, mem: Any, size: int, stream: _BaseStream | None, is_blocking: bool = False
     ) -> None:
         self._check_range(size)
-        host = view_host_bytes(mem, size)
+        host_bytes = view_host_bytes(mem, size)
         target_bytes = self._view_bytes(size)
 
-        def move() -> None:
-            target_bytes[:] = host
+        def move_bytes() -> None:
+            target_bytes[:] = host_bytes
 
-        arrays = target_bytes, host
+        arrays = target_bytes, host_bytes
         enqueue_copy(
-            move, size, target=self.mem.owner, host=host, stream=stream, blocking=blocking, arrays=arrays
+            move_bytes,
+            size,
+            target=self.mem.owner,
+            host_array=host_bytes,
+            stream=stream,
+            is_blocking=is_blocking,
+            arrays=arrays,
         )
 
     def copy_from(self, mem: Any, size: int) -> None:
@@ -234,7 +240,7 @@ class MemoryPointer(DevicePointer):
     def copy_to_host(self, mem: Any, size: int) -> None:
         """Copy `size` bytes to a host address in the legacy default stream, and wait for the copy."""
         refuse_in_capture("synchronous API calls")
-        self._copy_to_host(mem, size, Stream.null, blocking=True)
+        self._copy_to_host(mem, size, Stream.null, is_blocking=True)
 
     def copy_to_host_async(self, mem: Any, size: int, stream: _BaseStream | None = None) -> None:
         """Copy `size` bytes to a host address in `stream`. If `mem` is pinned, the host does not wait for the
@@ -243,17 +249,25 @@ class MemoryPointer(DevicePointer):
         refuse_in_capture("D2H transfers", stream, self.mem.owner)
         self._copy_to_host(mem, size, stream)
 
-    def _copy_to_host(self, mem: Any, size: int, stream: _BaseStream | None, blocking: bool = False) -> None:
+    def _copy_to_host(
+        self, mem: Any, size: int, stream: _BaseStream | None, is_blocking: bool = False
+    ) -> None:
         self._check_range(size)
-        host = view_host_bytes(mem, size)
+        host_bytes = view_host_bytes(mem, size)
         source_bytes = self._view_bytes(size)
 
-        def move() -> None:
-            host[:] = source_bytes
+        def move_bytes() -> None:
+            host_bytes[:] = source_bytes
 
-        arrays = host, source_bytes
+        arrays = host_bytes, source_bytes
         enqueue_copy(
-            move, size, source=self.mem.owner, host=host, stream=stream, blocking=blocking, arrays=arrays
+            move_bytes,
+            size,
+            source=self.mem.owner,
+            host_array=host_bytes,
+            stream=stream,
+            is_blocking=is_blocking,
+            arrays=arrays,
         )
 
     def memset(self, value: int, size: int) -> None:
@@ -269,10 +283,10 @@ class MemoryPointer(DevicePointer):
         target_bytes = self._view_bytes(size)
         memory = self.mem.owner.memory
 
-        def fill() -> None:
+        def fill_bytes() -> None:
             if value:
                 target_bytes[:] = value & 0xFF
             else:
                 memory.zero(address_of(target_bytes), size)
 
-        enqueue_memset(fill, target_bytes, self.mem.owner, stream)
+        enqueue_memset(fill_bytes, target_bytes, self.mem.owner, stream)

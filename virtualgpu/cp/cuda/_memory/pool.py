@@ -30,7 +30,7 @@ from virtualgpu.model.memory.host import check_host_memory
 from virtualgpu.records.memory import Block, BlockMap, Segment
 
 _OUT_OF_MEMORY_STATUS = 2
-_OWN_MODULE_PREFIX = "virtualgpu.cp.cuda._memory."
+_MEMORY_MODULE_PREFIX = "virtualgpu.cp.cuda._memory."
 
 
 def allocate_unpooled(size: int) -> MemoryPointer:
@@ -53,7 +53,7 @@ class PooledMemory(BaseMemory):
         """Class name of the segment's memory object, such as ``"Memory"`` or ``"ManagedMemory"``."""
         memory_class = type(self.chunk.mem)
         is_own_class = (
-            memory_class.__module__.startswith(_OWN_MODULE_PREFIX) and memory_class is not PooledMemory
+            memory_class.__module__.startswith(_MEMORY_MODULE_PREFIX) and memory_class is not PooledMemory
         )
         return memory_class.__name__ if is_own_class else "<unknown>"
 
@@ -129,11 +129,11 @@ class SingleDeviceMemoryPool:
     ) -> None:
         self._owner = owner or _machine.current().current_device
         self._allocator = allocator
-        self._chunks: ChunkPool[BaseMemory] = ChunkPool(self._release_unreachable)
+        self._chunks: ChunkPool[BaseMemory] = ChunkPool(self._release_unreachable_memory)
         self._self_reference = weakref.ref(self)
         self.set_limit(**read_environment_limit())
 
-    def _release_unreachable(self) -> None:
+    def _release_unreachable_memory(self) -> None:
         """Run deferred work and collect reference cycles, because both can keep unused memory allocated."""
         deferral = self._owner.clock.deferral
         if deferral is not None:
@@ -166,9 +166,9 @@ class SingleDeviceMemoryPool:
     def _malloc(self, size: int, rounded_size: int) -> MemoryPointer:
         if rounded_size == 0:
             return MemoryPointer(Memory(0, self._owner), 0)
-        arena_number = self._arena_number(get_current_stream(self._owner.id))
+        arena_number = self._find_arena_number(get_current_stream(self._owner.id))
         chunks = self._chunks
-        chunk = chunks.take(rounded_size, arena_number, self._try_allocate)
+        chunk = chunks.take(rounded_size, arena_number, self._try_allocate_segment)
         if chunk is None:
             raise OutOfMemoryError(rounded_size, chunks.total_bytes(), chunks.limit_bytes)
         memory = PooledMemory(chunk, self._self_reference)
@@ -184,7 +184,7 @@ class SingleDeviceMemoryPool:
         self._owner.memory.track(memory.ptr, size, f"{size:,}-byte allocation")
         return MemoryPointer(memory, 0)
 
-    def _arena_number(self, stream: _BaseStream) -> int:
+    def _find_arena_number(self, stream: _BaseStream) -> int:
         """Return the number of a stream's arena, in which the pool keeps the stream's free chunks.
 
         It is the stream's handle; the per-thread default stream has one arena per thread.
@@ -192,12 +192,12 @@ class SingleDeviceMemoryPool:
         handle = stream.ptr
         return self._owner.work.schedule.select_queue(handle) if handle == PER_THREAD_QUEUE else handle
 
-    def _try_allocate(self, size: int) -> BaseMemory | None:
+    def _try_allocate_segment(self, size: int) -> BaseMemory | None:
         hooks = tuple(get_memory_hooks().values())
         size = ctypes.c_ssize_t(size).value  # as in CuPy, sizes of 2**63 and more become negative
-        details = {"device_id": self._owner.id, "mem_size": size}
+        hook_details = {"device_id": self._owner.id, "mem_size": size}
         for hook in hooks:
-            hook.alloc_preprocess(**details)
+            hook.alloc_preprocess(**hook_details)
         memory: BaseMemory | None = None
         try:
             memory = (
@@ -208,7 +208,7 @@ class SingleDeviceMemoryPool:
                 raise
         finally:
             for hook in hooks:
-                hook.alloc_postprocess(**details, mem_ptr=memory.ptr if memory else 0)
+                hook.alloc_postprocess(**hook_details, mem_ptr=memory.ptr if memory else 0)
         return memory
 
     def free_all_blocks(self, stream: _BaseStream | None = None) -> None:
@@ -217,7 +217,7 @@ class SingleDeviceMemoryPool:
         If `stream` is given, only the segments of that stream are returned. A segment with a part in use
         stays.
         """
-        self._chunks.free_all_blocks(None if stream is None else self._arena_number(stream))
+        self._chunks.free_all_blocks(None if stream is None else self._find_arena_number(stream))
 
     def free_all_free(self) -> None:
         """Deprecated name for the method `free_all_blocks`."""

@@ -7,7 +7,11 @@ import weakref
 from collections.abc import Sequence
 
 from virtualgpu.allocators.sizes import compute_limit_bytes, round_size
-from virtualgpu.cp.cuda._memory.driver_pools import allocate_in_order, free_in_order, get_driver_pools
+from virtualgpu.cp.cuda._memory.driver_pools import (
+    allocate_in_stream_order,
+    free_in_stream_order,
+    get_driver_pools,
+)
 from virtualgpu.cp.cuda._memory.pointer import BaseMemory, MemoryPointer
 from virtualgpu.cp.cuda._memory.pool import read_environment_limit
 from virtualgpu.cp.cuda._memory.sizes import convert_size
@@ -34,12 +38,14 @@ class MemoryAsync(BaseMemory):
     def __init__(self, size: int, stream: _BaseStream) -> None:
         device = _machine.current().current_device
         size = convert_size(size)
-        super().__init__(allocate_in_order(size, stream), size, device)
+        super().__init__(allocate_in_stream_order(size, stream), size, device)
         self.stream_ref = weakref.ref(stream)
 
     def __del__(self) -> None:
         if getattr(self, "ptr", 0) and not sys.is_finalizing():
-            free_in_order(self.ptr, self.stream_ref() or get_current_stream(self.device_id), self.owner)
+            free_in_stream_order(
+                self.ptr, self.stream_ref() or get_current_stream(self.device_id), self.owner
+            )
             self.ptr = 0
 
 
@@ -168,9 +174,9 @@ def _select_pool(handle: str | int, device: VirtualDevice) -> int:
     """Make a pool the device's current one and return its handle."""
     pools = get_driver_pools()
     if handle == "default":
-        pool_handle = pools.get_default(device).handle
+        pool_handle = pools.get_default_pool(device).handle
     elif handle == "current":
-        pool_handle = pools.get_current(device).handle
+        pool_handle = pools.get_current_pool(device).handle
     elif handle == "create":
         raise NotImplementedError("cudaMemPoolCreate is not yet supported")
     elif isinstance(handle, int):
@@ -180,5 +186,5 @@ def _select_pool(handle: str | int, device: VirtualDevice) -> int:
             "handle must be 'default' (for the device's default pool), 'current' (for the device's current "
             "pool), or int (a pointer to cudaMemPool_t)"
         )
-    pools.set_current(device, pool_handle)
+    pools.set_current_pool(device, pool_handle)
     return pool_handle

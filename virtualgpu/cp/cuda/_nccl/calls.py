@@ -89,12 +89,12 @@ class NcclCall:
     dtype: int = 1
     op: int | None = None
     other_rank: int | None = None
-    send: int = 0
-    recv: int = 0
+    send_address: int = 0
+    receive_address: int = 0
     stream: int = 0
     split_data: Any = None  # for commSplit: color and key, later the new clique and member
     arrays: tuple[Any, Any] = ((), ())  # the arrays that it reads and writes
-    done: bool = False
+    is_done: bool = False
     group_token: Any = None  # identifies the group of the call
 
     @property
@@ -128,7 +128,7 @@ class NcclCall:
         return f"{self.name}({', '.join(description_parts)})"
 
     @property
-    def kernel(self) -> str:
+    def kernel_name(self) -> str:
         """Name of the NCCL kernel that executes the call."""
         if self.name not in _KERNEL_NAMES:
             return "ncclDevKernel_SendRecv"
@@ -145,7 +145,7 @@ class ExchangeBatch:
     calls: list[NcclCall] = field(default_factory=list)
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         return not self.calls
 
     @property

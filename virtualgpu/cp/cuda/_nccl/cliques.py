@@ -34,9 +34,9 @@ from virtualgpu.cp.cuda._nccl.calls import (
 from virtualgpu.model.machine import VirtualDevice, current
 
 # Interval of the checks whether the other ranks can still call.
-_POLL_S = 0.02
+_POLL_INTERVAL_S = 0.02
 # A rank's thread may be computing, so the others wait for this multiple of the kernels' time limit.
-_PATIENCE_FACTOR = 3.0
+_TIMEOUT_FACTOR = 3.0
 THREAD_REMEDY = "The ranks of virtual GPUs are threads of one process, not processes. Start a thread per rank"
 GROUP_REMEDY = "If one thread makes the calls of several ranks, put them between groupStart() and groupEnd()"
 
@@ -47,12 +47,12 @@ class NcclWorld:
     """
 
     def __init__(self) -> None:
-        self.changed = threading.Condition(threading.RLock())
+        self.change_condition = threading.Condition(threading.RLock())
         self.cliques: dict[bytes, Clique] = {}
-        self.groups: dict[object, bytes] = {}  # ids of the process groups of cupyx.distributed
+        self.group_ids: dict[object, bytes] = {}  # ids of the process groups of cupyx.distributed
         self.id_numbers = count(1)
         self.clique_numbers = count(1)  # numbers of communicators in messages
-        self.waiting: dict[threading.Thread, WaitingRank] = {}
+        self.waiting_ranks: dict[threading.Thread, WaitingRank] = {}
         # Threads such as those of a notebook, which do other work and call nothing here.
         self.background_threads = weakref.WeakSet(thread for thread in threading.enumerate() if thread.daemon)
 
@@ -73,10 +73,10 @@ class NcclWorld:
 class WaitingRank:
     """A record of a thread that waits for other ranks, with the condition that ends its wait."""
 
-    done: Callable[[], bool]
+    is_done: Callable[[], bool]
     clique: Clique
     activity: str
-    missing: Callable[[], Sequence[int]]
+    find_missing_ranks: Callable[[], Sequence[int]]
 
 
 def get_world() -> NcclWorld:
@@ -144,7 +144,7 @@ class Clique:
         if mismatch_reason:
             raise self.fail(INVALID_USAGE_STATUS, f"{mismatch_reason[0].upper()}{mismatch_reason[1:]}.")
         member = self.members[rank] = CommunicatorMember(rank, device, threading.current_thread(), has_called)
-        self.world.changed.notify_all()
+        self.world.change_condition.notify_all()
         return member
 
     @property
@@ -160,10 +160,10 @@ class Clique:
         member.has_called = True
         self.queues[rank].extend(items)
 
-    def advance(self) -> None:
+    def run_matching_calls(self) -> None:
         """Run the queued calls for which the matching calls of other ranks have arrived."""
         while self.error is None and (self._run_collective() or self._run_exchange()):
-            self.world.changed.notify_all()
+            self.world.change_condition.notify_all()
 
     def _run_collective(self) -> bool:
         first_items = [queue[0] for queue in self.queues if queue]
@@ -186,7 +186,7 @@ class Clique:
         for call_row in call_rows:
             for queue, call in zip(self.queues, call_row, strict=True):
                 queue.popleft()
-                call.done = True
+                call.is_done = True
         return True
 
     def _find_matching_calls(self) -> list[list[NcclCall]]:
@@ -200,7 +200,8 @@ class Clique:
             if not is_complete_row or (
                 matching_rows
                 and any(
-                    a.kernel_key != b.kernel_key for a, b in zip(matching_rows[0], matching_row, strict=True)
+                    first_call.kernel_key != call.kernel_key
+                    for first_call, call in zip(matching_rows[0], matching_row, strict=True)
                 )
             ):
                 break
@@ -232,12 +233,12 @@ class Clique:
                 ranks = sorted({call.rank for call in calls})
                 work.run_exchange(call_pairs)
                 for call in calls:
-                    call.done = True
+                    call.is_done = True
                 for rank_number in ranks:
                     batch = self.queues[rank_number][0]
                     assert isinstance(batch, ExchangeBatch)
-                    batch.calls = [call for call in batch.calls if not call.done]
-                    if batch.done:
+                    batch.calls = [call for call in batch.calls if not call.is_done]
+                    if batch.is_done:
                         self.queues[rank_number].popleft()
                 return True
         return False
@@ -258,7 +259,9 @@ class Clique:
             first_item = self.queues[rank][0]
             if isinstance(first_item, NcclCall):
                 partner_rank = next(
-                    r for r, b in batches.items() if any(c.other_rank == rank for c in b.calls)
+                    batch_rank
+                    for batch_rank, batch in batches.items()
+                    if any(call.other_rank == rank for call in batch.calls)
                 )
                 raise self.fail(
                     INVALID_USAGE_STATUS,
@@ -273,7 +276,11 @@ class Clique:
         call_pairs = []
         for rank, batch in batches.items():
             receives_by_peer: dict[int, list[NcclCall]] = {
-                peer: [c for c in peer_batch.calls if c.name == "recv" and c.other_rank == rank]
+                peer: [
+                    peer_call
+                    for peer_call in peer_batch.calls
+                    if peer_call.name == "recv" and peer_call.other_rank == rank
+                ]
                 for peer, peer_batch in batches.items()
             }
             for call in batch.calls:
@@ -296,7 +303,7 @@ class Clique:
         """Make the communicator unusable for all ranks, and return the error to raise."""
         if self.error is None:
             self.error = NcclError(status, f"{reason[0].upper()}{reason[1:]}")
-        self.world.changed.notify_all()
+        self.world.change_condition.notify_all()
         return NcclError(status, f"{reason[0].upper()}{reason[1:]}")
 
     def make_repeated_error(self) -> NcclError:
@@ -306,11 +313,11 @@ class Clique:
         error.args = (f"{self.error} This communicator can no longer be used. Create new ones.",)
         return error
 
-    def wait(
+    def wait_for_ranks(
         self,
         is_done: Callable[[], bool],
         activity: str,
-        missing: Callable[[], Sequence[int]],
+        find_missing_ranks: Callable[[], Sequence[int]],
         remedy: str = GROUP_REMEDY,
     ) -> None:
         """Wait in the calling thread for calls of other ranks. If these calls can never occur, the error
@@ -323,33 +330,33 @@ class Clique:
         """
         thread = threading.current_thread()
         start_s = time.monotonic()
-        self.world.waiting[thread] = WaitingRank(is_done, self, activity, missing)
+        self.world.waiting_ranks[thread] = WaitingRank(is_done, self, activity, find_missing_ranks)
         try:
             while not is_done():
                 if self.error is not None:
                     raise self.make_repeated_error()
-                status, reason = self._find_failure(missing(), time.monotonic() - start_s, remedy)
+                status, reason = self._find_failure(find_missing_ranks(), time.monotonic() - start_s, remedy)
                 if reason:
-                    raise self._fail_all(status, f"{activity}: {reason}")
-                self.world.changed.wait(_POLL_S)
+                    raise self._fail_cliques(status, f"{activity}: {reason}")
+                self.world.change_condition.wait(_POLL_INTERVAL_S)
         except KeyboardInterrupt:
             self.fail(REMOTE_STATUS, f"{activity}, and the program was interrupted.")
             raise
         finally:
-            del self.world.waiting[thread]
+            del self.world.waiting_ranks[thread]
 
-    def _fail_all(self, status: int, reason: str) -> NcclError:
+    def _fail_cliques(self, status: int, reason: str) -> NcclError:
         """Make this clique, and all cliques in which its missing ranks wait, unusable; return the error."""
         for member in self.members.values():
-            waiting_rank = self.world.waiting.get(member.thread)
-            if waiting_rank is not None and waiting_rank.clique is not self and not waiting_rank.done():
+            waiting_rank = self.world.waiting_ranks.get(member.thread)
+            if waiting_rank is not None and waiting_rank.clique is not self and not waiting_rank.is_done():
                 waiting_rank.clique.fail(status, reason)
         return self.fail(status, reason)
 
-    def _find_failure(self, missing: Sequence[int], waited_s: float, remedy: str) -> tuple[int, str]:
-        """Return NCCL's status and the reason why missing ranks will never call; "" if they still can."""
+    def _find_failure(self, missing_ranks: Sequence[int], waited_s: float, remedy: str) -> tuple[int, str]:
+        """Return NCCL's status, and why the missing ranks can no longer call ("" if they still can)."""
         this_thread = threading.current_thread()
-        for rank in missing:
+        for rank in missing_ranks:
             member = self.members.get(rank)
             if member is None:
                 continue
@@ -360,25 +367,31 @@ class Clique:
                 )
             if member.end_state:
                 return REMOTE_STATUS, f"rank {rank} was {member.end_state} and makes no more calls."
-        rank_names = ", ".join(map(str, missing))
+        rank_names = ", ".join(map(str, missing_ranks))
         not_called_sentence = (
-            f"ranks {rank_names} have not called" if len(missing) > 1 else f"rank {rank_names} has not called"
+            f"ranks {rank_names} have not called"
+            if len(missing_ranks) > 1
+            else f"rank {rank_names} has not called"
         )
-        if self._is_deadlocked(missing):
+        if self._is_deadlocked(missing_ranks):
             remedy = "All ranks must make the same calls in the same order, even on different communicators"
             reason = (
-                f"{not_called_sentence}, and waits for this rank.{self._describe_threads(missing)} {remedy}."
+                f"{not_called_sentence}, and waits for this rank."
+                f"{self._describe_threads(missing_ranks)} {remedy}."
             )
             return INVALID_USAGE_STATUS, reason
         waiting_threads = {
-            thread for thread, waiting_rank in list(self.world.waiting.items()) if not waiting_rank.done()
+            thread
+            for thread, waiting_rank in list(self.world.waiting_ranks.items())
+            if not waiting_rank.is_done()
         }
         if not any(thread not in waiting_threads for thread in self.world.list_other_threads()):
             reason = f"{not_called_sentence}, and no other thread is running that could make the call."
-            return INVALID_USAGE_STATUS, f"{reason}{self._describe_threads(missing)} {remedy}."
-        if waited_s > _PATIENCE_FACTOR * current().current_device.watchdog_s:
+            return INVALID_USAGE_STATUS, f"{reason}{self._describe_threads(missing_ranks)} {remedy}."
+        if waited_s > _TIMEOUT_FACTOR * current().current_device.watchdog_s:
             reason = (
-                f"{not_called_sentence} within {waited_s:.3g} s.{self._describe_threads(missing)} {remedy}."
+                f"{not_called_sentence} within {waited_s:.3g} s."
+                f"{self._describe_threads(missing_ranks)} {remedy}."
             )
             lock_note = "A rank never calls if it waits for a lock that another rank holds during the call."
             return REMOTE_STATUS, f"{reason} {lock_note}"
@@ -389,30 +402,32 @@ class Clique:
         members = [self.members[rank] for rank in ranks if rank in self.members]
         return [member.thread for member in members if member.has_called]
 
-    def _is_deadlocked(self, missing: Sequence[int]) -> bool:
+    def _is_deadlocked(self, missing_ranks: Sequence[int]) -> bool:
         """Return whether a missing rank's thread waits for the calling thread, directly or indirectly."""
         this_thread = threading.current_thread()
-        pending_threads = [thread for thread in self._find_threads(missing) if thread is not this_thread]
+        pending_threads = [
+            thread for thread in self._find_threads(missing_ranks) if thread is not this_thread
+        ]
         visited_threads = set()
         while pending_threads:
             thread = pending_threads.pop()
             if thread is this_thread:
                 return True
-            waiting_rank = self.world.waiting.get(thread)
-            if thread not in visited_threads and waiting_rank is not None and not waiting_rank.done():
+            waiting_rank = self.world.waiting_ranks.get(thread)
+            if thread not in visited_threads and waiting_rank is not None and not waiting_rank.is_done():
                 visited_threads.add(thread)
-                pending_threads += waiting_rank.clique._find_threads(waiting_rank.missing())
+                pending_threads += waiting_rank.clique._find_threads(waiting_rank.find_missing_ranks())
         return False
 
-    def _describe_threads(self, missing: Sequence[int]) -> str:
+    def _describe_threads(self, missing_ranks: Sequence[int]) -> str:
         """Return sentences about what the threads of missing ranks do now, if it is known."""
         this_thread = threading.current_thread()
         sentences = []
-        for rank in missing:
+        for rank in missing_ranks:
             member = self.members.get(rank)
             if member is None or not member.has_called or member.thread is this_thread:
                 continue
-            waiting_rank = self.world.waiting.get(member.thread)
+            waiting_rank = self.world.waiting_ranks.get(member.thread)
             frame = _find_program_frame(member.thread)
             if waiting_rank is not None and waiting_rank.clique is not self:
                 clique_number = waiting_rank.clique.number
@@ -463,7 +478,7 @@ class CallGroup:
     """The NCCL calls that one thread makes between `groupStart` and `groupEnd`."""
 
     def __init__(self) -> None:
-        self.depth = 0
+        self.nesting_depth = 0
         self.calls: list[tuple[Clique, NcclCall]] = []
         self.new_members: list[tuple[Clique, CommunicatorMember]] = []
 
@@ -487,7 +502,7 @@ def run_calls(calls: Sequence[tuple[Clique, NcclCall]]) -> None:
     """
     if not calls:
         return
-    with calls[0][0].world.changed:
+    with calls[0][0].world.change_condition:
         cliques = list(dict.fromkeys(clique for clique, _ in calls))
         for clique in cliques:
             if clique.error is not None:
@@ -509,7 +524,7 @@ def run_calls(calls: Sequence[tuple[Clique, NcclCall]]) -> None:
                 enqueued_items += [(clique, item, rank_calls[0]) for item in rank_items]
         for clique in cliques:
             try:
-                clique.advance()
+                clique.run_matching_calls()
             except Exception as error:
                 if clique.error is None:  # so that the other ranks do not wait for this call
                     clique.fail(
@@ -527,7 +542,7 @@ def run_calls(calls: Sequence[tuple[Clique, NcclCall]]) -> None:
                     rank for rank, queue in enumerate(clique.queues) if not queue
                 ]
 
-            clique.wait(lambda item=item: item.done, activity, find_missing_ranks)  # type: ignore[misc]
+            clique.wait_for_ranks(lambda item=item: item.is_done, activity, find_missing_ranks)  # type: ignore[misc]
 
 
 def leave_communicator(member: CommunicatorMember, clique: Clique, end_state: str) -> None:

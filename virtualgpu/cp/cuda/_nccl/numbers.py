@@ -17,25 +17,29 @@ Array = npt.NDArray[Any]
 _UFUNC_OF_OP = {SUM_OP: np.add, AVG_OP: np.add, PROD_OP: np.multiply, MAX_OP: np.fmax, MIN_OP: np.fmin}
 
 
-def reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
-    """Reduce the arrays in the list `parts` to one array, in the order of the list.
+def reduce_rank_arrays(rank_arrays: Sequence[Array], dtype: int, op: int) -> Array:
+    """Reduce the arrays in the list `rank_arrays` to one array, in the order of the list.
 
     The integers `dtype` and `op` are NCCL's codes for the data type and the reduction.
 
     Notes
     -----
-    Each sum is rounded to the arrays' type. As in NCCL, the average of floats is the sum of the parts times
+    Each sum is rounded to the arrays' type. As in NCCL, the average of floats is the sum of the arrays times
     1/n, and the average of integers is their sum divided by n and truncated.
     """
-    rank_count = len(parts)
+    rank_count = len(rank_arrays)
     is_bfloat16 = dtype == BFLOAT16_DTYPE
-    is_floating = is_bfloat16 or np.issubdtype(parts[0].dtype, np.floating)
+    is_floating = is_bfloat16 or np.issubdtype(rank_arrays[0].dtype, np.floating)
     with np.errstate(all="ignore"):
         if op == AVG_OP and is_floating:
-            factor = np.float32(1 / rank_count) if is_bfloat16 else parts[0].dtype.type(1 / rank_count)
-            parts = [
-                _convert_to_bfloat16(_convert_to_float32(part) * factor) if is_bfloat16 else part * factor
-                for part in parts
+            average_factor = (
+                np.float32(1 / rank_count) if is_bfloat16 else rank_arrays[0].dtype.type(1 / rank_count)
+            )
+            rank_arrays = [
+                _convert_to_bfloat16(_convert_to_float32(rank_array) * average_factor)
+                if is_bfloat16
+                else rank_array * average_factor
+                for rank_array in rank_arrays
             ]
         ufunc = _UFUNC_OF_OP[op]
         if is_bfloat16:
@@ -43,25 +47,27 @@ def reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
                 lambda partial_sum, part: _convert_to_bfloat16(
                     ufunc(_convert_to_float32(partial_sum), _convert_to_float32(part))
                 ),
-                parts[1:],
-                parts[0],
+                rank_arrays[1:],
+                rank_arrays[0],
             )
-        result: Array = fold(lambda partial_sum, part: ufunc(part, partial_sum), parts[1:], parts[0].copy())
+        result: Array = fold(
+            lambda partial_sum, part: ufunc(part, partial_sum), rank_arrays[1:], rank_arrays[0].copy()
+        )
         if op == AVG_OP and not is_floating:
             result = (np.sign(result) * (np.abs(result) // rank_count)).astype(result.dtype)
         return result
 
 
-def all_reduce_parts(parts: Sequence[Array], dtype: int, op: int) -> Array:
-    """Return the result of an all-reduce of `parts` with the ring algorithm. The summation of chunk c
+def all_reduce_rank_arrays(rank_arrays: Sequence[Array], dtype: int, op: int) -> Array:
+    """Return the result of an all-reduce of `rank_arrays` with the ring algorithm. The summation of chunk c
     starts at rank c.
     """
-    rank_count = len(parts)
-    result = np.empty_like(parts[0])
-    for chunk_index, (chunk_start, chunk_end) in enumerate(make_chunks(parts[0].size, rank_count)):
+    rank_count = len(rank_arrays)
+    result = np.empty_like(rank_arrays[0])
+    for chunk_index, (chunk_start, chunk_end) in enumerate(make_chunks(rank_arrays[0].size, rank_count)):
         rank_order = make_adding_order(rank_count, (chunk_index - 1) % rank_count)
-        result[chunk_start:chunk_end] = reduce_parts(
-            [parts[rank][chunk_start:chunk_end] for rank in rank_order], dtype, op
+        result[chunk_start:chunk_end] = reduce_rank_arrays(
+            [rank_arrays[rank][chunk_start:chunk_end] for rank in rank_order], dtype, op
         )
     return result
 

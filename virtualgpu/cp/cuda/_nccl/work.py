@@ -16,7 +16,7 @@ from virtualgpu.cp.cuda._nccl.calls import (
     NcclCall,
     NcclError,
 )
-from virtualgpu.cp.cuda._nccl.numbers import Array, all_reduce_parts, reduce_parts
+from virtualgpu.cp.cuda._nccl.numbers import Array, all_reduce_rank_arrays, reduce_rank_arrays
 from virtualgpu.model import cost
 from virtualgpu.model.links.rings import RingCall, count_moved_bytes, count_steps, make_adding_order
 from virtualgpu.model.links.together import KernelPart, run_together
@@ -67,7 +67,7 @@ def view_buffer(call: NcclCall, address: int, count: int, parameter: str) -> Arr
     return device.memory.view(address, size_bytes).view(NCCL_DTYPES[call.dtype][2])
 
 
-def check_call(call: NcclCall, ranks: int) -> None:
+def check_call(call: NcclCall, rank_count: int) -> None:
     """Find the arrays of an NCCL call, and check that the arrays and the stream belong to the rank's device.
 
     Raises
@@ -75,7 +75,7 @@ def check_call(call: NcclCall, ranks: int) -> None:
     NcclError
         Status 1 for wrong pointers and streams, 5 in a stream that captures a graph.
     """
-    call.arrays = _find_call_arrays(call, ranks)
+    call.arrays = _find_call_arrays(call, rank_count)
     device = call.member.device
     for other_device in device.machine.devices:
         if other_device is not device and other_device.schedule.has_queue(call.stream):
@@ -92,20 +92,20 @@ def check_call(call: NcclCall, ranks: int) -> None:
         )
 
 
-def _find_call_arrays(call: NcclCall, ranks: int) -> tuple[Array, Array]:
+def _find_call_arrays(call: NcclCall, rank_count: int) -> tuple[Array, Array]:
     """Return the arrays that a call reads and writes."""
     read_count = write_count = call.count
     if call.name == "allGather":
-        write_count *= ranks
+        write_count *= rank_count
     elif call.name == "reduceScatter":
-        read_count *= ranks
+        read_count *= rank_count
     is_root = call.rank == call.other_rank
     if call.name == "recv" or (call.name == "broadcast" and not is_root):
         read_count = 0
     if call.name == "send" or (call.name == "reduce" and not is_root):
         write_count = 0
-    return view_buffer(call, call.send, read_count, "sendbuf"), view_buffer(
-        call, call.recv, write_count, "recvbuf"
+    return view_buffer(call, call.send_address, read_count, "sendbuf"), view_buffer(
+        call, call.receive_address, write_count, "recvbuf"
     )
 
 
@@ -133,13 +133,13 @@ def run_collective(call_rows: Sequence[Sequence[NcclCall]]) -> None:
         for calls in call_rows:
             _store_results(calls)
 
-    devices = {call.rank: call.member.device for call in call_rows[0]}
+    device_by_rank = {call.rank: call.member.device for call in call_rows[0]}
     calls = [calls[rank] for rank in range(rank_count) for calls in call_rows]
     _run_on_devices(
-        first_call.kernel,
+        first_call.kernel_name,
         calls,
         move_data,
-        _list_transfers(devices, transferred_bytes),
+        _list_transfers(device_by_rank, transferred_bytes),
         count_steps(ring_call, rank_count),
     )
 
@@ -159,7 +159,7 @@ def _store_results(calls: Sequence[NcclCall]) -> None:
         if first_call.name == "reduceScatter":
             chunk_rows = [array.reshape(rank_count, first_call.count) for array in inputs]
             results = [
-                reduce_parts(
+                reduce_rank_arrays(
                     [chunk_rows[rank][chunk_index] for rank in make_adding_order(rank_count, chunk_index)],
                     first_call.dtype,
                     first_call.op,
@@ -168,14 +168,14 @@ def _store_results(calls: Sequence[NcclCall]) -> None:
             ]
         elif first_call.name == "reduce":
             results = [
-                reduce_parts(
+                reduce_rank_arrays(
                     [inputs[rank] for rank in make_adding_order(rank_count, root_rank)],
                     first_call.dtype,
                     first_call.op,
                 )
             ] * rank_count
         else:
-            results = [all_reduce_parts(inputs, first_call.dtype, first_call.op)] * rank_count
+            results = [all_reduce_rank_arrays(inputs, first_call.dtype, first_call.op)] * rank_count
     for call, result in zip(calls, results, strict=True):
         if call.arrays[1].size:
             call.arrays[1][...] = result
@@ -190,18 +190,18 @@ def run_exchange(call_pairs: Sequence[tuple[NcclCall, NcclCall]]) -> None:
         for sent_copy, (_, received_array) in zip(sent_copies, array_pairs, strict=True):
             received_array[...] = sent_copy
 
-    devices = {call.rank: call.member.device for call_pair in call_pairs for call in call_pair}
+    device_by_rank = {call.rank: call.member.device for call_pair in call_pairs for call in call_pair}
     transferred_bytes: Counter[tuple[int, int]] = Counter()
     for send, recv in call_pairs:
         transferred_bytes[send.rank, recv.rank] += send.count * send.item_bytes
     calls = sorted((call for call_pair in call_pairs for call in call_pair), key=lambda call: call.rank)
     _run_on_devices(
-        "ncclDevKernel_SendRecv", calls, move_data, _list_transfers(devices, transferred_bytes), 1
+        "ncclDevKernel_SendRecv", calls, move_data, _list_transfers(device_by_rank, transferred_bytes), 1
     )
 
 
 def _list_transfers(
-    devices: Mapping[int, VirtualDevice], transferred_bytes: Mapping[tuple[int, int], int]
+    device_by_rank: Mapping[int, VirtualDevice], transferred_bytes: Mapping[tuple[int, int], int]
 ) -> list[tuple[int, int, int, Over]]:
     """Return the transfers between the devices of ranks: source, target, bytes and link.
 
@@ -209,9 +209,9 @@ def _list_transfers(
     """
     transfers: list[tuple[int, int, int, Over]] = []
     for (source_rank, target_rank), size_bytes in transferred_bytes.items():
-        device_ids = devices[source_rank].id, devices[target_rank].id
+        device_ids = device_by_rank[source_rank].id, device_by_rank[target_rank].id
         if source_rank != target_rank:
-            has_nvlink = devices[source_rank].machine.links.can_access(*device_ids)
+            has_nvlink = device_by_rank[source_rank].machine.links.can_access(*device_ids)
             transfers.append((*device_ids, size_bytes, "NVLink" if has_nvlink else "PCIe"))
     return transfers
 

@@ -13,7 +13,7 @@ from virtualgpu.records.device.attributes import ATTRIBUTES
 VIRTUAL_CUDA_VERSION = 13000
 
 # Properties that consist of several sizes, and the suffixes of their attributes.
-_TEXTURE_SIDES = {
+_TEXTURE_EXTENT_NAMES = {
     "Texture2D": ("Width", "Height"),
     "Texture3D": ("Width", "Height", "Depth"),
     "Texture1DLayered": ("Width", "Layers"),
@@ -116,7 +116,7 @@ def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
         f"max{texture_kind}": tuple(
             attribute_values[f"Max{texture_kind}{axis_name}"] for axis_name in axis_names
         )
-        for texture_kind, axis_names in _TEXTURE_SIDES.items()
+        for texture_kind, axis_names in _TEXTURE_EXTENT_NAMES.items()
     }
     return {
         "name": info.name.encode(),

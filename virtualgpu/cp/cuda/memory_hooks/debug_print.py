@@ -26,7 +26,7 @@ class DebugPrintHook(MemoryHook):
         self.file = sys.stdout if file is None else file
         self.flush = flush
 
-    def _print(self, hook: str, values: dict[str, Any], *keys: str) -> None:
+    def _print_record(self, hook: str, values: dict[str, Any], *keys: str) -> None:
         record: dict[str, Any] = {"hook": hook, **{key: values[key] for key in keys}}
         if "pmem_id" in record:
             record["pmem_id"] = hex(record["pmem_id"])
@@ -35,10 +35,10 @@ class DebugPrintHook(MemoryHook):
             self.file.flush()
 
     def alloc_postprocess(self, **kwargs: Any) -> None:
-        self._print("alloc", kwargs, "device_id", "mem_size", "mem_ptr")
+        self._print_record("alloc", kwargs, "device_id", "mem_size", "mem_ptr")
 
     def malloc_postprocess(self, **kwargs: Any) -> None:
-        self._print("malloc", kwargs, "device_id", "size", "mem_size", "mem_ptr", "pmem_id")
+        self._print_record("malloc", kwargs, "device_id", "size", "mem_size", "mem_ptr", "pmem_id")
 
     def free_postprocess(self, **kwargs: Any) -> None:
-        self._print("free", kwargs, "device_id", "mem_size", "mem_ptr", "pmem_id")
+        self._print_record("free", kwargs, "device_id", "mem_size", "mem_ptr", "pmem_id")

@@ -27,16 +27,16 @@ class _CallNode:
 
     used_bytes: int = 0
     acquired_bytes: int = 0
-    calls: dict[tuple[str, int | None, str], _CallNode] = field(default_factory=dict)
+    callees: dict[tuple[str, int | None, str], _CallNode] = field(default_factory=dict)
 
-    def add(self, used_bytes: int, acquired_bytes: int) -> None:
+    def add_bytes(self, used_bytes: int, acquired_bytes: int) -> None:
         self.used_bytes += used_bytes
         self.acquired_bytes += acquired_bytes
 
-    def report(self, name: str, depth: int = 0) -> Iterator[str]:
+    def format_lines(self, name: str, depth: int = 0) -> Iterator[str]:
         yield f"{'  ' * depth}{name} ({_format_size(self.used_bytes)}, {_format_size(self.acquired_bytes)})\n"
-        for (filename, line_number, function), called_line in self.calls.items():
-            yield from called_line.report(f"{filename}:{line_number}:{function}", depth + 1)
+        for (filename, line_number, function), callee_node in self.callees.items():
+            yield from callee_node.format_lines(f"{filename}:{line_number}:{function}", depth + 1)
 
 
 class LineProfileHook(MemoryHook):
@@ -59,23 +59,27 @@ class LineProfileHook(MemoryHook):
         self._max_depth = max_depth
 
     def malloc_preprocess(self, **kwargs: Any) -> None:
-        self._add(kwargs["mem_size"], 0)
+        self._add_allocation(kwargs["mem_size"], 0)
 
     def alloc_preprocess(self, **kwargs: Any) -> None:
-        self._add(0, kwargs["mem_size"])
+        self._add_allocation(0, kwargs["mem_size"])
 
-    def _add(self, used_bytes: int, acquired_bytes: int) -> None:
+    def _add_allocation(self, used_bytes: int, acquired_bytes: int) -> None:
         call_node = self._root
-        call_node.add(used_bytes, acquired_bytes)
-        frames = [f for f in traceback.extract_stack() if not f.filename.startswith(_HIDDEN_FOLDERS)]
+        call_node.add_bytes(used_bytes, acquired_bytes)
+        frames = [
+            stack_frame
+            for stack_frame in traceback.extract_stack()
+            if not stack_frame.filename.startswith(_HIDDEN_FOLDERS)
+        ]
         for frame in frames[: self._max_depth - 1 if self._max_depth > 0 else None]:
-            call_node = call_node.calls.setdefault((frame.filename, frame.lineno, frame.name), _CallNode())
-            call_node.add(used_bytes, acquired_bytes)
+            call_node = call_node.callees.setdefault((frame.filename, frame.lineno, frame.name), _CallNode())
+            call_node.add_bytes(used_bytes, acquired_bytes)
 
     def print_report(self, file: TextIO | None = None) -> None:
         """Write the report to `file`. The default file is the standard output."""
         file = sys.stdout if file is None else file
-        file.writelines(self._root.report("_root"))
+        file.writelines(self._root.format_lines("_root"))
         file.flush()
 
 

@@ -56,7 +56,7 @@ class CUDAarray:
         self.depth = depth
         self.flags = flags
         self.ndim = 1 + (height > 0) + (depth > 0)
-        self.texel = parse_texel(desc)
+        self.texel_format = parse_texel(desc)
         extents = (width, height, depth)[: self.ndim]
         if any(
             not 0 < extent <= max_extent
@@ -66,10 +66,10 @@ class CUDAarray:
                 f"the array has {extents} texels, but the maximum is {_MAX_EXTENTS[self.ndim]}."
             )
         self.device = _machine.current().current_device
-        size_bytes = width * max(1, height) * max(1, depth) * self.texel.size_bytes
+        size_bytes = width * max(1, height) * max(1, depth) * self.texel_format.size_bytes
         self.ptr = self.device.memory.malloc(size_bytes)
         shape_text = " × ".join(map(str, extents[::-1]))
-        label = f"CUDA array of {shape_text} texels of {self.texel.size_bytes} bytes"
+        label = f"CUDA array of {shape_text} texels of {self.texel_format.size_bytes} bytes"
         self.device.memory.track(self.ptr, size_bytes, label)
         self._bytes = self.device.memory.view(self.ptr, size_bytes)
 
@@ -99,24 +99,24 @@ class CUDAarray:
             in_arr = in_arr if in_arr.flags.c_contiguous else in_arr.copy()
         else:
             in_arr = np.ascontiguousarray(in_arr)
-        self._copy(in_arr, stream, to_texture=True)
+        self._copy_texels(in_arr, stream, to_texture=True)
 
     def copy_to(self, out_arr: Any, stream: _BaseStream | None = None) -> None:
         """Copy this array to a C-contiguous device or host array, in a stream (default: the current one)."""
         if not out_arr.flags.c_contiguous:
             raise ValueError("The output array must be C-contiguous")
-        self._copy(out_arr, stream, to_texture=False)
+        self._copy_texels(out_arr, stream, to_texture=False)
 
-    def _copy(self, array: Any, stream: _BaseStream | None, to_texture: bool) -> None:
-        shape = (*(self.depth, self.height)[3 - self.ndim :], self.texel.channels * self.width)
+    def _copy_texels(self, array: Any, stream: _BaseStream | None, to_texture: bool) -> None:
+        shape = (*(self.depth, self.height)[3 - self.ndim :], self.texel_format.channel_count * self.width)
         if array.shape != shape:
             raise ValueError(
                 f"shape mismatch: the array has the shape {array.shape}, but the CUDA array needs {shape}."
             )
-        if array.dtype != self.texel.dtype:
+        if array.dtype != self.texel_format.dtype:
             raise ValueError(
                 f"dtype mismatch: the array has the dtype {array.dtype}, but the CUDA array "
-                f"needs {self.texel.dtype}."
+                f"needs {self.texel_format.dtype}."
             )
         memory_device = None
         if isinstance(array, ndarray):
@@ -131,7 +131,7 @@ class CUDAarray:
             target_bytes.nbytes,
             target=self.device if to_texture else memory_device,
             source=memory_device if to_texture else self.device,
-            host=array_bytes if memory_device is None else None,
+            host_array=array_bytes if memory_device is None else None,
             stream=stream,
             arrays=(target_bytes, source_bytes),
         )

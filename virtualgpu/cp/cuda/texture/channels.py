@@ -34,29 +34,29 @@ class ChannelFormatDescriptor:
     """
 
     def __init__(self, x: int, y: int, z: int, w: int, f: int) -> None:
-        self._bits = int(x), int(y), int(z), int(w)
-        self._kind = int(f)
+        self._channel_bits = int(x), int(y), int(z), int(w)
+        self._value_kind = int(f)
 
     def get_channel_format(self) -> dict[str, int]:
         """Return the channel sizes in bits and the value type as a dictionary."""
-        return dict(zip("xyzwf", (*self._bits, self._kind), strict=True))
+        return dict(zip("xyzwf", (*self._channel_bits, self._value_kind), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class TexelFormat:
     """A checked texel format, with its channel count, channel size in bytes and value type."""
 
-    channels: int
+    channel_count: int
     channel_bytes: int
-    kind: int
+    value_kind: int
 
     @property
     def size_bytes(self) -> int:
-        return self.channels * self.channel_bytes
+        return self.channel_count * self.channel_bytes
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return np.dtype(f"{_CHANNEL_KINDS[self.kind][0]}{8 * self.channel_bytes}")
+        return np.dtype(f"{_CHANNEL_KINDS[self.value_kind][0]}{8 * self.channel_bytes}")
 
 
 def parse_texel(format: ChannelFormatDescriptor) -> TexelFormat:

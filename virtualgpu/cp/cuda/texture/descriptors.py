@@ -122,26 +122,26 @@ class TextureDescriptor:
         border_colours = tuple(borderColors or ())
         if len(address_modes) > 3 or len(border_colours) > 4:
             raise AssertionError("A texture has at most 3 address modes and 4 border colours.")
-        self.modes = (
+        self.address_modes = (
             *(int(address_mode) for address_mode in address_modes),
             *(0,) * (3 - len(address_modes)),
         )
-        self.border = (
+        self.border_colour = (
             *(float(border_component) for border_component in border_colours),
             *(0.0,) * (4 - len(border_colours)),
         )
         self.filter_mode, self.read_mode = int(filterMode), int(readMode)
         self.srgb, self.normalized = int(sRGB or 0), int(normalizedCoords or 0)
-        self.anisotropy = int(maxAnisotropy or 0)
+        self.max_anisotropy = int(maxAnisotropy or 0)
 
     def get_texture_desc(self) -> dict[str, Any]:
         """Return the fields of the texture descriptor as a dictionary."""
         return {
-            "addressMode": self.modes,
+            "addressMode": self.address_modes,
             "filterMode": self.filter_mode,
             "readMode": self.read_mode,
             "sRGB": self.srgb,
-            "borderColor": self.border,
+            "borderColor": self.border_colour,
             "normalizedCoords": self.normalized,
-            "maxAnisotropy": self.anisotropy,
+            "maxAnisotropy": self.max_anisotropy,
         }

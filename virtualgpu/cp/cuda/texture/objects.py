@@ -23,11 +23,11 @@ from virtualgpu.records.device.attributes import MOST_LINEAR_TEXELS, PITCH_ALIGN
 class _TextureTableEntry(TextureHandle):
     """An entry in the device's table of textures; destroying the object removes the entry."""
 
-    def _register(self, device: VirtualDevice, **fields: Any) -> None:
+    def _register(self, device: VirtualDevice, **entry_fields: Any) -> None:
         self.device = device
-        self.address = fields["address"]
-        self.size_bytes = fields.pop("size_bytes")
-        self.ptr = device.memory.textures.add(**fields)
+        self.address = entry_fields["address"]
+        self.size_bytes = entry_fields.pop("size_bytes")
+        self.ptr = device.memory.textures.add(**entry_fields)
 
     def __del__(self) -> None:
         if getattr(self, "ptr", 0) and not sys.is_finalizing():
@@ -70,7 +70,7 @@ class TextureObject(_TextureTableEntry):
                 "The virtual GPU does not support sRGB textures. Convert the picture to linear values first."
             )
         allowed_values = (
-            ("addressModes", texture_descriptor.modes, 4),
+            ("addressModes", texture_descriptor.address_modes, 4),
             ("filterMode", (texture_descriptor.filter_mode,), 2),
             ("readMode", (texture_descriptor.read_mode,), 2),
         )
@@ -80,7 +80,7 @@ class TextureObject(_TextureTableEntry):
                     f"`{parameter_name}` is {mode_values}, but valid values are 0 to {value_count - 1}."
                 )
         is_normalized_read = texture_descriptor.read_mode == FIELD_NUMBERS["cudaReadModeNormalizedFloat"]
-        is_integer = texel_format.kind != FLOAT
+        is_integer = texel_format.value_kind != FLOAT
         if is_normalized_read and is_integer and texel_format.channel_bytes == 4:
             raise make_invalid_value_error(
                 "cudaReadModeNormalizedFloat supports only integers of 8 and 16 bits."
@@ -102,8 +102,8 @@ class TextureObject(_TextureTableEntry):
             normalized_read=int(is_normalized_read and is_integer),
             normalized_coordinates=int(bool(texture_descriptor.normalized)),
             interpolated=int(is_interpolated),
-            modes=texture_descriptor.modes,
-            border=texture_descriptor.border,
+            modes=texture_descriptor.address_modes,
+            border=texture_descriptor.border_colour,
         )
         self.ResDesc = ResDesc
         self.TexDesc = TexDesc
@@ -141,7 +141,7 @@ def _describe_memory(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel
     if resource.restype == ARRAY_RESOURCE:
         array = resource.cuArr
         assert array is not None
-        texel_format = array.texel
+        texel_format = array.texel_format
         device = array.device
         address = array.ptr
         array_size = array.width, max(1, array.height), max(1, array.depth)
@@ -195,9 +195,9 @@ def _describe_memory(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel
             "pitch_bytes": pitch_bytes,
             "slice_bytes": pitch_bytes * array_size[1],
             "size": array_size,
-            "channels": texel_format.channels,
+            "channels": texel_format.channel_count,
             "channel_bytes": texel_format.channel_bytes,
-            "kind": texel_format.kind,
+            "kind": texel_format.value_kind,
             "size_bytes": needed_bytes,
             "in_linear_memory": int(resource.restype == LINEAR_RESOURCE),
         },
