@@ -518,7 +518,9 @@ def test_one_pair_of_lines_is_one_hazard_whatever_separates_the_threads() -> Non
 def test_races_in_the_systems_part_of_shared_memory_are_left_out() -> None:
     def reported(word: int) -> int:
         case = Case(*SHARED).race(0, 1, word=word)
-        case.names = names(case.memory, offsets={layout.RESERVED_SHARED: 64}, sizes={}, shared_words=4096)
+        case.names = names(
+            case.memory, offsets={layout.RESERVED_SHARED_NAME: 64}, sizes={}, shared_words=4096
+        )
         return len(case.hazards())
 
     first = 64 // 4

@@ -512,13 +512,13 @@ _lifted_einsum = lift_to_device(_einsum, name="einsum", operand_count=64)
 def _convert_subscript_lists(arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
     """Convert list subscripts of `einsum` (``a, [0, 1], b, [1, 2], [0, 2]``) to letters and operands."""
 
-    def subscript_term(labels: Any) -> str:
+    def format_subscripts(labels: Any) -> str:
         return "".join("..." if label is ... else ascii_letters.swapcase()[label] for label in labels)
 
     operands = tuple(arguments[: len(arguments) // 2 * 2 : 2])
     subscript_lists = arguments[1::2]
-    output_subscript = [f"->{subscript_term(arguments[-1])}"] if len(arguments) % 2 else []
-    return "".join([",".join(map(subscript_term, subscript_lists)), *output_subscript]), operands
+    output_subscript = [f"->{format_subscripts(arguments[-1])}"] if len(arguments) % 2 else []
+    return "".join([",".join(map(format_subscripts, subscript_lists)), *output_subscript]), operands
 
 
 def einsum(subscripts: Any, *operands: Any, dtype: Any = None, optimize: Any = False) -> ndarray:

@@ -73,18 +73,20 @@ def RangePushC(message: str, color: int = 0) -> None:  # noqa: N802
 
 
 def _push_range(message: str, color: int | None) -> None:
-    log = _get_range_log()
-    log.stacks.setdefault(threading.get_ident(), []).append(log.open(_check_message(message), color))
+    range_log = _get_range_log()
+    range_log.stacks.setdefault(threading.get_ident(), []).append(
+        range_log.open(_check_message(message), color)
+    )
 
 
 def RangePop() -> None:  # noqa: N802
     """End the innermost open range of the thread. If no range is open, nothing happens."""
-    log = _get_range_log()
+    range_log = _get_range_log()
     thread = threading.get_ident()
-    if log.stacks.get(thread):
-        log.end(log.stacks[thread].pop())
-        if not log.stacks[thread]:
-            del log.stacks[thread]
+    if range_log.stacks.get(thread):
+        range_log.end(range_log.stacks[thread].pop())
+        if not range_log.stacks[thread]:
+            del range_log.stacks[thread]
 
 
 def Mark(message: str, id_color: int = -1) -> None:  # noqa: N802
@@ -98,15 +100,15 @@ def MarkC(message: str, color: int = 0) -> None:  # noqa: N802
 
 
 def _add_mark(message: str, color: int | None) -> None:
-    log = _get_range_log()
-    log.end(log.open(_check_message(message), color), is_mark=True)
+    range_log = _get_range_log()
+    range_log.end(range_log.open(_check_message(message), color), is_mark=True)
 
 
 def RangeStart(message: str | None, color: int | None) -> int:  # noqa: N802
     """Start an NVTX range that any thread can end, and return the number to pass to `RangeEnd`."""
-    log = _get_range_log()
-    range_id = next(log.numbers)
-    log.started[range_id] = log.open(
+    range_log = _get_range_log()
+    range_id = next(range_log.numbers)
+    range_log.started[range_id] = range_log.open(
         "" if message is None else _check_message(message), None if color is None else _check_color(color)
     )
     return range_id
@@ -114,7 +116,7 @@ def RangeStart(message: str | None, color: int | None) -> int:  # noqa: N802
 
 def RangeEnd(range_id: int) -> None:  # noqa: N802
     """End an NVTX range that `RangeStart` started. An unknown number is ignored."""
-    log = _get_range_log()
-    open_range = log.started.pop(range_id, None)
+    range_log = _get_range_log()
+    open_range = range_log.started.pop(range_id, None)
     if open_range is not None:
-        log.end(open_range)
+        range_log.end(open_range)

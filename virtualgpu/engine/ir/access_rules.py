@@ -136,7 +136,7 @@ def make_l1_lookup(sector: str, tag: str, sector_mask: str = "1") -> str:
 """
 
 
-L1_FIELDS = (
+L1_FIELD_LOADS = (
     make_field_load("l1_table", "%l1.i")
     + make_field_load("block_linear", "%number")
     + make_field_load("l1_base", "%l1.from")
@@ -171,7 +171,7 @@ _NO_RUN_BLOCK_TEXT = """run:
 
 # An L1 cache returns a line in eight columns of 16 bytes. It returns different pieces of one column one after the
 # other, so a load takes as many passes as its most used column has pieces.
-_ORDERED_PASSES = (
+_ORDERED_PASSES_TEXT = (
     f"""  %piece = lshr <32 x i64> %a, splat (i64 4)
   %piece.prev = shufflevector <32 x i64> %piece, <32 x i64> poison, <32 x i32> <i32 0, {_FIRST_31_LANES}>
   %piece.differ = icmp ne <32 x i64> %piece, %piece.prev
@@ -205,7 +205,7 @@ entry:
   %q = lshr <32 x i64> %a, splat (i64 5)
   %spill = alloca <32 x i64>
   store <32 x i64> %q, ptr %spill
-{L1_FIELDS}  %full = icmp eq i32 %mask, -1
+{L1_FIELD_LOADS}  %full = icmp eq i32 %mask, -1
   br i1 %full, label %fast, label %slow
 fast:
   %prev = shufflevector <32 x i64> %q, <32 x i64> poison, <32 x i32> <i32 0, {_FIRST_31_LANES}>
@@ -263,7 +263,7 @@ done:
 
 
 _PASS_TEXT_BY_MARK = {
-    "@ORDERED": _ORDERED_PASSES,
+    "@ORDERED": _ORDERED_PASSES_TEXT,
     "@LOOP": "  %columns = phi i64 [0, %slow], [%columns1, %body]\n",
     "@BODY": """  %here = and i32 %eqs, %mask
   %lower = and i32 %here, %evens

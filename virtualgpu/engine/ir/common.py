@@ -5,7 +5,7 @@ from __future__ import annotations
 from virtualgpu.engine.ir import access_rules, layout
 from virtualgpu.engine.ir.text import make_field_load
 
-COMMON = f"""
+COMMON_FUNCTIONS = f"""
 define internal void @fault(ptr %ctx, i32 %code, i32 %function, i32 %pc, i32 %lane, i32 %size, i64 %address) noinline cold {{
   %p0 = getelementptr i8, ptr %ctx, i64 {layout.get_field_offset("fault_code")}
   %old = load i32, ptr %p0

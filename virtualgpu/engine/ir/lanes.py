@@ -108,7 +108,7 @@ _ATOMIC_OPERATIONS = {
 
 
 # Float addition in global memory takes subnormals for zero, in shared memory it does not (PTX ISA, atom).
-_FLUSHING_ADD = """  %fx = call float @flushed(float %x)
+_FLUSHING_ADD_TEXT = """  %fx = call float @flushed(float %x)
   %first = load i32, ptr %p
   br label %again
 again:
@@ -124,7 +124,7 @@ again:
   br i1 %fine, label %stored, label %again
 stored:
 """
-_FLUSH_FUNCTION = """
+_FLUSH_FUNCTION_TEXT = """
 declare float @llvm.fabs.f32(float)
 declare float @llvm.copysign.f32(float, float)
 define internal float @flushed(float %v) {
@@ -138,7 +138,7 @@ define internal float @flushed(float %v) {
 
 
 # Additions without a machine instruction: repeated until no other thread has written in between.
-_ADD_AND_SWAP = """  %first = load {word}, ptr %p
+_ADD_AND_SWAP_TEXT = """  %first = load {word}, ptr %p
   br label %again
 again:
   %old = phi {word} [%first, %lane], [%seen, %again]
@@ -149,7 +149,7 @@ again:
   br i1 %fine, label %stored, label %again
 stored:
 """
-_ADD_HALVES = """
+_ADD_HALVES_TEXT = """
 define internal {word} @add_{kind}({word} %a, {word} %b) {{
   %xh = bitcast {word} %a to <{n} x half>
   %yh = bitcast {word} %b to <{n} x half>
@@ -162,7 +162,7 @@ define internal {word} @add_{kind}({word} %a, {word} %b) {{
 }}
 """
 # A bf16 is the upper half of a float; the sum is rounded to nearest even, NaN becomes 0x7FFF.
-_ADD_BFLOATS = """
+_ADD_BFLOATS_TEXT = """
 define internal {word} @add_{kind}({word} %a, {word} %b) {{
   %x16 = bitcast {word} %a to <{n} x i16>
   %y16 = bitcast {word} %b to <{n} x i16>
@@ -194,13 +194,19 @@ def make_atomic_half_add(element_type: str) -> tuple[str, str]:
     The function returns the old values as integers.
     """
     word_type = "i16"
-    names = {"word": word_type, "kind": element_type, "size": 2, "n": 1}
+    template_values = {"word": word_type, "kind": element_type, "size": 2, "n": 1}
     if element_type.endswith("x2"):
         word_type = "i32"
-        names = {"word": word_type, "kind": element_type, "size": 4, "n": 2}
-    function_head = (_ADD_BFLOATS if element_type.startswith("bf") else _ADD_HALVES).format(**names)
+        template_values = {"word": word_type, "kind": element_type, "size": 4, "n": 2}
+    function_head = (_ADD_BFLOATS_TEXT if element_type.startswith("bf") else _ADD_HALVES_TEXT).format(
+        **template_values
+    )
     return _make_lane_loop(
-        f"atomic_add_{element_type}", word_type, _ADD_AND_SWAP.format(**names), function_head, "stored"
+        f"atomic_add_{element_type}",
+        word_type,
+        _ADD_AND_SWAP_TEXT.format(**template_values),
+        function_head,
+        "stored",
     )
 
 
@@ -214,9 +220,9 @@ def make_atomic(
     flushes_subnormals = flushes_subnormals and operation == "add" and llvm == "float"
     name = f"atomic_{operation}_{'s' if is_signed else 'u'}_{llvm}{'_flush' if flushes_subnormals else ''}"
     element_bytes = get_bit_width(llvm) // 8
-    function_head, last_block = (_FLUSH_FUNCTION, "stored") if flushes_subnormals else ("", "lane")
+    function_head, last_block = (_FLUSH_FUNCTION_TEXT, "stored") if flushes_subnormals else ("", "lane")
     if flushes_subnormals:
-        action_text = _FLUSHING_ADD
+        action_text = _FLUSHING_ADD_TEXT
     elif operation == "cas":
         action_text = (
             f"  %pair = cmpxchg ptr %p, {llvm} %x, {llvm} %y seq_cst seq_cst, align {element_bytes}\n"

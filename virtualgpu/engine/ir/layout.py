@@ -90,7 +90,7 @@ FRAME_HEADER_BYTES = 192
 
 # Prefix of the special registers with the offset and size of the shared memory that the system reserves.
 # Cooperative groups of several warps synchronise there.
-RESERVED_SHARED = "%reserved_smem"
+RESERVED_SHARED_NAME = "%reserved_smem"
 RESERVED_SHARED_BYTES = 1024
 
 # Generic addresses carry the state space in their top byte; 0 is global.

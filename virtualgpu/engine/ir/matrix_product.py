@@ -43,19 +43,19 @@ def count_per_register(element_type: str) -> int:
 
 
 def _make_offset_table(
-    name: str, element_positions: ElementPositions, columns: int, count: int, kind: str
+    name: str, element_positions: ElementPositions, column_count: int, count: int, element_type: str
 ) -> str:
     """Return an LLVM constant with the byte offset of each matrix element in the warp's registers."""
     offsets = np.zeros(count, np.int64)
     lane_index = np.arange(32)[:, None]
     element_index = np.arange(element_positions[0].shape[1])
-    elements_per_register = count_per_register(kind)
+    elements_per_register = count_per_register(element_type)
     byte_offsets = (
         element_index // elements_per_register * ROW_BYTES
         + lane_index * 4
         + element_index % elements_per_register * (4 // elements_per_register)
     )
-    offsets[element_positions[0] * columns + element_positions[1]] = byte_offsets
+    offsets[element_positions[0] * column_count + element_positions[1]] = byte_offsets
     offset_list = ", ".join(f"i32 {offset}" for offset in offsets.tolist())
     return f"@{name} = internal constant [{count} x i32] [{offset_list}]\n"
 
@@ -123,21 +123,21 @@ done:
 """
 
 
-def _make_unpack_function(name: str, count: int, offset_table: str, kind: str) -> str:
-    llvm = f"i{32 // count_per_register(kind)}"
+def _make_unpack_function(name: str, count: int, offset_table: str, element_type: str) -> str:
+    llvm = f"i{32 // count_per_register(element_type)}"
     element_text = (
         f"  %p = getelementptr i8, ptr %registers, i32 %offset\n  %bits = load {llvm}, ptr %p\n"
-        f"{_WIDEN_TEXTS[kind]}"
+        f"{_WIDEN_TEXTS[element_type]}"
         "  %to = getelementptr double, ptr %matrix, i32 %i\n  store double %value, ptr %to\n"
     )
     return _make_element_loop(name, count, offset_table, element_text, "ptr %registers, ptr %matrix")
 
 
-def _make_pack_function(name: str, count: int, offset_table: str, kind: str) -> str:
-    llvm = f"i{32 // count_per_register(kind)}"
+def _make_pack_function(name: str, count: int, offset_table: str, element_type: str) -> str:
+    llvm = f"i{32 // count_per_register(element_type)}"
     element_text = (
         "  %from = getelementptr double, ptr %matrix, i32 %i\n  %sum = load double, ptr %from\n"
-        f"{_NARROWING_TEXTS[kind]}"
+        f"{_NARROWING_TEXTS[element_type]}"
         f"  %p = getelementptr i8, ptr %registers, i32 %offset\n  store {llvm} %bits, ptr %p\n"
     )
     return _make_element_loop(name, count, offset_table, element_text, "ptr %matrix, ptr %registers")
@@ -170,9 +170,9 @@ def _make_product_loop(
 """
 
 
-def _make_exact_sum(columns: int, inner_length: int) -> str:
+def _make_exact_sum(column_count: int, inner_length: int) -> str:
     """Return LLVM text that sets ``%total`` to the exact sum of the products in a row."""
-    row_type = f"<{columns} x double>"
+    row_type = f"<{column_count} x double>"
     step_text = f"  %terms = fmul contract {row_type} %step.xs, %step.ys\n  %sum1 = fadd contract {row_type} %sum, %terms\n"
     phi_text = f"  %sum = phi {row_type} [zeroinitializer, %row], [%sum1, %step]\n"
     return (
@@ -186,34 +186,34 @@ def _make_splat_constant(value: float) -> str:
     return f"splat (double 0x{np.float64(value).view(np.uint64):016X})"
 
 
-def _make_exponent_extraction(columns: int, value: str, result: str, kind: str) -> str:
+def _make_exponent_extraction(column_count: int, value: str, result: str, element_type: str) -> str:
     """Return LLVM text that replaces each double by the power of two with the same exponent, at most 2**200.
 
     The result for 0 is 0.
     """
-    row_type = f"<{columns} x double>"
-    integer_type = f"<{columns} x i64>"
-    least_power = _make_splat_constant(2.0 ** _LEAST_EXPONENT[kind])
+    row_type = f"<{column_count} x double>"
+    integer_type = f"<{column_count} x i64>"
+    least_power = _make_splat_constant(2.0 ** _LEAST_EXPONENT[element_type])
     return f"""  {result}.b = bitcast {row_type} {value} to {integer_type}
   {result}.e = and {integer_type} {result}.b, splat (i64 {0x7FF << 52})
   {result}.p = bitcast {integer_type} {result}.e to {row_type}
-  {result}.l = call {row_type} @llvm.maxnum.v{columns}f64({row_type} {result}.p, {row_type} {least_power})
-  {result}.u = call {row_type} @llvm.minnum.v{columns}f64({row_type} {result}.l, {row_type} {_make_splat_constant(2.0**200)})
+  {result}.l = call {row_type} @llvm.maxnum.v{column_count}f64({row_type} {result}.p, {row_type} {least_power})
+  {result}.u = call {row_type} @llvm.minnum.v{column_count}f64({row_type} {result}.l, {row_type} {_make_splat_constant(2.0**200)})
   {result}.z = fcmp oeq {row_type} {value}, zeroinitializer
-  {result} = select <{columns} x i1> {result}.z, {row_type} zeroinitializer, {row_type} {result}.u
+  {result} = select <{column_count} x i1> {result}.z, {row_type} zeroinitializer, {row_type} {result}.u
 """
 
 
-def _make_truncated_sum(columns: int, inner_length: int, kinds: dict[str, str]) -> str:
+def _make_truncated_sum(column_count: int, inner_length: int, types_by_matrix: dict[str, str]) -> str:
     """Return LLVM text that sets ``%total`` to the sum of a row, with terms truncated as in tensor cores."""
-    row_type = f"<{columns} x double>"
-    float_type = f"<{columns} x float>"
-    is_fp8 = kinds["a"] in FP8_TYPES
+    row_type = f"<{column_count} x double>"
+    float_type = f"<{column_count} x float>"
+    is_fp8 = types_by_matrix["a"] in FP8_TYPES
     term_groups = ((0, 16), (16, 16)) if is_fp8 else ((0, inner_length),)
     llvm_text = ""
     accumulator_name = "%cs"
     previous_label = "row"
-    sum_type = kinds["c"]
+    sum_type = types_by_matrix["c"]
     if is_fp8:
         accumulator_name = "zeroinitializer"
         sum_type = "f32"
@@ -223,29 +223,33 @@ def _make_truncated_sum(columns: int, inner_length: int, kinds: dict[str, str]) 
             accumulator_name = "%c0"
         max_label = f"top{group_index}"
         sum_label = f"sum{group_index}"
-        llvm_text += _make_exponent_extraction(columns, accumulator_name, f"%{max_label}.c", sum_type)
+        llvm_text += _make_exponent_extraction(column_count, accumulator_name, f"%{max_label}.c", sum_type)
         step_text = (
-            _make_exponent_extraction(columns, f"%{max_label}.xs", f"%{max_label}.px", kinds["a"])
-            + _make_exponent_extraction(columns, f"%{max_label}.ys", f"%{max_label}.py", kinds["b"])
+            _make_exponent_extraction(
+                column_count, f"%{max_label}.xs", f"%{max_label}.px", types_by_matrix["a"]
+            )
+            + _make_exponent_extraction(
+                column_count, f"%{max_label}.ys", f"%{max_label}.py", types_by_matrix["b"]
+            )
             + f"  %{max_label}.pp = fmul {row_type} %{max_label}.px, %{max_label}.py\n"
-            f"  %{max_label}.m1 = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m, {row_type} %{max_label}.pp)\n"
+            f"  %{max_label}.m1 = call {row_type} @llvm.maxnum.v{column_count}f64({row_type} %{max_label}.m, {row_type} %{max_label}.pp)\n"
         )
         phi_text = f"  %{max_label}.m = phi {row_type} [%{max_label}.c, %{previous_label}], [%{max_label}.m1, %{max_label}]\n"
         llvm_text += _make_product_loop(
             max_label, previous_label, term_count, first_term, row_type, phi_text, step_text
         )
         # One where all is 0.
-        llvm_text += f"""  %{max_label}.most = call {row_type} @llvm.maxnum.v{columns}f64({row_type} %{max_label}.m1, {row_type} {_make_splat_constant(2.0**-400)})
+        llvm_text += f"""  %{max_label}.most = call {row_type} @llvm.maxnum.v{column_count}f64({row_type} %{max_label}.m1, {row_type} {_make_splat_constant(2.0**-400)})
   %{max_label}.unit = fmul {row_type} %{max_label}.most, {_make_splat_constant(2.0**-KEPT_MANTISSA_BITS)}
   %{max_label}.per = fdiv {row_type} {_make_splat_constant(1.0)}, %{max_label}.unit
   %{max_label}.cu = fmul {row_type} {accumulator_name}, %{max_label}.per
-  %{max_label}.ct = call {row_type} @llvm.trunc.v{columns}f64({row_type} %{max_label}.cu)
+  %{max_label}.ct = call {row_type} @llvm.trunc.v{column_count}f64({row_type} %{max_label}.cu)
   %{max_label}.begin = fadd {row_type} %{max_label}.ct, zeroinitializer
 """
         step_text = (
             f"  %{sum_label}.xy = fmul {row_type} %{sum_label}.xs, %{sum_label}.ys\n"
             f"  %{sum_label}.u = fmul {row_type} %{sum_label}.xy, %{max_label}.per\n"
-            f"  %{sum_label}.t = call {row_type} @llvm.trunc.v{columns}f64({row_type} %{sum_label}.u)\n"
+            f"  %{sum_label}.t = call {row_type} @llvm.trunc.v{column_count}f64({row_type} %{sum_label}.u)\n"
             f"  %{sum_label}.s1 = fadd {row_type} %{sum_label}.s, %{sum_label}.t\n"
         )
         phi_text = f"  %{sum_label}.s = phi {row_type} [%{max_label}.begin, %{max_label}.done], [%{sum_label}.s1, %{sum_label}]\n"
@@ -256,8 +260,8 @@ def _make_truncated_sum(columns: int, inner_length: int, kinds: dict[str, str]) 
         accumulator_name = f"%{sum_label}.exact"
         previous_label = f"{sum_label}.done"
         sum_type = "f32"
-        if kinds["d"] == "f32":
-            llvm_text += _make_truncation_to_float(columns, accumulator_name, f"%{sum_label}.cut")
+        if types_by_matrix["d"] == "f32":
+            llvm_text += _make_truncation_to_float(column_count, accumulator_name, f"%{sum_label}.cut")
             accumulator_name = f"%{sum_label}.cut"
     if not is_fp8:
         return llvm_text + f"  %total = fadd {row_type} {accumulator_name}, {_make_splat_constant(-0.0)}\n"
@@ -267,33 +271,33 @@ def _make_truncated_sum(columns: int, inner_length: int, kinds: dict[str, str]) 
   %c1 = fptrunc {row_type} %cs to {float_type}
   %added = fadd {float_type} %d1, %c1
   %lost = fcmp uno {float_type} %added, %added
-  %told = select <{columns} x i1> %lost, {float_type} splat (float 0x7FFFFFFFE0000000), {float_type} %added
+  %told = select <{column_count} x i1> %lost, {float_type} splat (float 0x7FFFFFFFE0000000), {float_type} %added
   %total = fpext {float_type} %told to {row_type}
 """
     )
 
 
-def _make_truncation_to_float(columns: int, value: str, result: str) -> str:
+def _make_truncation_to_float(column_count: int, value: str, result: str) -> str:
     """Return LLVM text that sets `result` to doubles, rounded towards 0 to the precision of floats.
 
     Numbers that are too large become infinite.
     """
-    row_type = f"<{columns} x double>"
-    float_type = f"<{columns} x float>"
-    word_type = f"<{columns} x i32>"
+    row_type = f"<{column_count} x double>"
+    float_type = f"<{column_count} x float>"
+    word_type = f"<{column_count} x i32>"
     return f"""  {result}.f = fptrunc {row_type} {value} to {float_type}
   {result}.w = fpext {float_type} {result}.f to {row_type}
-  {result}.a = call {row_type} @llvm.fabs.v{columns}f64({row_type} {value})
-  {result}.r = call {row_type} @llvm.fabs.v{columns}f64({row_type} {result}.w)
+  {result}.a = call {row_type} @llvm.fabs.v{column_count}f64({row_type} {value})
+  {result}.r = call {row_type} @llvm.fabs.v{column_count}f64({row_type} {result}.w)
   {result}.up = fcmp ogt {row_type} {result}.r, {result}.a
   {result}.in = fcmp olt {row_type} {result}.a, {_make_splat_constant(2.0**128)}
-  {result}.do = and <{columns} x i1> {result}.up, {result}.in
+  {result}.do = and <{column_count} x i1> {result}.up, {result}.in
   {result}.b = bitcast {float_type} {result}.f to {word_type}
   {result}.d = sub {word_type} {result}.b, splat (i32 1)
-  {result}.s = select <{columns} x i1> {result}.do, {word_type} {result}.d, {word_type} {result}.b
+  {result}.s = select <{column_count} x i1> {result}.do, {word_type} {result}.d, {word_type} {result}.b
   {result}.q = bitcast {word_type} {result}.s to {float_type}
   {result}.n = fcmp uno {float_type} {result}.q, {result}.q
-  {result}.c = select <{columns} x i1> {result}.n, {float_type} splat (float 0x7FFFFFFFE0000000), {float_type} {result}.q
+  {result}.c = select <{column_count} x i1> {result}.n, {float_type} splat (float 0x7FFFFFFFE0000000), {float_type} {result}.q
   {result} = fpext {float_type} {result}.c to {row_type}
 """
 

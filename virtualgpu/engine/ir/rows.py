@@ -35,43 +35,43 @@ def _make_shuffle_order(start: int, end: int) -> str:
     return "<" + ", ".join(f"i32 {n}" for n in range(start, end)) + ">"
 
 
-def make_first_addresses(address: str) -> str:
+def make_first_addresses(address_type: str) -> str:
     """Return LLVM text that sets ``%p0`` and ``%p1`` to the first addresses of the half warps."""
     return "".join(
-        f"  %p{n} = extractelement <32 x {address}> %a, i32 {HALF_WARP_LANES * n}\n" for n in range(2)
+        f"  %p{n} = extractelement <32 x {address_type}> %a, i32 {HALF_WARP_LANES * n}\n" for n in range(2)
     )
 
 
-def _make_distances(half: int, address: str) -> str:
+def _make_distances(half: int, address_type: str) -> str:
     """Return LLVM text that subtracts the first address of a half warp from all its addresses.
 
     The result is ``%x0`` or ``%x1``.
     """
-    half_row_type = f"<{HALF_WARP_LANES} x {address}>"
+    half_row_type = f"<{HALF_WARP_LANES} x {address_type}>"
     lane_order = _make_shuffle_order(HALF_WARP_LANES * half, HALF_WARP_LANES * half + HALF_WARP_LANES)
     return (
-        f"  %a{half} = shufflevector <32 x {address}> %a, <32 x {address}> poison, <{HALF_WARP_LANES} x i32> {lane_order}\n"
-        f"  %p{half}.0 = insertelement {half_row_type} poison, {address} %p{half}, i32 0\n"
+        f"  %a{half} = shufflevector <32 x {address_type}> %a, <32 x {address_type}> poison, <{HALF_WARP_LANES} x i32> {lane_order}\n"
+        f"  %p{half}.0 = insertelement {half_row_type} poison, {address_type} %p{half}, i32 0\n"
         f"  %p{half}.s = shufflevector {half_row_type} %p{half}.0, {half_row_type} poison, <{HALF_WARP_LANES} x i32> zeroinitializer\n"
         f"  %x{half} = sub {half_row_type} %a{half}, %p{half}.s\n"
     )
 
 
-def _make_half_row_test(half: int, address: str, size: int) -> str:
+def _make_half_row_test(half: int, address_type: str, size: int) -> str:
     """Return LLVM text that tests whether the addresses of a half warp are consecutive.
 
     It also computes the address of the last lane.
     """
-    offsets = "<" + ", ".join(f"{address} {size * lane}" for lane in range(HALF_WARP_LANES)) + ">"
+    offsets = "<" + ", ".join(f"{address_type} {size * lane}" for lane in range(HALF_WARP_LANES)) + ">"
     return (
-        f"  %y{half} = xor <{HALF_WARP_LANES} x {address}> %x{half}, {offsets}\n"
-        + make_zero_test(address, HALF_WARP_LANES, f"%y{half}", f"%line{half}")
-        + f"  %e{half} = add {address} %p{half}, {size * (HALF_WARP_LANES - 1)}\n"
+        f"  %y{half} = xor <{HALF_WARP_LANES} x {address_type}> %x{half}, {offsets}\n"
+        + make_zero_test(address_type, HALF_WARP_LANES, f"%y{half}", f"%line{half}")
+        + f"  %e{half} = add {address_type} %p{half}, {size * (HALF_WARP_LANES - 1)}\n"
     )
 
 
 def make_half_load(
-    half: int, address: str, llvm: str, pointer: str, fallback_label: str, bounds_check: str = ""
+    half: int, address_type: str, llvm: str, pointer: str, fallback_label: str, bounds_check: str = ""
 ) -> str:
     """Return LLVM text that loads the values of a half warp from a single address or from consecutive
     elements.
@@ -90,24 +90,24 @@ def make_half_load(
         else f"  %fits{half} = and i1 %line{half}, true\n"
     )
     return f"""half{half}:
-{_make_distances(half, address)}{pointer}{make_zero_test(address, HALF_WARP_LANES, f"%x{half}", f"%same{half}")}  br i1 %same{half}, label %one{half}, label %ask{half}
+{_make_distances(half, address_type)}{pointer}{make_zero_test(address_type, HALF_WARP_LANES, f"%x{half}", f"%same{half}")}  br i1 %same{half}, label %one{half}, label %ask{half}
 one{half}:
   %s{half} = load {llvm}, ptr %q{half}, align {element_bytes}
   %s{half}.0 = insertelement {half_row_type} poison, {llvm} %s{half}, i32 0
   %s{half}.v = shufflevector {half_row_type} %s{half}.0, {half_row_type} poison, <{HALF_WARP_LANES} x i32> zeroinitializer
   br label %loaded{half}
 ask{half}:
-{_make_half_row_test(half, address, element_bytes)}{bounds_check}{combine_text}  br i1 %fits{half}, label %row{half}, label %{fallback_label}
+{_make_half_row_test(half, address_type, element_bytes)}{bounds_check}{combine_text}  br i1 %fits{half}, label %row{half}, label %{fallback_label}
 row{half}:
   %r{half} = load {half_row_type}, ptr %q{half}, align {element_bytes}
   br label %loaded{half}
 loaded{half}:
   %v{half} = phi {half_row_type} [%s{half}.v, %one{half}], [%r{half}, %row{half}]
-  %l{half} = phi {address} [%p{half}, %one{half}], [%e{half}, %row{half}]
+  %l{half} = phi {address_type} [%p{half}, %one{half}], [%e{half}, %row{half}]
 """
 
 
-def make_half_store(half: int, address: str, llvm: str, pointer: str) -> str:
+def make_half_store(half: int, address_type: str, llvm: str, pointer: str) -> str:
     """Return LLVM text that stores half of the values in ``%v`` to consecutive elements."""
     half_row_type = f"<{HALF_WARP_LANES} x {llvm}>"
     lane_order = _make_shuffle_order(HALF_WARP_LANES * half, HALF_WARP_LANES * half + HALF_WARP_LANES)
@@ -117,10 +117,12 @@ def make_half_store(half: int, address: str, llvm: str, pointer: str) -> str:
     )
 
 
-def make_row_tests(address: str, size: int) -> str:
+def make_row_tests(address_type: str, size: int) -> str:
     """Return LLVM text that sets ``%lines`` to whether each half warp has consecutive addresses."""
     return (
-        "".join(_make_distances(n, address) + _make_half_row_test(n, address, size) for n in range(2))
+        "".join(
+            _make_distances(n, address_type) + _make_half_row_test(n, address_type, size) for n in range(2)
+        )
         + "  %lines = and i1 %line0, %line1\n"
     )
 
@@ -238,7 +240,7 @@ _SECTOR_COUNT_TEXT = f"""  %from0 = lshr i64 %p0, 5
 {make_memory_add("%cnt.l", "32", "lan")}  %cnt.h = getelementptr i64, ptr %cnt, i64 6
 {make_memory_add("%cnt.h", "%halves", "hal")}{make_field_pointer("sectors", "%tot")}{make_memory_add("%tot", "%total", "all")}"""
 
-_MISS_COUNT_TEXT = f"""{access_rules.L1_FIELDS}  %after0 = add i64 %to0, 1
+_MISS_COUNT_TEXT = f"""{access_rules.L1_FIELD_LOADS}  %after0 = add i64 %to0, 1
   %together = icmp ule i64 %from1, %after0
   %end0 = select i1 %together, i64 %to1, i64 %to0
   br label %look

@@ -13,7 +13,7 @@ from virtualgpu.errors import NotSupportedError, PtxError
 
 MAX_DEPTH = 256
 # Least number of arguments of calls to functions that the engine implements itself.
-_ARGUMENT_COUNTS = {"vprintf": 2, "__assertfail": 4, "malloc": 1, "free": 1}
+_MIN_ARGUMENT_COUNTS = {"vprintf": 2, "__assertfail": 4, "malloc": 1, "free": 1}
 
 
 ROOTS = {"call"}
@@ -24,8 +24,8 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
     if instruction.root != "call":
         return False
     name, arguments, results = split_call(instruction)
-    if len(arguments) < _ARGUMENT_COUNTS.get(name, 0):
-        raise PtxError(f"{instruction.text!r}: {name} takes {_ARGUMENT_COUNTS[name]} arguments.")
+    if len(arguments) < _MIN_ARGUMENT_COUNTS.get(name, 0):
+        raise PtxError(f"{instruction.text!r}: {name} takes {_MIN_ARGUMENT_COUNTS[name]} arguments.")
     if name == "":
         _emit_indirect_call(code, instruction, arguments, results)
     elif name in ("malloc", "free"):

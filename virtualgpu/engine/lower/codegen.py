@@ -34,7 +34,7 @@ class GeneratedKernel:
     @property
     def reserved_shared_bytes(self) -> int:
         """Size of the static shared memory that the system reserves, in bytes."""
-        return layout.RESERVED_SHARED_BYTES if layout.RESERVED_SHARED in self.tables.shared else 0
+        return layout.RESERVED_SHARED_BYTES if layout.RESERVED_SHARED_NAME in self.tables.shared else 0
 
 
 def list_reachable(module: ir.Module, entry: str) -> list[ir.Function]:
@@ -73,8 +73,8 @@ def lay_out_shared(module: ir.Module, functions: list[ir.Function]) -> tuple[dic
         variables += function.shared.values()
     offsets: dict[str, int] = {}
     total_bytes = 0
-    if layout.RESERVED_SHARED in used_names:
-        offsets[layout.RESERVED_SHARED] = 0
+    if layout.RESERVED_SHARED_NAME in used_names:
+        offsets[layout.RESERVED_SHARED_NAME] = 0
         total_bytes = layout.RESERVED_SHARED_BYTES
     for variable in variables:
         if not variable.dynamic:
@@ -92,8 +92,8 @@ def lay_out_shared(module: ir.Module, functions: list[ir.Function]) -> tuple[dic
 def _list_symbols(operand: ir.Operand | None) -> list[str]:
     if isinstance(operand, ir.Symbol):
         return [operand.name]
-    if isinstance(operand, ir.Special) and operand.name.startswith(layout.RESERVED_SHARED):
-        return [layout.RESERVED_SHARED]
+    if isinstance(operand, ir.Special) and operand.name.startswith(layout.RESERVED_SHARED_NAME):
+        return [layout.RESERVED_SHARED_NAME]
     if isinstance(operand, ir.Address):
         return _list_symbols(operand.base)
     if isinstance(operand, ir.Vector):
@@ -156,7 +156,7 @@ def generate_kernel(
         (callee_plan.local_bytes for callee_plan in plans.values()), default=0
     )
     llvm_sections = [
-        common_ir.COMMON,
+        common_ir.COMMON_FUNCTIONS,
         *tables.support_functions.values(),
         *function_texts,
         driver_ir.make_driver(entry_plan.symbol),

@@ -29,7 +29,7 @@ _BARRIERS_OFFSET = 1024
 _NO_GROUP = 1 << 30
 
 _BEGIN_PARAMETERS = "ptr %ctx, <32 x i64> %to, i32 %mask, ptr %words, i32 %count, i32 %site, i64 %barrier"
-_FIND_QUEUE = (
+_FIND_QUEUE_TEXT = (
     make_field_load("copies", "%copies")
     + make_field_load("warp", "%warp")
     + make_field_load("frames", "%frames")
@@ -90,7 +90,7 @@ entry:
   %none = icmp eq i32 %mask, 0
   br i1 %none, label %done, label %room
 room:
-{_FIND_QUEUE}  %groups0 = load <32 x i32>, ptr %area, align 64
+{_FIND_QUEUE_TEXT}  %groups0 = load <32 x i32>, ptr %area, align 64
   %free = icmp eq i64 %barrier, 0
   %later = select i1 %free, i32 0, i32 {_NO_GROUP}
 {make_splat("i32", "%later", "%laters")}  %groups = add <32 x i32> %groups0, %laters
@@ -156,7 +156,7 @@ define internal void @copy_arrive(ptr %ctx, i32 %lanes, <32 x i32> %before, i64 
 entry:
   %told = alloca <32 x i64>
   %by.group = icmp eq i64 %barrier, 0
-{make_splat("i64", "%barrier", "%barriers")}{_FIND_QUEUE}  br label %loop
+{make_splat("i64", "%barrier", "%barriers")}{_FIND_QUEUE_TEXT}  br label %loop
 loop:
   %n = phi i32 [0, %entry], [%n1, %next]
   %kept = phi i32 [0, %entry], [%kept1, %next]
@@ -234,7 +234,7 @@ def make_commit_function(code: WarpCode) -> str:
         "copy_commit",
         f"""
 define internal void @copy_commit(ptr %ctx, i32 %mask) noinline {{
-{_FIND_QUEUE}  %groups = load <32 x i32>, ptr %area, align 64
+{_FIND_QUEUE_TEXT}  %groups = load <32 x i32>, ptr %area, align 64
   %lanes = bitcast i32 %mask to <32 x i1>
   %one = zext <32 x i1> %lanes to <32 x i32>
   %groups1 = add <32 x i32> %groups, %one
@@ -255,7 +255,7 @@ def make_wait_function(code: WarpCode) -> str:
         "copy_wait",
         f"""
 define internal void @copy_wait(ptr %ctx, i32 %mask, i32 %n) noinline {{
-{_FIND_QUEUE}  %groups = load <32 x i32>, ptr %area, align 64
+{_FIND_QUEUE_TEXT}  %groups = load <32 x i32>, ptr %area, align 64
 {make_splat("i32", "%n", "%ns")}  %before = sub <32 x i32> %groups, %ns
   call void @{make_arrive_function(code)}(ptr %ctx, i32 %mask, <32 x i32> %before, i64 0)
   ret void
@@ -281,7 +281,7 @@ def make_bind_function(code: WarpCode) -> str:
 define internal void @copy_bind(ptr %ctx, i32 %lanes, <32 x i64> %barriers) noinline {{
 entry:
   %told = alloca <32 x i64>
-{_FIND_QUEUE}  br label %loop
+{_FIND_QUEUE_TEXT}  br label %loop
 loop:
   %n = phi i32 [0, %entry], [%n1, %look], [%n1, %set]
   %more = icmp ult i32 %n, %held

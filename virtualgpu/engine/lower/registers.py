@@ -200,9 +200,9 @@ class Registers:
             address = emitter.context_load("grid_workspace")
             address_word = emitter.op(f"lshr i64 {address}, 32") if name == "%envreg1" else address
             return emitter.splat("i64", address_word), "i64"
-        if name.startswith(layout.RESERVED_SHARED):
+        if name.startswith(layout.RESERVED_SHARED_NAME):
             reserved_bytes = layout.RESERVED_SHARED_BYTES if name.endswith(("_end", "_cap")) else 0
-            return constant("i32", self.tables.shared[layout.RESERVED_SHARED] + reserved_bytes), "i32"
+            return constant("i32", self.tables.shared[layout.RESERVED_SHARED_NAME] + reserved_bytes), "i32"
         if name.startswith(_ZERO_SPECIAL_REGISTERS):
             return constant("i32", 0), "i32"
         if name.startswith(_ONE_SPECIAL_REGISTERS):

@@ -121,7 +121,7 @@ class Report:
         return first_update if first_update == second_update else None
 
     def _is_reserved(self, finding: Finding) -> bool:
-        reserved_start = self.names.offsets.get(layout.RESERVED_SHARED)
+        reserved_start = self.names.offsets.get(layout.RESERVED_SHARED_NAME)
         address = self._find_address("shared", finding)
         return (
             reserved_start is not None
