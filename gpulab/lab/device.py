@@ -31,12 +31,12 @@ def device(name: str | None = None) -> views.DeviceCard:
     """
     if name is not None:
         info = session.find_table_info(name)
-        return views.DeviceCard(info, others=_find_other_devices(info))
+        return views.DeviceCard(info, other_devices=_find_other_devices(info))
     backend = session.backend()
     info = backend.device_info()
     read_metrics = backend.metrics if session.which_device().kind == "cuda" else None
     return views.DeviceCard(
-        info, others=_find_other_devices(info), metrics=read_metrics, setup=backend.setup()
+        info, other_devices=_find_other_devices(info), read_metrics=read_metrics, setup=backend.setup()
     )
 
 

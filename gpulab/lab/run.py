@@ -116,7 +116,9 @@ class Run(LaunchChart):
         self, trace: LaunchTrace, kept_launch: session.KeptLaunch, beside: LaunchTrace | None = None
     ) -> None:
         self.kept_launch = kept_launch
-        super().__init__(trace, at_block_size=session.make_block_size_launcher(kept_launch), beside=beside)
+        super().__init__(
+            trace, launch_at_block_size=session.make_block_size_launcher(kept_launch), beside=beside
+        )
         self.view_name = "launch-chart"
 
     def warps(

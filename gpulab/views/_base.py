@@ -251,7 +251,7 @@ def close_widgets_of_earlier_runs(widget: anywidget.AnyWidget) -> None:
     shell._gpulab_views = [*open_widgets, (cell_id, message_id, widget)]
 
 
-def call_after_cell(work: Callable[[], object]) -> bool:
+def call_after_cell(function: Callable[[], object]) -> bool:
     """Call a function after the current notebook cell has shown its result. Return False if no cell is
     running.
     """
@@ -271,7 +271,7 @@ def call_after_cell(work: Callable[[], object]) -> bool:
     def run_work(*_: Any) -> None:
         shell.events.unregister("post_run_cell", run_work)
         if shell.get_parent().get("header", {}).get("msg_id") == header.get("msg_id"):
-            work()
+            function()
 
     shell.events.register("post_run_cell", run_work)
     return True

@@ -73,7 +73,7 @@ class FigureView(HasTables, Savable):
     """
 
     height_in = 3.6
-    widths: tuple[float, ...] = (1.0,)
+    panel_widths: tuple[float, ...] = (1.0,)
     """The relative widths of the panels."""
 
     def __init__(self, title: str, caption: str, source: str) -> None:
@@ -141,7 +141,7 @@ class FigureView(HasTables, Savable):
     def _compose(self, figure: Figure) -> Any:
         """Draw the panels, the title and the caption on an empty figure, and return the axes."""
         figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.06, wspace=0.04)
-        axes = figure.subplots(1, len(self.widths), width_ratios=self.widths, squeeze=False)[0]
+        axes = figure.subplots(1, len(self.panel_widths), width_ratios=self.panel_widths, squeeze=False)[0]
         for painter, panel_axes in zip(self.painters(), axes, strict=True):
             painter(panel_axes)
         figure.suptitle(self.title, x=0.013, ha="left", weight="bold", fontsize=11)

@@ -98,10 +98,10 @@ def make_csv_writer(
 ) -> Callable[[Path], None]:
     """Return a function that writes rows to a CSV file with the names of the columns as header."""
 
-    def write(path: Path) -> None:
+    def write_csv(path: Path) -> None:
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(columns)
             writer.writerows(map(to_plain_number, row) for row in rows())
 
-    return write
+    return write_csv

@@ -27,8 +27,8 @@ class Steered(View):
     failed = traitlets.Unicode("").tag(sync=True)
 
     def confirm_picture(self, pictured: dict[str, int]) -> None:
-        """Tell the browser which slider values the displayed picture has. After this message, the browser
-        sends the next slider values.
+        """Send the browser the slider values of the displayed picture. The browser then sends the next slider
+        values.
         """
         self.pictured = pictured
         self.pictures += 1

@@ -54,7 +54,7 @@ class Waves(LaunchWaves):
                 percent(occupancy.fraction),
                 f"{occupancy.warps_per_sm} of {count(occupancy.max_warps_per_sm, 'warp')}",
             ],
-            ["Achieved occupancy", percent(self.achieved), self.achieved_note],
+            ["Achieved occupancy", percent(self.achieved_occupancy), self.achieved_occupancy_note],
         ]
 
     @cached_property
@@ -68,17 +68,17 @@ class Waves(LaunchWaves):
         return max(0, self.trace.sm_count - int(self.sms.size))
 
     @cached_property
-    def achieved(self) -> float:
+    def achieved_occupancy(self) -> float:
         """The achieved occupancy as an average over the SMs that ran a block."""
         return self.trace.achieved_occupancy
 
     @property
-    def achieved_note(self) -> str:
+    def achieved_occupancy_note(self) -> str:
         """A note that the average occupancy includes only busy SMs, with the value for the whole device."""
         return f"busy SMs; device {percent(self.trace.achieved_on_device)}"
 
     @cached_property
-    def sample(self) -> Waves:
+    def block_sample(self) -> Waves:
         """The waves that a picture of the launch shows. If a launch has too many blocks, the picture shows
         only a sample of the blocks of each SM.
         """
@@ -96,34 +96,34 @@ def _format_wave_count(waves: float) -> str:
     return f"{waves:.3f}" if hides_tail else f"{waves:.2f}"
 
 
-def describe_occupancy(fit: Occupancy) -> str:
+def describe_occupancy(occupancy: Occupancy) -> str:
     """Return a text with the number of warps that fit on an SM and the maximum number."""
-    return f"{fit.warps_per_sm} of {fit.max_warps_per_sm} warps per SM"
+    return f"{occupancy.warps_per_sm} of {occupancy.max_warps_per_sm} warps per SM"
 
 
-def describe_limiters(fit: Occupancy) -> str:
+def describe_limiters(occupancy: Occupancy) -> str:
     """Return a phrase with the resources that limit occupancy, such as ``limited by registers``."""
-    if not fit.blocks_per_sm:
-        return f"no block fits: {listing(fit.limiters)}" if fit.limiters else "no block fits"
-    return f"limited by {listing(fit.limiters)}" if fit.limiters else "no single limit"
+    if not occupancy.blocks_per_sm:
+        return f"no block fits: {listing(occupancy.limiters)}" if occupancy.limiters else "no block fits"
+    return f"limited by {listing(occupancy.limiters)}" if occupancy.limiters else "no single limit"
 
 
-def make_limit_bars(fit: Occupancy, colours: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+def make_limit_bars(occupancy: Occupancy, colours: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
     """Return a bar for each resource with the number of blocks per SM that it allows. Limiting resources are
     marked.
 
     A full bar represents the hardware's limit on blocks, because larger values cannot be reached.
     """
-    highest_blocks = max(fit.blocks_by_limit.values(), default=1)
-    full_bar_blocks = max(1, min(highest_blocks, fit.blocks_by_limit.get("blocks", highest_blocks)))
+    highest_blocks = max(occupancy.blocks_by_limit.values(), default=1)
+    full_bar_blocks = max(1, min(highest_blocks, occupancy.blocks_by_limit.get("blocks", highest_blocks)))
     bar_rows = []
-    for resource, blocks in fit.blocks_by_limit.items():
+    for resource, blocks in occupancy.blocks_by_limit.items():
         bar_row: dict[str, Any] = {
             "label": resource,
             "share": blocks / full_bar_blocks,
             "value": number(blocks),
         }
-        if resource in fit.limiters:
+        if resource in occupancy.limiters:
             bar_row |= {"mark": "◀ limits", "strong": True, "colour": (colours or {}).get(resource, "accent")}
         bar_rows.append(bar_row)
     return bar_rows

@@ -85,7 +85,7 @@ def render_page(
         f'<ol class="gl-map">{"".join(map(_render_tile, tiles))}</ol>',
         make_legend(_MARK_LEGEND),
         _render_calibration(calibration),
-        make_fold("Best scores", make_list(scores), opened=False) if scores else "",
+        make_fold("Best scores", make_list(scores), is_open=False) if scores else "",
     )
 
 

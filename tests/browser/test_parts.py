@@ -331,10 +331,10 @@ def test_zoom_shows_a_part_and_comes_back(bare: Bare) -> None:
 
 
 def test_controls_that_need_python_are_disabled(bare: Bare) -> None:
-    page = bare.open(launch(at_block_size=synthetic.launch_trace))
+    page = bare.open(launch(launch_at_block_size=synthetic.launch_trace))
     assert page.locator("input[type=range]").is_disabled()
     assert "works without Python" in page.locator(".gl-saved").text_content()
-    page = bare.open(DeviceCard(synthetic.devices()[0], metrics=synthetic.metrics))
+    page = bare.open(DeviceCard(synthetic.devices()[0], read_metrics=synthetic.metrics))
     assert page.get_by_role("button", name="Read now").is_disabled()
 
 

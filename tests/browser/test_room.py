@@ -110,7 +110,7 @@ def test_the_time_axis_of_many_rows_is_visible(
 CELL = """
 from tests.views import synthetic
 from gpulab.views import LaunchChart
-view = LaunchChart(synthetic.launch_trace(256), at_block_size=synthetic.launch_trace)
+view = LaunchChart(synthetic.launch_trace(256), launch_at_block_size=synthetic.launch_trace)
 view
 """
 VIEW = ".jp-Cell .gpulab-view"

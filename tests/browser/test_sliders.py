@@ -19,7 +19,7 @@ def slow(threads):
     while not Path("done").exists(): time.sleep(0.02)
     return synthetic.launch_trace(threads)
 
-LaunchChart(synthetic.launch_trace(256), at_block_size=slow)
+LaunchChart(synthetic.launch_trace(256), launch_at_block_size=slow)
 """
 VIEW = ".jp-Cell .gpulab-view"
 SESSION = "window.jupyterapp.shell.currentWidget.sessionContext.session"

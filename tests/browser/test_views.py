@@ -28,7 +28,7 @@ stepper = WarpStepper(trace, synthetic.measured_blocks(trace))
 stepper.by_line = False
 stepper
 """,
-    "launch = LaunchChart(synthetic.launch_trace(256), at_block_size=synthetic.launch_trace)\nlaunch",
+    "launch = LaunchChart(synthetic.launch_trace(256), launch_at_block_size=synthetic.launch_trace)\nlaunch",
     """
 measured = synthetic.launch_trace(512, provenance=synthetic.MEASURED, jitter=0.12)
 beside = LaunchChart(synthetic.launch_trace(512), beside=measured)
@@ -47,7 +47,7 @@ occupancy
     """
 def refuse(threads):
     raise ValueError(f"no launch with {threads} threads per block here")
-broken = LaunchChart(synthetic.launch_trace(blocks=300), at_block_size=refuse)
+broken = LaunchChart(synthetic.launch_trace(blocks=300), launch_at_block_size=refuse)
 broken
 """,
     """
@@ -240,7 +240,7 @@ def test_a_live_chart_keeps_the_time_that_a_reader_points_at(views: tuple[Any, A
 
     assert time_of(2) in said.text_content()
     for readings in (25, 30):
-        kernel.client.execute(f"count = {readings}; load.tick()", reply=True)
+        kernel.client.execute(f"count = {readings}; load.show_new_readings()", reply=True)
         lab.page.wait_for_selector(f"{LOAD} .gl-words-heading:has-text('{readings / 2 - 0.5:g} s')")
         assert time_of(2) in said.text_content()
     lab.page.keyboard.press("ArrowRight")

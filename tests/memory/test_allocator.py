@@ -138,7 +138,7 @@ def test_a_request_keeps_its_name_and_colour_in_the_other_allocator() -> None:
     names = view.maps.owners.names
     sizes_by_name = [
         dict(zip((names[owner] for owner in owners), panel.history.blocks.size_bytes.tolist(), strict=True))
-        for panel, owners in zip(view.panels, view.maps.owners.of_blocks, strict=True)
+        for panel, owners in zip(view.panels, view.maps.owners.owners_of_blocks, strict=True)
     ]
     assert sizes_by_name[0] == sizes_by_name[1]
     assert set(sizes_by_name[0].values()) == {before.nbytes, kept.nbytes, small.nbytes}
@@ -346,10 +346,10 @@ def test_two_reports_are_compared() -> None:
         view = first_report.compare(other)
         first, second = view.panels
         assert (first.history.trace, second.history.trace) == (first_report.record, second_report.record)
-        for position, step in ((0, 0), (view.maps.last, -1)):
+        for position, step in ((0, 0), (view.maps.last_position, -1)):
             for panel, report in ((first, first_report), (second, second_report)):
                 assert layout(panel.map_after(panel.find_step(position))) == layout(report.at(step))
-        assert "10 MiB in use" in view.maps.describe_status(second, view.maps.last)
+        assert "10 MiB in use" in view.maps.describe_status(second, view.maps.last_position)
     assert len(second_report.compare(gl.allocator()).panels) == 2
     with pytest.raises(ValueError, match=r"The settings max_split_size_mb can be used only with"):
         first_report.compare(second_report, max_split_size_mb=64)

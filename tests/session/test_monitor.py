@@ -160,7 +160,7 @@ def test_buttons_pause_the_readings_and_the_chart_shows_the_state(
     nvml: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks: list[object] = []
-    monkeypatch.setattr(LoadChart, "tick", lambda self: ticks.append(self))
+    monkeypatch.setattr(LoadChart, "show_new_readings", lambda self: ticks.append(self))
     report = gl.monitor(rate_hz=50)
     assert report.state == "new"
     with pytest.raises(GpulabError, match="This monitor has not started, or has already ended"):
@@ -258,7 +258,7 @@ def test_a_live_chart_shows_new_readings_and_can_be_paused() -> None:
         """Whether the chart shows a new record at the next update."""
         scene = chart.scene
         readings[0] = record
-        chart.tick()
+        chart.show_new_readings()
         return bool(chart.scene != scene)
 
     assert changes(samples([1, 2, 3], power=[100, 200, 300]))
@@ -267,10 +267,10 @@ def test_a_live_chart_shows_new_readings_and_can_be_paused() -> None:
     chart.paused = 1
     assert pauses == [True]
     assert (chart.pictured, chart.pictures) == ({"paused": 1, "span_s": 10}, 2)
-    chart.show("paused")
+    chart.show_state("paused")
     assert pauses == [True], "a change by the program is not reported to it"
     assert not changes(samples([1], power=[7]))
-    chart.show("live")
+    chart.show_state("live")
     chart.close()
     assert not changes(samples([1, 2], power=[7, 9]))
 

@@ -86,13 +86,13 @@ def test_segments_that_live_at_a_time_never_share_a_place(seed: int, most: int) 
         now = np.flatnonzero((lives.ranges.begins <= step) & (step < lives.ranges.ends))
         ends = []
         for number in lives.ranges.segments[now].tolist():
-            start = layout.start[number]
-            end = layout.start[number] + layout.wide[number]
+            start = layout.start_bytes[number]
+            end = layout.start_bytes[number] + layout.drawn_bytes[number]
             ends.append((start, end))
             group = layout.groups[keys.index((lives.segments.streams[number], lives.segments.pools[number]))]
             assert group.first_row <= start // layout.row_bytes
             assert end <= (group.first_row + group.rows) * layout.row_bytes + 1
-            assert layout.wide[number] >= layout.size_bytes[number]
+            assert layout.drawn_bytes[number] >= layout.size_bytes[number]
         ends.sort()
         assert all(first[1] <= two[0] + 1e-6 for first, two in pairwise(ends))
 
@@ -100,8 +100,8 @@ def test_segments_that_live_at_a_time_never_share_a_place(seed: int, most: int) 
 def test_two_pools_share_their_scale_and_step_by_requests() -> None:
     view = pools.two()
     assert view.maps.layouts[0].row_bytes == view.maps.layouts[1].row_bytes
-    assert view.maps.last == len(view.maps.requests)
-    assert [panel.find_step(view.maps.last) for panel in view.panels] == [
+    assert view.maps.last_position == len(view.maps.requests)
+    assert [panel.find_step(view.maps.last_position) for panel in view.panels] == [
         p.history.last_step for p in view.panels
     ]
     assert repr(view).startswith("Memory map of CuPy's pool and PyTorch's caching allocator, modelled on")
@@ -147,7 +147,7 @@ def test_a_free_place_waits_for_a_segment_of_similar_size() -> None:
         ("segment_alloc", 3 * BASE, sizes[3], 0, 0, -1),
     ]
     (layout,) = compute_layouts([steps.make_history(trace_of(rows))])
-    start = dict(zip((layout.low // BASE).tolist(), layout.start.tolist(), strict=True))
+    start = dict(zip((layout.low_addresses // BASE).tolist(), layout.start_bytes.tolist(), strict=True))
     assert start[1] == start[3]
     assert start[2] >= 20 * MIB
 

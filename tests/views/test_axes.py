@@ -10,8 +10,8 @@ import pytest
 from gpulab.views.parts.axes import Axes, Axis, make_log_axis
 
 AXES = Axes(
-    Axis(1, 1000, {1: "1", 10: "10", 1000: "1,000"}, "bytes", 10, grid=True),
-    Axis(2, 64, {2: "two", 64: "many"}, "ns", 2, grid=True),
+    Axis(1, 1000, {1: "1", 10: "10", 1000: "1,000"}, "bytes", 10, has_grid=True),
+    Axis(2, 64, {2: "two", 64: "many"}, "ns", 2, has_grid=True),
     100,
     20,
 )

@@ -45,7 +45,7 @@ def test_readings_and_unavailable_readings() -> None:
         readings.append(1)
         return synthetic.metrics(len(readings))
 
-    card = DeviceCard(synthetic.devices()[0], metrics=metrics)
+    card = DeviceCard(synthetic.devices()[0], read_metrics=metrics)
     assert len(readings) == 1
     card._handle_custom_msg({"kind": "refresh"}, [])
     assert len(readings) == 2
@@ -72,7 +72,7 @@ def test_failing_readings_are_shown() -> None:
     def metrics() -> DeviceMetrics:
         raise OSError("NVML: driver not loaded")
 
-    card = DeviceCard(synthetic.devices()[0], metrics=metrics)
+    card = DeviceCard(synthetic.devices()[0], read_metrics=metrics)
     assert card.error == "Reading the device failed. OSError: NVML: driver not loaded"
     card.close()
 
@@ -123,7 +123,9 @@ def test_the_occupancy_beside_is_that_of_the_other_device() -> None:
     def fractions(device: str, **options: Any) -> list[list[float]]:
         gl.use_device(f"virtual:{device}")
         chart = gl.occupancy(session.cp().RawKernel(source, "f"), **options)
-        return [[point.fraction for point in points] for points in (chart.points, *chart.others)]
+        return [
+            [point.fraction for point in points] for points in (chart.points, *chart.points_of_other_devices)
+        ]
 
     (t4,) = fractions("T4")
     a100, other = fractions("A100", beside="T4")

@@ -82,7 +82,7 @@ def test_plot_draws_on_given_axes_or_makes_them(chart: Any) -> None:
     assert all(isinstance(ax, Axes) for ax in np.ravel(axes_))
     assert np.ravel(axes_)[0].figure in [pyplot.figure(number) for number in pyplot.get_fignums()]
     pyplot.close("all")
-    panels = len(chart.widths)
+    panels = len(chart.panel_widths)
     given = Figure().subplots(1, panels, squeeze=False)[0]
     assert chart.plot(given) is given
     assert all(ax.has_data() for ax in given)

@@ -25,9 +25,9 @@ class TestFolding:
         members = [member for group in folded_groups for member in group.members]
         assert sorted(members) == [node.number for node in record.nodes]
         for group in folded_groups:
-            assert len(group.members) == group.times * len(group.pattern)
+            assert len(group.members) == group.repetitions * len(group.pattern)
             names = [record.nodes[member].name for member in group.members]
-            assert names == [node.name for node in group.pattern] * group.times
+            assert names == [node.name for node in group.pattern] * group.repetitions
         owner = {member: index for index, group in enumerate(folded_groups) for member in group.members}
         assert set(edges) == {(owner[a], owner[b]) for a, b in record.edges if owner[a] != owner[b]}
 
@@ -126,7 +126,7 @@ class TestFolding:
     def test_of_nothing_there_is_nothing(self) -> None:
         assert fold_groups(graph()) == ([], [])
         one = kernel(0)
-        assert fold_groups(graph(one, kernel(1)), fold=False)[1] == [(0, 1)]
+        assert fold_groups(graph(one, kernel(1)), is_folded=False)[1] == [(0, 1)]
 
 
 class TestPicture:

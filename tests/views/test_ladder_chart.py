@@ -20,7 +20,7 @@ def test_another_ladder_is_added_by_name_or_record() -> None:
         names.append(name)
         return measured
 
-    chart = LadderChart([synthetic.ladder()], find=find)
+    chart = LadderChart([synthetic.ladder()], find_ladder=find)
     by_name = chart.beside("H200")
     as_record = chart.beside(measured)
     assert names == ["H200"]

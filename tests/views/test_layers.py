@@ -31,19 +31,22 @@ def crossings(segments: Sequence[tuple[int, float, float]]) -> int:
 
 def segments_of(layout: Layers, edges: Sequence[Edge]) -> list[tuple[int, float, float]]:
     return [
-        (layout.layer[first] + step, *pair)
-        for (first, _), way in zip(edges, layout.paths, strict=True)
+        (layout.node_layers[first] + step, *pair)
+        for (first, _), way in zip(edges, layout.edge_paths, strict=True)
         for step, pair in enumerate(itertools.pairwise(way))
     ]
 
 
 def fewest_crossings(layout: Layers, edges: Sequence[Edge]) -> int:
     """Over all orders of all layers; edges between neighbouring layers only."""
-    columns = [[n for n, index in enumerate(layout.layer) if index == layer] for layer in set(layout.layer)]
+    columns = [
+        [n for n, index in enumerate(layout.node_layers) if index == layer]
+        for layer in set(layout.node_layers)
+    ]
     best = math.inf
     for orders in itertools.product(*map(itertools.permutations, columns)):
         row = {node: index for nodes in orders for index, node in enumerate(nodes)}
-        best = min(best, crossings([(layout.layer[a], row[a], row[b]) for a, b in edges]))
+        best = min(best, crossings([(layout.node_layers[a], row[a], row[b]) for a, b in edges]))
     return int(best)
 
 
@@ -51,16 +54,16 @@ def fewest_crossings(layout: Layers, edges: Sequence[Edge]) -> int:
 def test_every_edge_leads_to_a_later_layer_and_nodes_of_one_keep_apart(seed: int) -> None:
     edges = random_graph(seed, 14, 0.2)
     layout = compute_layers(14, edges)
-    assert all(layout.layer[a] < layout.layer[b] for a, b in edges)
+    assert all(layout.node_layers[a] < layout.node_layers[b] for a, b in edges)
     # As far left as what it needs allows.
-    for node, layer in enumerate(layout.layer):
-        assert layer == max((layout.layer[a] + 1 for a, b in edges if b == node), default=0)
+    for node, layer in enumerate(layout.node_layers):
+        assert layer == max((layout.node_layers[a] + 1 for a, b in edges if b == node), default=0)
     places: dict[int, list[float]] = {}
-    for node, layer in enumerate(layout.layer):
-        places.setdefault(layer, []).append(layout.row[node])
-    for (first, _), way in zip(edges, layout.paths, strict=True):
+    for node, layer in enumerate(layout.node_layers):
+        places.setdefault(layer, []).append(layout.node_rows[node])
+    for (first, _), way in zip(edges, layout.edge_paths, strict=True):
         for step, row in enumerate(way[1:-1], 1):
-            places[layout.layer[first] + step].append(row)
+            places[layout.node_layers[first] + step].append(row)
     for rows in places.values():
         assert min(np.diff(sorted(rows)), default=1) >= 1 - 1e-9
         assert min(rows) >= 0
@@ -109,20 +112,20 @@ def test_no_two_neighbours_had_better_change_places(seed: int) -> None:
     layout = compute_layers(24, edges)
     now = crossings(segments_of(layout, edges))
     for column in columns:
-        order = sorted(column, key=lambda node: layout.row[node])
+        order = sorted(column, key=lambda node: layout.node_rows[node])
         for a, b in itertools.pairwise(order):
-            row = [*layout.row]
+            row = [*layout.node_rows]
             row[a], row[b] = row[b], row[a]
-            assert crossings([(layout.layer[x], row[x], row[y]) for x, y in edges]) >= now
+            assert crossings([(layout.node_layers[x], row[x], row[y]) for x, y in edges]) >= now
 
 
 def test_a_ladder_has_no_crossing_and_lies_straight() -> None:
     edges = [(0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 5)]
     layout = compute_layers(6, edges)
     assert crossings(segments_of(layout, edges)) == 0
-    assert layout.row[1] == layout.row[3]
-    assert layout.row[2] == layout.row[4]
-    assert layout.row[0] == layout.row[5] == (layout.row[1] + layout.row[2]) / 2
+    assert layout.node_rows[1] == layout.node_rows[3]
+    assert layout.node_rows[2] == layout.node_rows[4]
+    assert layout.node_rows[0] == layout.node_rows[5] == (layout.node_rows[1] + layout.node_rows[2]) / 2
 
 
 def test_a_circle_is_refused() -> None:

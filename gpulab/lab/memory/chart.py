@@ -129,7 +129,7 @@ class MemoryRecording(
     def _make_picture(self) -> views.MemoryChart:
         line_count = len(self.record.lines)
         view = views.MemoryChart(lambda: self.record, self.state, self._perform_action)
-        self._recorder.call_on_reading(view.tick, line_count)
+        self._recorder.call_on_reading(view.send_reading, line_count)
         return view
 
     def _sentence(self) -> str:

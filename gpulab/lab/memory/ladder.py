@@ -48,7 +48,7 @@ def memory_hierarchy(device: str | None = None, *, beside: str | None = None) ->
         ladders.append(load_recorded_ladder(beside))
     elif device is None and session.which_device().kind == "virtual":
         ladders += [load_recorded_ladder(name) for name in list_recorded_ladders()]
-    return views.LadderChart(ladders, find=load_recorded_ladder)
+    return views.LadderChart(ladders, find_ladder=load_recorded_ladder)
 
 
 def list_recorded_ladders() -> list[str]:

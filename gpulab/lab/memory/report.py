@@ -110,11 +110,13 @@ class _RecordedCall:
     def __init__(self, name: str) -> None:
         self.name = name
         backend = session.backend()
-        self._backend, self._read = backend, backend.memory_reader()
+        self._backend, self._read_memory = backend, backend.memory_reader()
         self._device = int(session.cp().cuda.Device().id)
-        self._memory_before = self._read()
+        self._memory_before = self._read_memory()
         self._memory_after: MemoryReading | None = None
-        self.allocation_recorder = _ReservedPeakRecorder(self._device, lambda: self._read().reserved_bytes)
+        self.allocation_recorder = _ReservedPeakRecorder(
+            self._device, lambda: self._read_memory().reserved_bytes
+        )
         self._array_sightings = _ArraySightings(self.allocation_recorder)
         self.allocation_recorder.before_event = self._array_sightings.search_near_peak
 
@@ -122,7 +124,7 @@ class _RecordedCall:
         """Record the memory use at the end of the call, before the result of the call is freed."""
         if self._memory_after is None:
             self.allocation_recorder.stop()
-            self._memory_after = self._read()
+            self._memory_after = self._read_memory()
             self._array_sightings.record_sightings(searches_all_objects=True)
 
     def make_report(self, failure: str = "") -> MemoryReportTable:

@@ -99,7 +99,7 @@ class Monitor(
 
     def _show_state(self) -> None:
         if self._cached_picture is not None and not sys.is_finalizing():
-            self._cached_picture.show(self.state)
+            self._cached_picture.show_state(self.state)
 
     def _make_writers(self) -> Writers:
         record = self.record
@@ -114,7 +114,7 @@ class Monitor(
             lambda should_pause: self._switch("pause" if should_pause else "resume"),
         )
         if self._recorder is not None:
-            self._recorder.call_on_reading(view.tick)
+            self._recorder.call_on_reading(view.show_new_readings)
         return view
 
     def _sentence(self) -> str:

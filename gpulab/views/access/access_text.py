@@ -132,7 +132,7 @@ def make_bank_figures(access: Access) -> list[CostFigure]:
     return _make_figures(access, BANK_FIGURES)
 
 
-def make_lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
+def make_lane_sentences(access: Access, shows_memory: bool, shows_banks: bool) -> list[str]:
     """Return a sentence for each lane with its bytes, their address, and the lanes that access the same
     bytes.
     """
@@ -151,7 +151,11 @@ def make_lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
             if other_lane != lane and access.addresses[other_lane] == address
         ]
         sentence_template = (
-            ACCESS_TEXT + SECTOR_TEXT * memory + BANK_TEXT * banks + SHARED_TEXT * bool(sharing_lanes) + "."
+            ACCESS_TEXT
+            + SECTOR_TEXT * shows_memory
+            + BANK_TEXT * shows_banks
+            + SHARED_TEXT * bool(sharing_lanes)
+            + "."
         )
         sentences[lane] = fill_template(
             sentence_template,
@@ -173,15 +177,15 @@ def make_lane_sentences(access: Access, memory: bool, banks: bool) -> list[str]:
     return sentences
 
 
-def explain_rules(access: Access, memory: bool, banks: bool) -> str:
+def explain_rules(access: Access, shows_memory: bool, shows_banks: bool) -> str:
     """Return sentences that explain the hardware rules for this kind of memory access."""
     applies_by_note = {
-        "atomic": memory and access.rule in ATOMIC_RULES,
+        "atomic": shows_memory and access.rule in ATOMIC_RULES,
         "local": access.space == "local",
         "const": access.space == "const",
-        "parts": banks and access.size_bytes > WORD_BYTES,
-        "swap": banks and access.rule == "swap",
-        "alone": banks and access.rule == "atomic",
+        "parts": shows_banks and access.size_bytes > WORD_BYTES,
+        "swap": shows_banks and access.rule == "swap",
+        "alone": shows_banks and access.rule == "atomic",
     }
     return " ".join(sentence_template for name, sentence_template in NOTES if applies_by_note[name])
 
@@ -198,12 +202,12 @@ def make_expression(pattern: AccessPattern) -> str:
     return fill_template(sentence_template, template_values | {"padding": pattern.padding})
 
 
-def describe_costs(access: Access, memory: bool, banks: bool) -> str:
+def describe_costs(access: Access, shows_memory: bool, shows_banks: bool) -> str:
     """Return a phrase with the cost of a memory access, such as its sectors per request."""
     cost_texts = []
-    if memory and access.space == "const":
+    if shows_memory and access.space == "const":
         cost_texts.append(f"{count(access.constant_passes, 'pass', 'passes')} per request (at best 1)")
-    elif memory:
+    elif shows_memory:
         memory_cost = access.memory()
         cost_texts.append(
             f"{count(memory_cost.sectors, 'sector')} per request "
@@ -211,7 +215,7 @@ def describe_costs(access: Access, memory: bool, banks: bool) -> str:
             f"{format_share(memory_cost.useful)} of the fetched bytes useful, "
             f"{count(memory_cost.lines, 'line')}"
         )
-    if banks:
+    if shows_banks:
         bank_cost = access.banks()
         conflict_text = f"{bank_cost.ways}-way bank conflict" if bank_cost.ways > 1 else "no bank conflict"
         cost_texts.append(

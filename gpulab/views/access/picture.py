@@ -35,7 +35,9 @@ def compute_row_px(rows: int) -> int:
 
 
 def _make_lane_args(lanes: list[int], sentences: list[str], inset_px: float) -> dict[str, Any]:
-    """Return the arguments of a plot item in which each rectangle belongs to a lane and has its sentence."""
+    """Return the arguments of a plot item in which each rectangle belongs to a lane and shows the lane's
+    sentence.
+    """
     sentence_indices = [*range(len(lanes))]
     lane_texts = [sentences[lane] for lane in lanes]
     return {
@@ -253,11 +255,11 @@ def _draw_figures(figures: list[access_text.CostFigure]) -> Box:
     return plot(58, (0, max(3, column_count)), *value_labels, *text_labels, label="Figures", left=0, right=0)
 
 
-def draw(access: Access, memory: bool, banks: bool) -> Box:
+def draw(access: Access, shows_memory: bool, shows_banks: bool) -> Box:
     """Return the static picture of a memory access with its lanes, sectors, banks and notes."""
-    sentences = access_text.make_lane_sentences(access, memory, banks)
+    sentences = access_text.make_lane_sentences(access, shows_memory, shows_banks)
     panel_boxes = []
-    if memory:
+    if shows_memory:
         figures_plot = _draw_figures(access_text.make_memory_figures(access))
         unused_legend = legend([("muted", UNUSED_TEXT)])
         memory_heading = CONSTANT_HEADING if access.space == "const" else MEMORY_HEADING
@@ -269,7 +271,7 @@ def draw(access: Access, memory: bool, banks: bool) -> Box:
                 unused_legend,
             )
         )
-    if banks:
+    if shows_banks:
         figures_plot = _draw_figures(access_text.make_bank_figures(access))
         extra_legend = legend([("error-bg", EXTRA_PASS_TEXT)])
         panel_boxes.append(
@@ -277,7 +279,7 @@ def draw(access: Access, memory: bool, banks: bool) -> Box:
                 paragraph(BANKS_HEADING, "heading"), figures_plot, draw_banks(access, sentences), extra_legend
             )
         )
-    note_text = access_text.explain_rules(access, memory, banks)
+    note_text = access_text.explain_rules(access, shows_memory, shows_banks)
     return column(
         draw_lanes(access, sentences),
         row(*panel_boxes, least=[320] * len(panel_boxes)),

@@ -61,12 +61,14 @@ def make_contents(maps: PoolMaps, keys: str) -> dict[str, Any]:
         },
         "ages": [list(age_class) for age_class in AGE_CLASSES],
         "legend": {
-            colour_by: [[colour, text, maps.owners.code.get(text, "")] for colour, text in legend_entries]
+            colour_by: [
+                [colour, text, maps.owners.text_of_line.get(text, "")] for colour, text in legend_entries
+            ]
             for colour_by, legend_entries in make_legends(maps).items()
         },
         "curves": make_curve_legend(maps),
         "moments": _make_moments(maps, stream_index),
-        "last": maps.last,
+        "last": maps.last_position,
         "stops": slider_stops,
         "refused": np.array(maps.find_refusals(), np.int64),
         "done": list(pool_text.OPERATION_TEXTS.values()),
@@ -103,14 +105,14 @@ def make_legends(maps: PoolMaps) -> dict[str, list[tuple[str, str]]]:
 
 def make_curve_legend(maps: PoolMaps) -> list[tuple[str, str]]:
     """Return the legend entries (colour, meaning) for the curves of memory use over all steps."""
-    if not maps.last:
+    if not maps.last_position:
         return []
     names = [f"reserved, {panel.name}" if len(maps.panels) > 1 else "reserved" for panel in maps.panels]
     return [(CURVE_COLOUR, "curve: in use"), *zip(RESERVED_COLOURS, names, strict=False)]
 
 
-def _make_moments(maps: PoolMaps, streams: dict[int, int]) -> dict[str, Any]:
-    line_of_stack = maps.owners.stack_line
+def _make_moments(maps: PoolMaps, stream_indices: dict[int, int]) -> dict[str, Any]:
+    line_of_stack = maps.owners.line_of_stack
     if maps.requests:
         operations = [maps.find_operation(position) for position in range(len(maps.requests))]
         kind_names, size_list, requested_list, stream_handles, stack_indices = (
@@ -130,7 +132,7 @@ def _make_moments(maps: PoolMaps, streams: dict[int, int]) -> dict[str, Any]:
         "kind": kind_codes,
         "size": integer_columns[0],
         "asked": integer_columns[1],
-        "stream": _find_stream_indices(integer_columns[2], streams),
+        "stream": _find_stream_indices(integer_columns[2], stream_indices),
         "line": line_indices,
     }
 
@@ -180,7 +182,7 @@ def _make_panel(maps: PoolMaps, index: int, streams: dict[int, int]) -> dict[str
             "begin": blocks.begins,
             "freed": blocks.freed,
             "end": blocks.ends,
-            "owner": maps.owners.of_blocks[index],
+            "owner": maps.owners.owners_of_blocks[index],
             "label": label_indices,
         },
         "range": {
@@ -217,10 +219,10 @@ def _make_segment_columns(
     segments = history.segments
     pool_names = ["", "small", "large"]
     return {
-        "start": layout.start,
-        "wide": layout.wide,
+        "start": layout.start_bytes,
+        "wide": layout.drawn_bytes,
         "widened": layout.is_widened.astype(np.uint8),
-        "low": layout.low,
+        "low": layout.low_addresses,
         "size": layout.size_bytes,
         "stream": _find_stream_indices(np.array(segments.streams, np.int64), streams),
         "pool": np.array(
@@ -250,7 +252,7 @@ def _make_stack_columns(history: AllocatorHistory) -> dict[str, Any]:
 
 def draw_curve(maps: PoolMaps) -> Plot:
     """Return a plot of the used and reserved bytes at each slider position. Failed requests are marked."""
-    last_position = maps.last
+    last_position = maps.last_position
     interval_starts = np.unique(
         np.linspace(0, last_position + 1, MAX_POINTS, endpoint=False).astype(np.int64)
     )

@@ -34,21 +34,21 @@ class RowGroup:
 class MapLayout:
     """The positions of the segments in a memory map. Each row of the map represents ``row_bytes`` bytes.
 
-    Each segment begins ``start`` bytes after the beginning of the first row, and is drawn ``wide`` bytes
-    long. It represents the ``size_bytes`` from address ``low`` on, which is its largest extent.
+    Each segment begins ``start_bytes`` after the beginning of the first row, and is drawn ``drawn_bytes``
+    long. It represents the ``size_bytes`` from address ``low_addresses`` on, which is its largest extent.
     """
 
     row_bytes: int
     groups: tuple[RowGroup, ...]
-    start: npt.NDArray[np.float64]
-    wide: npt.NDArray[np.float64]
-    low: npt.NDArray[np.int64]
+    start_bytes: npt.NDArray[np.float64]
+    drawn_bytes: npt.NDArray[np.float64]
+    low_addresses: npt.NDArray[np.int64]
     size_bytes: npt.NDArray[np.int64]
 
     @property
     def is_widened(self) -> npt.NDArray[np.bool_]:
         """An array that states which segments are drawn longer than their size, so that they are visible."""
-        return self.wide > self.size_bytes
+        return self.drawn_bytes > self.size_bytes
 
     @property
     def rows(self) -> int:
@@ -60,12 +60,12 @@ class MapLayout:
 class _Extents:
     """The lowest address, size, first step, last step and group of each segment, as arrays."""
 
-    low: npt.NDArray[np.int64]
+    low_addresses: npt.NDArray[np.int64]
     size_bytes: npt.NDArray[np.int64]
-    begin: npt.NDArray[np.int64]
-    end: npt.NDArray[np.int64]
-    keys: list[tuple[int, str]]
-    blocks: int  # largest number in use at a time
+    first_steps: npt.NDArray[np.int64]
+    last_steps: npt.NDArray[np.int64]
+    group_keys: list[tuple[int, str]]
+    most_blocks: int  # largest number in use at a time
 
 
 def compute_layouts(histories: Sequence[AllocatorHistory], max_rows: int = MAX_ROWS) -> list[MapLayout]:
@@ -74,16 +74,16 @@ def compute_layouts(histories: Sequence[AllocatorHistory], max_rows: int = MAX_R
     """
     segment_extents = [_compute_extents(history) for history in histories]
     largest_bytes = max((int(extent.size_bytes.max(initial=0)) for extent in segment_extents), default=0) or 1
-    is_crowded = max(extent.blocks for extent in segment_extents) > MIN_CROWDED_BLOCKS
+    is_crowded = max(extent.most_blocks for extent in segment_extents) > MIN_CROWDED_BLOCKS
     for row_doublings in range(64):
         for min_share in MIN_ROW_SHARES:
             layouts = [
                 _compute_layout(extent, largest_bytes << row_doublings, min_share)
                 for extent in segment_extents
             ]
-            if sum(extent.rows for extent in layouts) > max_rows:
+            if sum(layout.rows for layout in layouts) > max_rows:
                 continue
-            while is_crowded and not row_doublings and sum(extent.rows for extent in layouts) * 2 <= max_rows:
+            while is_crowded and not row_doublings and sum(layout.rows for layout in layouts) * 2 <= max_rows:
                 layouts = [
                     _compute_layout(extent, layouts[0].row_bytes // 2, min_share)
                     for extent in segment_extents
@@ -125,44 +125,46 @@ def _compute_extents(history: AllocatorHistory) -> _Extents:
 
 
 def _compute_layout(extents: _Extents, row_bytes: int, min_share: float) -> MapLayout:
-    start_bytes = np.zeros(len(extents.keys))
+    start_bytes = np.zeros(len(extents.group_keys))
     drawn_bytes = np.maximum(extents.size_bytes, row_bytes * min_share)
     row_groups = []
     first_row = 0
     for group_key in sorted(
-        set(extents.keys), key=lambda group_key: (group_key == OTHER_GROUP_KEY, group_key)
+        set(extents.group_keys), key=lambda group_key: (group_key == OTHER_GROUP_KEY, group_key)
     ):
         segment_indices = [
             segment_index
-            for segment_index, other_key in enumerate(extents.keys)
+            for segment_index, other_key in enumerate(extents.group_keys)
             if other_key == group_key and extents.size_bytes[segment_index]
         ]
-        segment_indices.sort(key=lambda index: (extents.begin[index], extents.low[index]))
-        end_bytes = _pack(
+        segment_indices.sort(key=lambda index: (extents.first_steps[index], extents.low_addresses[index]))
+        end_bytes = _pack_segments(
             segment_indices, extents, drawn_bytes, row_bytes, start_bytes, first_row * row_bytes
         )
         group_row_count = max(1, int(np.ceil((end_bytes - first_row * row_bytes) / row_bytes - 1e-9)))
         row_groups.append(RowGroup(*group_key, first_row, group_row_count))
         first_row += group_row_count
-    return MapLayout(row_bytes, tuple(row_groups), start_bytes, drawn_bytes, extents.low, extents.size_bytes)
+    return MapLayout(
+        row_bytes, tuple(row_groups), start_bytes, drawn_bytes, extents.low_addresses, extents.size_bytes
+    )
 
 
-def _pack(
-    indices: list[int],
+def _pack_segments(
+    segment_indices: list[int],
     extents: _Extents,
     drawn_bytes: npt.NDArray[np.float64],
     row_bytes: int,
     start_bytes: npt.NDArray[np.float64],
     end_bytes: float,
 ) -> float:
-    """Assign positions to segments in `start_bytes`; return the end of the last one.
+    """Write the position of each segment to `start_bytes`, and return the end of the last segment.
 
     A later segment can take the position of one that has ended if it fits well.
     """
     row_gaps: list[tuple[float, float]] = []  # bytes and place of what is not taken, in order
     packed_rows: list[tuple[int, float, float]] = []  # the end of each, its bytes and place
-    for segment_index in indices:
-        while packed_rows and packed_rows[0][0] <= extents.begin[segment_index]:
+    for segment_index in segment_indices:
+        while packed_rows and packed_rows[0][0] <= extents.first_steps[segment_index]:
             _, reserved_bytes, gap_start_bytes = heapq.heappop(packed_rows)
             insort(row_gaps, (reserved_bytes, gap_start_bytes))
         needed_bytes = float(drawn_bytes[segment_index])
@@ -180,5 +182,5 @@ def _pack(
             gap_start_bytes = end_bytes
             end_bytes += needed_bytes
         start_bytes[segment_index] = gap_start_bytes
-        heapq.heappush(packed_rows, (int(extents.end[segment_index]), reserved_bytes, gap_start_bytes))
+        heapq.heappush(packed_rows, (int(extents.last_steps[segment_index]), reserved_bytes, gap_start_bytes))
     return end_bytes

@@ -77,8 +77,8 @@ class BlockOwners:
 
     def __init__(self, panels: Sequence[PoolPanel], requests: Sequence[Request] = ()) -> None:
         histories = [panel.history for panel in panels]
-        self.stack_owner: list[list[str]] = []
-        self.of_blocks: list[Column] = []
+        self.owner_of_stack: list[list[str]] = []
+        self.owners_of_blocks: list[Column] = []
         bytes_by_history: list[dict[str, int]] = []
         names_of_blocks: list[list[str]] = []
         earlier_labels = [
@@ -89,7 +89,7 @@ class BlockOwners:
         ]
         for panel, history in zip(panels, histories, strict=True):
             stack_names = [pool_text.find_owner(stack) for stack in history.trace.stacks]
-            self.stack_owner.append(stack_names)
+            self.owner_of_stack.append(stack_names)
             blocks = history.blocks
             owner_names = [stack_names[stack] if stack >= 0 else "" for stack in blocks.stacks.tolist()]
             begin_positions = panel.find_positions(blocks.begins).tolist()
@@ -109,11 +109,11 @@ class BlockOwners:
             bytes_by_history.append(bytes_by_name)
             names_of_blocks.append(owner_names)
         # The distinct lines of the first history, for the slider's words.
-        self.lines = list(dict.fromkeys(self.stack_owner[0]))
+        self.lines = list(dict.fromkeys(self.owner_of_stack[0]))
         line_index = {name: line_number if name else -1 for line_number, name in enumerate(self.lines)}
-        self.stack_line = np.array([*(line_index[name] for name in self.stack_owner[0]), -1], np.int32)
-        owner_lines = zip(self.stack_owner[0], histories[0].trace.texts, strict=False)
-        self.code = {name: line_text for name, line_text in owner_lines if name}
+        self.line_of_stack = np.array([*(line_index[name] for name in self.owner_of_stack[0]), -1], np.int32)
+        owner_lines = zip(self.owner_of_stack[0], histories[0].trace.texts, strict=False)
+        self.text_of_line = {name: line_text for name, line_text in owner_lines if name}
         ranked_names = dict.fromkeys(
             name
             for name_bytes in bytes_by_history
@@ -121,13 +121,13 @@ class BlockOwners:
         )
         self.names = sorted(ranked_names, key=lambda name: not name)
         owner_index = {name: owner_number for owner_number, name in enumerate(self.names)}
-        self.of_blocks = [
+        self.owners_of_blocks = [
             np.array([owner_index[name] for name in owner_names], np.int32) for owner_names in names_of_blocks
         ]
 
     def find_owner(self, panel: int, stack: int) -> str:
         """Return the source line that owns the blocks with this stack trace, or an empty string."""
-        return self.stack_owner[panel][stack] if 0 <= stack < len(self.stack_owner[panel]) else ""
+        return self.owner_of_stack[panel][stack] if 0 <= stack < len(self.owner_of_stack[panel]) else ""
 
 
 class PoolMaps:
@@ -140,8 +140,8 @@ class PoolMaps:
         self.layouts = compute_layouts(histories, MAX_ROWS + 2 * (len(panels) - 1))
         self.streams = pool_text.name_streams(histories)
         self.owners = BlockOwners(panels, requests)
-        self._last_map: dict[int, tuple[int, BlockMap, Fragmentation]] = {}
-        self.last = len(requests) if requests else histories[0].last_step
+        self._cached_maps: dict[int, tuple[int, BlockMap, Fragmentation]] = {}
+        self.last_position = len(requests) if requests else histories[0].last_step
 
     @property
     def unit(self) -> str:
@@ -167,13 +167,13 @@ class PoolMaps:
 
     def describe_position(self, position: int) -> str:
         """Return a description of the last operation at a slider position."""
-        if not self.last:
+        if not self.last_position:
             return pool_text.PAGE_TEXTS["now"]
         template_values: dict[str, int | str] = {
             "unit": self.unit,
             "Unit": self.unit.capitalize(),
             "at": position,
-            "last": self.last,
+            "last": self.last_position,
         }
         if not position:
             return fill_template(pool_text.PAGE_TEXTS["before"], template_values)
@@ -189,11 +189,15 @@ class PoolMaps:
         cached.
         """
         event_step = panel.find_step(position)
-        last_map = self._last_map.get(id(panel))
-        if last_map is None or last_map[0] != event_step:
+        cached_map = self._cached_maps.get(id(panel))
+        if cached_map is None or cached_map[0] != event_step:
             block_map = panel.map_after(event_step)
-            last_map = self._last_map[id(panel)] = event_step, block_map, panel.fragmentation_of(block_map)
-        return last_map[1:]
+            cached_map = self._cached_maps[id(panel)] = (
+                event_step,
+                block_map,
+                panel.fragmentation_of(block_map),
+            )
+        return cached_map[1:]
 
     def describe_status(self, panel: PoolPanel, position: int) -> str:
         """Return a sentence about a memory pool at a slider position. If a request failed, the sentence
@@ -230,7 +234,11 @@ class PoolMaps:
         """
         position = self.default_position if position is None else position
         provenance_label = self.panels[0].history.trace.provenance.label
-        position_text = f"at {self.unit} {number(position)} of {number(self.last)}" if self.last else "now"
+        position_text = (
+            f"at {self.unit} {number(position)} of {number(self.last_position)}"
+            if self.last_position
+            else "now"
+        )
         status_texts = [self.describe_status(panel, position) for panel in self.panels]
         if len(status_texts) > 1:
             status_texts = [

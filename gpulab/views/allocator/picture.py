@@ -46,8 +46,10 @@ def draw(maps: PoolMaps, position: int, colour_by: str) -> Box:
     positions.
     """
     row_height = compute_row_px(sum(layout.rows for layout in maps.layouts))
-    map_boxes: list[Box] = [paragraph(maps.describe_position(position), "heading")] if maps.last else []
-    if maps.last:
+    map_boxes: list[Box] = (
+        [paragraph(maps.describe_position(position), "heading")] if maps.last_position else []
+    )
+    if maps.last_position:
         curve = columns.draw_curve(maps)
         cursor_line = LineSegments([position], [0], [position], [columns.CURVE_PX], "fg", width=2)
         map_boxes.append(replace(curve, items=[*curve.items, cursor_line]))
@@ -112,7 +114,7 @@ def _draw_map(
                 block_label = size(block.size_bytes)
                 if block.state != "free":
                     owner = maps.owners.names[
-                        maps.owners.of_blocks[panel_index][block_row_of_address[block.address]]
+                        maps.owners.owners_of_blocks[panel_index][block_row_of_address[block.address]]
                     ]
                     block_label = f"{block_label}  {owner}\n{block_label}"
                 name_labels.append((left_byte, right_byte, row, block_label, palette.choose_ink(colour)))
@@ -210,11 +212,11 @@ def _split_into_rows(
 ) -> Iterator[Piece]:
     """Yield each part of a row that a range of addresses covers: its left and right end, and its row."""
     size_bytes = int(layout.size_bytes[segment_index])
-    low_address = int(layout.low[segment_index])
-    drawn_per_byte = layout.wide[segment_index] / max(1, size_bytes)
+    low_address = int(layout.low_addresses[segment_index])
+    drawn_per_byte = layout.drawn_bytes[segment_index] / max(1, size_bytes)
     # A block of a damaged trace may reach beyond its segment.
     left_byte, right_byte = (
-        layout.start[segment_index] + min(max(0, address - low_address), size_bytes) * drawn_per_byte
+        layout.start_bytes[segment_index] + min(max(0, address - low_address), size_bytes) * drawn_per_byte
         for address in (start_address, end_address)
     )
     row_bytes = layout.row_bytes
@@ -243,7 +245,7 @@ def _choose_colour(
             return next(colour for max_age, _, colour in columns.AGE_CLASSES if age_steps < max_age)
         case "stream":
             return columns.choose_colours([*maps.streams.values()])[list(maps.streams).index(segment.stream)]
-    owner = int(maps.owners.of_blocks[panel][block_rows[block.address]])
+    owner = int(maps.owners.owners_of_blocks[panel][block_rows[block.address]])
     return columns.choose_colours(maps.owners.names)[owner]
 
 

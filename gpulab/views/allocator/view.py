@@ -69,7 +69,7 @@ class AllocatorView(View, module="allocator/map"):
 
     @traitlets.validate("step")
     def _valid_step(self, proposal: Any) -> int:
-        return max(0, min(int(proposal["value"]), self.maps.last))
+        return max(0, min(int(proposal["value"]), self.maps.last_position))
 
     @traitlets.validate("colour_by")
     def _valid_colouring(self, proposal: Any) -> str:
@@ -102,7 +102,9 @@ class AllocatorView(View, module="allocator/map"):
         return picture.draw(self.maps, self.step, self.colour_by)
 
 
-def _describe_segments(block_map: BlockMap, lives: SegmentLives, streams: dict[int, str]) -> list[str]:
+def _describe_segments(
+    block_map: BlockMap, segment_lives: SegmentLives, streams: dict[int, str]
+) -> list[str]:
     segment_sentences = []
     for segment in block_map.segments[:40]:
         states = [block.state for block in segment.blocks]

@@ -58,7 +58,7 @@ class CollectiveView(View):
         )
         self._states = record.states
         moves = (move for step in record.steps for move in step.moves)
-        self._pairs = [*dict.fromkeys((move.source, move.target) for move in moves)]
+        self._gpu_pairs = [*dict.fromkeys((move.source, move.target) for move in moves)]
         self._links: tuple[Over, ...] = tuple(
             dict.fromkeys(crossing.over for crossing in record.traffic.crossings)
         )
@@ -231,7 +231,7 @@ class CollectiveView(View):
             (0, 1),
             Ring(
                 names=[f"GPU {rank}\n{rank}" for rank in range(record.gpus)],
-                links=self._pairs,
+                links=self._gpu_pairs,
                 source=[move.source for move in moves],
                 target=[move.target for move in moves],
                 text=[str(move.chunk) for move in moves],
@@ -368,25 +368,25 @@ def _find_framed_cells(
     return [cell for cell in cells if (int(cell[0]), round(cell[2] - 3)) in frame_positions]
 
 
-def _sum_text(parts: Parts) -> str:
+def _sum_text(contributions: Parts) -> str:
     """Return the GPUs that contributed, as text: ``0+1+2``, ``all 8``, ``2×0``."""
-    if len(parts) > 2 and all(contribution_count == 1 for contribution_count in parts):
-        return f"all {len(parts)}"
+    if len(contributions) > 2 and all(contribution_count == 1 for contribution_count in contributions):
+        return f"all {len(contributions)}"
     rank_texts = [
         f"{contribution_count}×{rank}" if contribution_count > 1 else str(rank)
-        for rank, contribution_count in enumerate(parts)
+        for rank, contribution_count in enumerate(contributions)
         if contribution_count
     ]
-    if len(rank_texts) > 2 and set(parts) <= {0, 1}:
-        gpu_ranks = [rank for rank, contribution_count in enumerate(parts) if contribution_count]
+    if len(rank_texts) > 2 and set(contributions) <= {0, 1}:
+        gpu_ranks = [rank for rank, contribution_count in enumerate(contributions) if contribution_count]
         if gpu_ranks[-1] - gpu_ranks[0] == len(gpu_ranks) - 1:
             return f"{gpu_ranks[0]}…{gpu_ranks[-1]}"
     return "+".join(rank_texts)
 
 
-def _count_text(parts: Parts) -> str:
+def _count_text(contributions: Parts) -> str:
     """Return the number of contributions as text, for chunks that are too small for names."""
-    return count(sum(parts), "part")
+    return count(sum(contributions), "part")
 
 
 def _move_text(move: Move) -> str:

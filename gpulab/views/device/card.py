@@ -40,36 +40,36 @@ class DeviceCard(View, module="device/card"):
     def __init__(
         self,
         info: DeviceInfo,
-        others: Sequence[DeviceInfo] = (),
-        metrics: Callable[[], DeviceMetrics] | None = None,
+        other_devices: Sequence[DeviceInfo] = (),
+        read_metrics: Callable[[], DeviceMetrics] | None = None,
         setup: DeviceMetrics | None = None,
     ) -> None:
         self.info = info
         self._setup = setup
-        self.others = facts.remove_twins(info, others)
-        self._metrics = metrics
+        self.other_devices = facts.remove_same_device(info, other_devices)
+        self._read_metrics = read_metrics
         super().__init__(
             title=f"{info.name}: compute capability {info.capability}",
-            caption=_make_caption(info, self.others),
+            caption=_make_caption(info, self.other_devices),
             source=info.provenance.source,
-            has_metrics=metrics is not None,
+            has_metrics=read_metrics is not None,
         )
         self.redraw()
         self.on_msg(self._on_message)
-        if metrics is not None:
+        if read_metrics is not None:
             self.refresh()
 
     @property
     def record(self) -> DeviceInfo | tuple[DeviceInfo, ...]:
         """The device that the view shows, or a tuple of all devices."""
-        return (self.info, *self.others) if self.others else self.info
+        return (self.info, *self.other_devices) if self.other_devices else self.info
 
     def refresh(self) -> None:
         """Read the live values once. If this fails, show an error in the view."""
-        if self._metrics is None:
+        if self._read_metrics is None:
             return
         with self._lock, self._show_errors("Reading the device"):
-            device_metrics = self._metrics()
+            device_metrics = self._read_metrics()
             self.readings = {
                 "label": device_metrics.provenance.label,
                 "time_ns": device_metrics.time_ns,
@@ -85,7 +85,9 @@ class DeviceCard(View, module="device/card"):
         bandwidth_text = (
             f", {number(info.memory_bandwidth_gbps)} GB/s" if info.memory_bandwidth_gbps is not None else ""
         )
-        comparison_text = f", compared with {count(len(self.others), 'other device')}" if self.others else ""
+        comparison_text = (
+            f", compared with {count(len(self.other_devices), 'other device')}" if self.other_devices else ""
+        )
         memory_text = f"{size(info.memory_bytes)} of {info.memory_type or 'memory'}{bandwidth_text}"
         return (
             f"Device card of {info.name}: compute capability {info.capability}, "
@@ -105,7 +107,7 @@ class DeviceCard(View, module="device/card"):
         if self._setup is not None:
             setup_text = "; ".join(" ".join(cells) for cells in _make_setup_rows(self._setup))
             lines.append(f"As set up, {self._setup.provenance.label}: {setup_text}.")
-        for device in self.others:
+        for device in self.other_devices:
             quantities_text = ", ".join(
                 f"{quantity.name} {quantity.format_with_unit(device)}" for quantity in facts.QUANTITIES
             )
@@ -127,7 +129,7 @@ class DeviceCard(View, module="device/card"):
                 table(_make_setup_rows(self._setup), title=f"As set up, {self._setup.provenance.source}")
             )
         limits_row = row(*limit_tables, least=[260] * len(limit_tables))
-        devices = (self.info, *self.others)
+        devices = (self.info, *self.other_devices)
         comparison_chart = facts.draw_overview(devices, self.info)
         return column(
             row(
@@ -139,8 +141,12 @@ class DeviceCard(View, module="device/card"):
                 weights=[1.5, 1],
                 least=[300, 230],
             ),
-            fold("Compared with other GPUs", comparison_chart) if self.others else None,
-            fold(f"All limits of {self.info.name}", limits_row, opened=not (self.has_metrics or self.others)),
+            fold("Compared with other GPUs", comparison_chart) if self.other_devices else None,
+            fold(
+                f"All limits of {self.info.name}",
+                limits_row,
+                opened=not (self.has_metrics or self.other_devices),
+            ),
             words(self.info.notes, "note") if self.info.notes else None,
             gap=8,
         )

@@ -15,7 +15,7 @@ from gpulab.words import count, number, size
 from virtualgpu.records import DeviceInfo
 
 # As in the roofline chart.
-SM, L2, MEMORY = "good", "accent", "tail-pale"  # palette colours
+SM_COLOUR, L2_COLOUR, MEMORY_COLOUR = "good", "accent", "tail-pale"  # palette colours
 CHIP_PX = 84
 MEMORY_PX = 22
 NOMINAL_WIDTH_PX = 520
@@ -85,7 +85,7 @@ def _draw_sms(info: DeviceInfo, hint: str) -> Plot:
             [*y, 0],
             [*(y + tile_height - 1), CHIP_PX - 1],
             [0] * info.sm_count + [1],
-            [SM, L2],
+            [SM_COLOUR, L2_COLOUR],
             inset=0.5,
             **make_sentence_args(sentences),
         ),
@@ -94,7 +94,7 @@ def _draw_sms(info: DeviceInfo, hint: str) -> Plot:
             [CHIP_PX / 2],
             [f"L2: {size(info.l2_bytes)}\nL2"],
             anchor="middle",
-            colour=choose_ink(L2),
+            colour=choose_ink(L2_COLOUR),
             room=[l2_width],
         ),
         label=f"Chip with {count(info.sm_count, 'SM')} and {size(info.l2_bytes)} of L2",
@@ -108,14 +108,14 @@ def _draw_memory(info: DeviceInfo, text: str) -> Plot:
     return plot(
         MEMORY_PX,
         (0, NOMINAL_WIDTH_PX),
-        Rects([0], [NOMINAL_WIDTH_PX], [0], [MEMORY_PX], MEMORY),
-        Rects([8], [8 + l2_px], [l2_top], [l2_top + l2_px], L2),
+        Rects([0], [NOMINAL_WIDTH_PX], [0], [MEMORY_PX], MEMORY_COLOUR),
+        Rects([8], [8 + l2_px], [l2_top], [l2_top + l2_px], L2_COLOUR),
         Labels(
             [8 + l2_px],
             [MEMORY_PX / 2],
             [f"L2 on the scale of the memory: {text}\n{text}"],
             dx=6,
-            colour=choose_ink(MEMORY),
+            colour=choose_ink(MEMORY_COLOUR),
             room=[NOMINAL_WIDTH_PX - 30],
         ),
         label=f"Memory of {text}",

@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 
 from gpulab.views._figure import FigureView, Painter, colour
 from gpulab.views.device import facts
-from gpulab.views.device.chip import L2, SM, compute_chip_layout
+from gpulab.views.device.chip import L2_COLOUR, SM_COLOUR, compute_chip_layout
 from gpulab.views.tables import Cell, Column, Table
 from gpulab.words import listing
 from virtualgpu.records import DeviceInfo
@@ -37,7 +37,7 @@ class DeviceComparison(FigureView):
         The GPUs, in the order of their columns; duplicates are shown once.
     """
 
-    widths = (1.0, 0.24)
+    panel_widths = (1.0, 0.24)
 
     def __init__(self, devices: Sequence[DeviceInfo]) -> None:
         self.devices = tuple({(gpu.name, gpu.provenance.source): gpu for gpu in devices}.values())
@@ -63,7 +63,8 @@ class DeviceComparison(FigureView):
             for name, device in zip(self.names, self.devices, strict=True)
         ]
         differing_count = sum(
-            len(facts.find_differing(quantities, self.devices)) for quantities in facts.LIMITS.values()
+            len(facts.find_differing_quantities(quantities, self.devices))
+            for quantities in facts.LIMITS.values()
         )
         return (
             f"{listing(device_names)} side by side: {differing_count} of their limits differ; {self.origins}."
@@ -83,7 +84,7 @@ class DeviceComparison(FigureView):
     def tables(self) -> tuple[Table, ...]:
         """Return a table of the quantities in the chart with one row per device, and tables of all limits."""
         overview_rows = tuple(
-            (name, device.capability, *(quantity.of(device) for quantity in facts.QUANTITIES))
+            (name, device.capability, *(quantity.get_value(device) for quantity in facts.QUANTITIES))
             for name, device in zip(self.names, self.devices, strict=True)
         )
         quantity_columns = tuple(
@@ -96,14 +97,17 @@ class DeviceComparison(FigureView):
         return Table("Devices", columns, overview_rows), *limit_tables
 
     def _make_limit_table(self, heading: str, quantities: Sequence[facts.Quantity]) -> Table:
-        differing_quantities = facts.find_differing(quantities, self.devices)
+        differing_quantities = facts.find_differing_quantities(quantities, self.devices)
         limit_rows = tuple(
             (
                 Cell(
                     quantity.heading,
                     quantity.heading + (DIFFERS_MARK if quantity in differing_quantities else ""),
                 ),
-                *(Cell(quantity.of(device), quantity.format_number(device)) for device in self.devices),
+                *(
+                    Cell(quantity.get_value(device), quantity.format_number(device))
+                    for device in self.devices
+                ),
             )
             for quantity in quantities
         )
@@ -116,7 +120,7 @@ class DeviceComparison(FigureView):
     def _paint_bars(self, ax: Axes) -> None:
         """Draw a row for each device and a column for each quantity, with bars up to the largest value."""
         for column, quantity in enumerate(facts.QUANTITIES):
-            values = [quantity.of(device) for device in self.devices]
+            values = [quantity.get_value(device) for device in self.devices]
             largest_value = (
                 max(
                     (number_value for number_value in values if isinstance(number_value, (int, float))),
@@ -160,14 +164,18 @@ class DeviceComparison(FigureView):
                 for x, y, tile_width, tile_height in (chip_scale * sm_tiles).tolist()
             ]
             ax.add_collection(
-                PatchCollection(sm_rectangles, facecolor=colour(SM), edgecolor=colour("bg"), linewidth=0.3)
+                PatchCollection(
+                    sm_rectangles, facecolor=colour(SM_COLOUR), edgecolor=colour("bg"), linewidth=0.3
+                )
             )
             l2_corner = chip_scale * (CHIP_SIZE_PX[0] - l2_width), chip_top
             ax.add_patch(
-                Rectangle(l2_corner, chip_scale * l2_width, chip_scale * CHIP_ROW_SHARE, facecolor=colour(L2))
+                Rectangle(
+                    l2_corner, chip_scale * l2_width, chip_scale * CHIP_ROW_SHARE, facecolor=colour(L2_COLOUR)
+                )
             )
         ax.set_xlim(0, CHIP_SIZE_PX[0])
         ax.set_ylim(len(self.devices) - 0.4, -0.6)
         ax.set_title("SMs", loc="left", fontsize="medium", color=colour("good-text"))
-        ax.set_title("L2", fontsize="medium", color=colour(L2))
+        ax.set_title("L2", fontsize="medium", color=colour(L2_COLOUR))
         ax.axis("off")

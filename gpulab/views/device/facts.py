@@ -23,12 +23,12 @@ class Quantity:
 
     name: str
     unit: str
-    of: Callable[[DeviceInfo], float | str | None]
+    get_value: Callable[[DeviceInfo], float | str | None]
     digits: int = 3
 
     def format_number(self, info: DeviceInfo) -> str:
         """Return the value of the quantity for a device as text without the unit."""
-        value = self.of(info)
+        value = self.get_value(info)
         return UNKNOWN_TEXT if value is None else self.format_value(value)
 
     def format_value(self, value: float | str) -> str:
@@ -37,7 +37,7 @@ class Quantity:
 
     def format_with_unit(self, info: DeviceInfo) -> str:
         """Return the value of the quantity for a device as text with the unit."""
-        value = self.of(info)
+        value = self.get_value(info)
         return (
             self.format_number(info)
             if value is None or isinstance(value, str)
@@ -71,23 +71,23 @@ def _format_driver(info: DeviceInfo) -> str | None:
 
 
 CAPABILITY = Quantity("Capability", "", lambda d: d.capability)
-SMS = Quantity("SMs", "", lambda d: d.sm_count)
+SM_COUNT = Quantity("SMs", "", lambda d: d.sm_count)
 FP32_RATE = Quantity("Peak FP32", "TFLOP/s", compute_fp32_tflops)
 BANDWIDTH = Quantity("Memory bandwidth", "GB/s", lambda d: d.memory_bandwidth_gbps, 4)
-L2 = Quantity("L2 cache", "MiB", lambda d: d.l2_bytes / MIB)
-SHARED = Quantity("Shared memory per SM", "KiB", lambda d: d.shared_per_sm_bytes / KIB)
-THREADS = Quantity("Threads per SM", "", lambda d: d.max_threads_per_sm)
-LANES = Quantity("FP32 lanes per SM", "", lambda d: d.fp32_lanes_per_sm)
+L2_SIZE = Quantity("L2 cache", "MiB", lambda d: d.l2_bytes / MIB)
+SHARED_MEMORY = Quantity("Shared memory per SM", "KiB", lambda d: d.shared_per_sm_bytes / KIB)
+THREADS_PER_SM = Quantity("Threads per SM", "", lambda d: d.max_threads_per_sm)
+LANES_PER_SM = Quantity("FP32 lanes per SM", "", lambda d: d.fp32_lanes_per_sm)
 
 QUANTITIES: tuple[Quantity, ...] = (
-    SMS,
+    SM_COUNT,
     FP32_RATE,
     BANDWIDTH,
     Quantity("Memory", "GiB", lambda d: d.memory_bytes / (1 << 30)),
-    L2,
-    SHARED,
-    THREADS,
-    LANES,
+    L2_SIZE,
+    SHARED_MEMORY,
+    THREADS_PER_SM,
+    LANES_PER_SM,
 )
 """Quantities for a short comparison of devices."""
 
@@ -103,19 +103,19 @@ LIMITS: dict[str, tuple[Quantity, ...]] = {
     ),
     "One SM": (
         Quantity("Warps", "", lambda d: d.max_warps_per_sm),
-        THREADS,
+        THREADS_PER_SM,
         Quantity("Blocks", "", lambda d: d.max_blocks_per_sm),
         Quantity("32-bit registers", "", lambda d: d.registers_per_sm),
-        SHARED,
-        LANES,
+        SHARED_MEMORY,
+        LANES_PER_SM,
     ),
     "Whole device": (
         Quantity("Compute capability", "", lambda d: d.capability),
-        SMS,
+        SM_COUNT,
         Quantity("Boost clock", "MHz", lambda d: d.boost_clock_mhz, 4),
         FP32_RATE,
         Quantity("Peak FP16 tensor, dense", "TFLOP/s", lambda d: d.fp16_tensor_tflops, 4),
-        L2,
+        L2_SIZE,
         Quantity("Copy engines", "", lambda d: d.copy_engines),
     ),
     "Memory and links": (
@@ -145,7 +145,9 @@ def make_headlines(info: DeviceInfo) -> list[tuple[str, str, str]]:
     ]
 
 
-def find_differing(quantities: Sequence[Quantity], devices: Sequence[DeviceInfo]) -> list[Quantity]:
+def find_differing_quantities(
+    quantities: Sequence[Quantity], devices: Sequence[DeviceInfo]
+) -> list[Quantity]:
     """Return the quantities whose values differ between the devices."""
     return [
         quantity for quantity in quantities if len({quantity.format_number(device) for device in devices}) > 1
@@ -158,13 +160,13 @@ def draw_overview(devices: Sequence[DeviceInfo], selected: DeviceInfo | None = N
     """
     largest_values = []
     for quantity in QUANTITIES:
-        values = [quantity.of(device) for device in devices]
+        values = [quantity.get_value(device) for device in devices]
         largest_values.append(max((value for value in values if isinstance(value, (int, float))), default=0))
     table_rows = []
     for device, name in zip(devices, make_short_names(devices), strict=True):
         row_cells: list[tuple[str, float | None]] = [(device.capability, None)]
         for quantity, largest_value in zip(QUANTITIES, largest_values, strict=True):
-            value = quantity.of(device)
+            value = quantity.get_value(device)
             share_of_largest = (
                 value / largest_value if largest_value and isinstance(value, (int, float)) else None
             )
@@ -184,11 +186,11 @@ def make_metric_row(metric: Metric) -> dict[str, str | float | None]:
     return {"name": metric.name, "value": number_value, "text": reading_text, "why": metric.why}
 
 
-def remove_twins(info: DeviceInfo, others: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
-    """Return all devices in `others` except those with the same name and source as `info`."""
+def remove_same_device(info: DeviceInfo, other_devices: Sequence[DeviceInfo]) -> tuple[DeviceInfo, ...]:
+    """Return all devices in `other_devices` except those with the same name and source as `info`."""
     return tuple(
         device
-        for device in others
+        for device in other_devices
         if (device.name, device.provenance.source) != (info.name, info.provenance.source)
     )
 

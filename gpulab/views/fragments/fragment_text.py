@@ -51,7 +51,7 @@ def value_text(value: float) -> str:
 
 
 def _make_value_forms(value: float) -> str:
-    """Return a value as text, with a rounded form and a mark for narrow cells."""
+    """Return the text of a value, with two shorter forms for narrow cells: a rounded number and a mark."""
     full_text = value_text(value)
     rounded_text = number(value, 1) if math.isfinite(value) else full_text
     return "\n".join([full_text, *([] if rounded_text == full_text else [f"≈{rounded_text}"]), TOO_LONG_MARK])

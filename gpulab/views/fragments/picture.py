@@ -174,7 +174,9 @@ def find_byte_runs(trace: FragmentTrace, execution: MatrixExecution) -> list[Byt
 
 
 def _make_label(text: str, pass_row: int, is_conflict: bool) -> str:
-    """Add the number of the pass to the label of a run that waits for another one, as the first form."""
+    """Return the label of a byte run. If it waits for another run, a longer form with the number of its pass
+    is added.
+    """
     return f"{text.splitlines()[0]} · pass {pass_row + 1}\n{text}" if is_conflict else text
 
 
@@ -273,7 +275,7 @@ def draw_memory(trace: FragmentTrace, execution: MatrixExecution) -> Plot | None
 
 
 def _draw_line_backgrounds(lines: int, height: int) -> Rects:
-    """Return the banks of some lines of shared memory."""
+    """Return rectangles for the banks in a number of lines of shared memory, as a background."""
     line, bank = (axis.ravel() for axis in np.indices((lines, BANKS)))
     return Rects(
         (bank * WORD_BYTES).astype(np.uint8),
@@ -287,7 +289,9 @@ def _draw_line_backgrounds(lines: int, height: int) -> Rects:
 
 
 def _make_tiles(trace: FragmentTrace, execution: MatrixExecution) -> dict[str, npt.NDArray[np.int64]]:
-    """Return address, size, lane, matrix and element of everything that is drawn in shared memory."""
+    """Return the address, size, lane, matrix and element of each part of shared memory that is drawn, as
+    columns.
+    """
     tile_parts: list[tuple[npt.NDArray[np.int64], int, int]] = []
     instruction = trace.of(execution)
     if instruction.role == "access":

@@ -248,7 +248,7 @@ class FragmentView(View, module="fragments/view"):
 
 
 def _compact(values: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
-    """Return values as single-precision floats if that loses nothing; only large integers need more."""
+    """Return the values as single-precision floats if this is exact, and unchanged otherwise."""
     float32_values = values.astype(np.float32)
     return (
         float32_values

@@ -13,7 +13,7 @@ MAX_PATTERN_LENGTH = 12
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """A group of graph nodes that is drawn as one node, because a ``pattern`` repeats ``times`` times.
+    """A group of graph nodes that is drawn as one node, because a ``pattern`` repeats ``repetitions`` times.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class NodeGroup:
 
     members: tuple[int, ...]
     pattern: tuple[GraphNode, ...]
-    times: int = 1
+    repetitions: int = 1
     is_fan: bool = False
 
     @property
@@ -33,7 +33,7 @@ class NodeGroup:
         """A key for comparing groups of graph nodes by their operations. Groups with equal operations have
         the same key.
         """
-        return tuple(map(make_operation_key, self.pattern)), self.times, self.is_fan
+        return tuple(map(make_operation_key, self.pattern)), self.repetitions, self.is_fan
 
 
 def make_operation_key(node: GraphNode) -> object:
@@ -42,7 +42,7 @@ def make_operation_key(node: GraphNode) -> object:
 
 
 def fold_groups(
-    record: GraphRecord, separate_nodes: frozenset[int] = frozenset(), fold: bool = True
+    record: GraphRecord, separate_nodes: frozenset[int] = frozenset(), is_folded: bool = True
 ) -> tuple[list[NodeGroup], list[tuple[int, int]]]:
     """Return the groups of graph nodes to draw, and the edges between the groups.
 
@@ -50,11 +50,11 @@ def fold_groups(
     ----------
     separate_nodes
         Nodes that are not merged with others.
-    fold
+    is_folded
         Whether to merge repeated nodes; otherwise each node is a group.
     """
     single_groups = [NodeGroup((node.number,), (node,)) for node in record.nodes]
-    if not fold:
+    if not is_folded:
         return single_groups, list(record.edges)
     current_groups = [
         group for node_path in _find_paths(record) for group in _fold_path(record, node_path, separate_nodes)
@@ -68,7 +68,9 @@ def fold_groups(
 
 
 def _find_paths(record: GraphRecord) -> list[list[int]]:
-    """Return the nodes as paths, whose inner nodes have one predecessor and one successor."""
+    """Divide the nodes into paths. Each node of a path is the only successor and predecessor of its
+    neighbours.
+    """
     successors: dict[int, list[int]] = {}
     predecessors: dict[int, list[int]] = {}
     for start_node, end_node in record.edges:
@@ -149,7 +151,7 @@ def _find_group_edges(
 def _merge_fans(
     group_list: Sequence[NodeGroup], edges: Sequence[tuple[int, int]], separate_nodes: frozenset[int]
 ) -> list[NodeGroup]:
-    """Return the groups, in which equal groups between the same neighbours are merged."""
+    """Merge groups that are equal and have the same neighbours, and return all groups."""
     neighbours_of_group: list[tuple[list[int], list[int]]] = [([], []) for _ in group_list]
     for start_group, end_group in edges:
         neighbours_of_group[start_group][1].append(end_group)
@@ -171,11 +173,15 @@ def _merge_fans(
 
 
 def _merge_fan(similar_groups: list[NodeGroup]) -> list[NodeGroup]:
-    """Return similar groups as one fan if there are enough of them; otherwise return them unchanged."""
+    """Merge similar parallel groups into one group if there are enough of them; otherwise return them
+    unchanged.
+    """
     if len(similar_groups) < MIN_FOLDED_NODES:
         return similar_groups
     first_group = similar_groups[0]
     node_numbers = tuple(node_number for group in similar_groups for node_number in group.members)
     return [
-        NodeGroup(node_numbers, first_group.pattern, first_group.times * len(similar_groups), is_fan=True)
+        NodeGroup(
+            node_numbers, first_group.pattern, first_group.repetitions * len(similar_groups), is_fan=True
+        )
     ]

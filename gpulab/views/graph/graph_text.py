@@ -77,18 +77,18 @@ def _format_extent(dim: Dim3) -> str:
 def group_text(group: NodeGroup) -> tuple[str, str]:
     """Return the two lines of text on a group of graph nodes."""
     node_names = list(map(name_node, group.pattern))
-    if group.times == 1:
+    if group.repetitions == 1:
         return node_names[0], format_detail(group.pattern[0])
     if len(node_names) == 1:
-        return f"{number(group.times)} × {node_names[0]}", format_detail(group.pattern[0])
-    return f"{number(group.times)} × {count(len(node_names), 'node')}", ", ".join(node_names)
+        return f"{number(group.repetitions)} × {node_names[0]}", format_detail(group.pattern[0])
+    return f"{number(group.repetitions)} × {count(len(node_names), 'node')}", ", ".join(node_names)
 
 
 def group_sentence(record: GraphRecord, group: NodeGroup, node_times_ns: Mapping[int, float]) -> str:
     """Return one sentence about a graph node or a group of graph nodes."""
     times_ns = [node_times_ns[node_number] for node_number in group.members if node_number in node_times_ns]
     time_text = f"; {duration(sum(times_ns))} in the replay" if times_ns else ""
-    if group.times == 1:
+    if group.repetitions == 1:
         source_line = group.pattern[0].source
         line_text = f"; {source_line}: {source_line.text}" if source_line else ""
         return f"{node_sentence(record, group.pattern[0])}{time_text}{line_text}."
@@ -99,7 +99,7 @@ def group_sentence(record: GraphRecord, group: NodeGroup, node_times_ns: Mapping
     first_node = min(group.members)
     last_node = max(group.members)
     nodes_text = f"nodes {first_node} to {last_node}"
-    return f"{number(group.times)} × {pattern_text}, {arrangement}: {nodes_text}{time_text}."
+    return f"{number(group.repetitions)} × {pattern_text}, {arrangement}: {nodes_text}{time_text}."
 
 
 def node_sentence(record: GraphRecord, node: GraphNode) -> str:
@@ -154,18 +154,18 @@ def first_elements(values: Sequence[float]) -> str:
     return f"[{', '.join(f'{value:g}' for value in values)}, …]" if values else "…"
 
 
-def dangling_sentence(dangling: DanglingArray) -> str:
+def dangling_sentence(dangling_array: DanglingArray) -> str:
     """Return a sentence about a variable that no longer refers to an array of the graph. The sentence
     includes the remedy.
     """
-    name = dangling.array.name
-    nodes = list(map(str, dangling.nodes))
+    name = dangling_array.array.name
+    nodes = list(map(str, dangling_array.nodes))
     users_list = listing(nodes if len(nodes) <= 4 else [*nodes[:3], f"{len(nodes) - 3} more"])
     users_text = f"{noun(len(nodes), 'node')} {users_list} still {noun(len(nodes), 'uses', 'use')}"
-    old_text = f"{first_elements(dangling.in_graph)} at {dangling.array.address:#x}"
+    old_text = f"{first_elements(dangling_array.in_graph)} at {dangling_array.array.address:#x}"
     new_text = (
-        f"{name} is now {first_elements(dangling.now)} at {dangling.address_now:#x}"
-        if dangling.address_now is not None
+        f"{name} is now {first_elements(dangling_array.now)} at {dangling_array.address_now:#x}"
+        if dangling_array.address_now is not None
         else f"{name} is no longer an array"
     )
     argument_text = f"{name}={name}" if name.isidentifier() else f"**{{{name!r}: {name}}}"

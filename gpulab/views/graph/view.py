@@ -86,12 +86,14 @@ class GraphView(View):
         self._node_times_ns = {
             node: end_ns - start_ns for node, (start_ns, end_ns) in self._node_spans.items()
         }
-        separate_nodes = frozenset(node for dangling in record.dangling for node in dangling.nodes[:1])
+        separate_nodes = frozenset(
+            node for dangling_array in record.dangling for node in dangling_array.nodes[:1]
+        )
         self.groups, self.edges = fold_groups(
-            record, separate_nodes, fold=len(record.nodes) > MAX_SINGLE_NODES
+            record, separate_nodes, is_folded=len(record.nodes) > MAX_SINGLE_NODES
         )
         if self._draw_dag().height > self._max_height_px:
-            self.groups, self.edges = fold_groups(record, separate_nodes, fold=True)
+            self.groups, self.edges = fold_groups(record, separate_nodes, is_folded=True)
         super().__init__(
             title=f"Graph of {name}", source=record.provenance.source, caption=self._make_caption()
         )
@@ -178,16 +180,18 @@ class GraphView(View):
         return BESIDE_HEIGHT_PX if self.panels else ALONE_HEIGHT_PX
 
     def _draw_dag(self) -> Plot:
-        dangling_nodes = {_old_key(array) for array in self.graph.dangling}
+        old_array_keys = {_make_old_array_key(array) for array in self.graph.dangling}
         group_of_node = {
             node_number: index for index, group in enumerate(self.groups) for node_number in group.members
         }
         arrow_key_pairs = [
-            (_old_key(array), str(group_of_node[array.nodes[0]])) for array in self.graph.dangling
+            (_make_old_array_key(array), str(group_of_node[array.nodes[0]])) for array in self.graph.dangling
         ]
         arrow_key_pairs += [(str(start_group), str(end_group)) for start_group, end_group in self.edges]
         unfold_text = (
-            "; a node for several nodes unfolds" if any(group.times > 1 for group in self.groups) else ""
+            "; a node for several nodes unfolds"
+            if any(group.repetitions > 1 for group in self.groups)
+            else ""
         )
         return draw_dag(
             {**self._make_array_nodes(), **self._make_nodes()},
@@ -197,7 +201,7 @@ class GraphView(View):
             trait="node",
             moment="moment_ns",
             max_height_px=self._max_height_px,
-            marked=dangling_nodes,
+            marked=old_array_keys,
             hint=f"{HINT_TEXT}{' there and in the timeline' if self.panels else ''}{unfold_text}.",
         )
 
@@ -208,8 +212,8 @@ class GraphView(View):
             name = array.array.name
             description = graph_text.dangling_sentence(array)
             old_elements = graph_text.first_elements(array.in_graph)
-            array_nodes[_old_key(array)] = DrawnNode(
-                f"old {name}", "error-bg", "hexagon", old_elements, description, mark="error"
+            array_nodes[_make_old_array_key(array)] = DrawnNode(
+                f"old {name}", "error-bg", "hexagon", old_elements, description, outline_colour="error"
             )
             if array.address_now is not None:
                 new_elements = graph_text.first_elements(array.now)
@@ -219,7 +223,7 @@ class GraphView(View):
         return array_nodes
 
     def _make_nodes(self) -> dict[str, DrawnNode]:
-        affected_nodes = {node for dangling in self.graph.dangling for node in dangling.nodes}
+        affected_nodes = {node for dangling_array in self.graph.dangling for node in dangling_array.nodes}
         return {str(index): self._make_node(group, affected_nodes) for index, group in enumerate(self.groups)}
 
     def _make_node(self, group: NodeGroup, affected_nodes: Collection[int] = ()) -> DrawnNode:
@@ -247,7 +251,7 @@ class GraphView(View):
     def _draw_unfolded(self) -> Box | None:
         """Return a picture of the nodes in the selected group, which is shown below the graph."""
         members_by_node = {
-            group.members[0]: self._draw_members(group) for group in self.groups if group.times > 1
+            group.members[0]: self._draw_members(group) for group in self.groups if group.repetitions > 1
         }
         if not members_by_node:
             return None
@@ -324,8 +328,8 @@ class GraphView(View):
         return " ".join(filter(None, caption_texts))
 
 
-def _old_key(dangling: DanglingArray) -> str:
-    return f"old {dangling.array.name}"
+def _make_old_array_key(dangling_array: DanglingArray) -> str:
+    return f"old {dangling_array.array.name}"
 
 
 def _name_group(group: NodeGroup) -> str:

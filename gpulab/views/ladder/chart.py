@@ -30,7 +30,7 @@ class LadderChart(FigureView):
     ----------
     ladders
         The memory hierarchies; capacities and published rates are those of the first device.
-    find
+    find_ladder
         A function that returns the recorded memory hierarchy of a GPU by its name, for `beside`.
 
     Raises
@@ -40,17 +40,17 @@ class LadderChart(FigureView):
     """
 
     height_in = 3.9
-    widths = (1.15, 1.0)
+    panel_widths = (1.15, 1.0)
 
     def __init__(
-        self, ladders: Sequence[MemoryLadder], find: Callable[[str], MemoryLadder] | None = None
+        self, ladders: Sequence[MemoryLadder], find_ladder: Callable[[str], MemoryLadder] | None = None
     ) -> None:
         if not 1 <= len(ladders) <= len(COLOURS):
             raise ValueError(
                 f"A chart can show one to {len(COLOURS)} memory hierarchies, not {len(ladders)}."
             )
         self.ladders = tuple(ladders)
-        self._find = find
+        self._find_ladder = find_ladder
         first_ladder = self.ladders[0]
         origins = listing([ladder.provenance.label for ladder in self.ladders])
         super().__init__(
@@ -71,10 +71,10 @@ class LadderChart(FigureView):
         recorded GPU.
         """
         if isinstance(other, str):
-            if self._find is None:
+            if self._find_ladder is None:
                 raise ValueError("This chart has no recorded memory hierarchies. Pass a MemoryLadder.")
-            other = self._find(other)
-        return LadderChart([*self.ladders, other], find=self._find)
+            other = self._find_ladder(other)
+        return LadderChart([*self.ladders, other], find_ladder=self._find_ladder)
 
     def sentence(self) -> str:
         first_ladder = self.ladders[0]

@@ -46,7 +46,7 @@ class LaunchChart(Steered):
     ----------
     trace
         The launch.
-    at_block_size
+    launch_at_block_size
         A function that returns the launch for another number of threads per block (32 to 1024). If it is
         passed, the view has a slider. If it fails, the view shows the error and keeps its last picture.
     beside
@@ -58,23 +58,23 @@ class LaunchChart(Steered):
     def __init__(
         self,
         trace: LaunchTrace,
-        at_block_size: Callable[[int], LaunchTrace] | None = None,
+        launch_at_block_size: Callable[[int], LaunchTrace] | None = None,
         beside: LaunchTrace | None = None,
     ) -> None:
         self.waves = Waves(trace)
         self._other_waves = Waves(beside) if beside is not None else None
-        self._at_block_size = at_block_size
+        self._launch_at_block_size = launch_at_block_size
         block_sizes = sorted({*BLOCK_SIZES, math.prod(trace.block)})
         warp_texts = [f"{count(size, 'thread')} = {count(-(-size // 32), 'warp')}" for size in block_sizes]
         size_slider = slider("Threads per block", "block_threads", block_sizes, warp_texts)
         super().__init__(
             title=f"Launch of {trace.kernel_name}: blocks on SMs over time",
             source=trace.provenance.source,
-            controls=[size_slider.wire()] if at_block_size else [],
+            controls=[size_slider.wire()] if launch_at_block_size else [],
             block_threads=math.prod(trace.block),
             pictured={"block_threads": math.prod(trace.block)},
         )
-        self._show(trace)
+        self._show_trace(trace)
         self.observe(self._on_block_threads, "block_threads")
 
     @property
@@ -104,28 +104,28 @@ class LaunchChart(Steered):
             compared_trace = other() if callable(other) else other
             if compared_trace is not None:
                 self._other_waves = Waves(compared_trace)
-                self._show(self.trace)
+                self._show_trace(self.trace)
         return self
 
     def close(self) -> None:
         """Close the widget, and release the arrays that its slider uses to repeat the launch."""
         super().close()
-        self._at_block_size = None
+        self._launch_at_block_size = None
 
     def _on_block_threads(self, change: Any) -> None:
         with self._lock, self.hold_sync():
             try:
                 with self._show_errors(f"The launch with {count(change['new'], 'thread')} per block"):
-                    if self._at_block_size is None:
-                        raise TypeError("this view was made without at_block_size")
-                    self._show(self._at_block_size(int(change["new"])))
+                    if self._launch_at_block_size is None:
+                        raise TypeError("this view was made without launch_at_block_size")
+                    self._show_trace(self._launch_at_block_size(int(change["new"])))
             finally:
                 displayed_text = count(math.prod(self.trace.block), "thread")
                 error_text = self.error.partition(" failed. ")[2].partition(":")[0]
                 self.failed = f"failed: {error_text}; still showing {displayed_text}" if error_text else ""
                 self.confirm_picture({"block_threads": math.prod(self.trace.block)})
 
-    def _show(self, trace: LaunchTrace) -> None:
+    def _show_trace(self, trace: LaunchTrace) -> None:
         self.waves = Waves(trace)
         self.redraw(
             caption=_make_caption(trace, self.other),
@@ -171,7 +171,7 @@ class LaunchChart(Steered):
         span_ns = max(1, *(waves.trace.span_ns for waves in launches))
         if self._other_waves is None:
             return column(_make_legend(launches), _draw_panel(self.waves, span_ns))
-        is_steered = self._at_block_size is not None
+        is_steered = self._launch_at_block_size is not None
         return column(
             _make_legend(launches), *_compare_launches(self.waves, self._other_waves, span_ns, is_steered)
         )
@@ -181,7 +181,7 @@ def _make_legend(launches: list[Waves]) -> Box:
     """Return a legend of the colours that occur in the chart."""
     has_many_waves = any(waves.full_waves > 1 for waves in launches)
     has_tail = any(waves.in_tail.any() for waves in launches)
-    sampling_step = max(waves.sample.trace.sampled for waves in launches)
+    sampling_step = max(waves.block_sample.trace.sampled for waves in launches)
     return legend(
         [
             ("accent", "odd waves" if has_many_waves else "first wave"),
@@ -199,7 +199,7 @@ def _make_legend(launches: list[Waves]) -> Box:
 
 def _describe_occupancy(waves: Waves) -> str:
     theoretical_text = percent(waves.trace.occupancy.fraction)
-    achieved_text = f"{percent(waves.achieved)} ({waves.achieved_note})"
+    achieved_text = f"{percent(waves.achieved_occupancy)} ({waves.achieved_occupancy_note})"
     return f"Theoretical occupancy {theoretical_text}, achieved {achieved_text}"
 
 
@@ -318,7 +318,7 @@ def _draw_chart(waves: Waves, span_ns: int, height: float, idle_px: float | None
 
 def _draw_blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
     busy_spans = None
-    if waves.sample is not waves:
+    if waves.block_sample is not waves:
         sm, start_ns, ends_ns = waves.trace.busy(waves.trace.span_ns / 2000)
         busy_spans = {
             "row": np.searchsorted(sms, sm).astype(np.int32),
@@ -326,7 +326,7 @@ def _draw_blocks(waves: Waves, sms: npt.NDArray[Any], height: float) -> Item:
             "x1": ends_ns,
             "colour": "other",
         }
-    waves = waves.sample
+    waves = waves.block_sample
     trace = waves.trace
     block_order = waves.order
     # Four bytes represent times up to 2.1 s exactly, and halve the data that a slider sends.

@@ -72,16 +72,16 @@ class MemoryChart(View, module="memory/chart"):
         self,
         samples: Callable[[], MemorySamples],
         state: str = "stopped",
-        perform: Callable[[str, str], str] | None = None,
+        perform_action: Callable[[str, str], str] | None = None,
     ) -> None:
         self._samples = samples
-        self._perform = perform
+        self._perform_action = perform_action
         record = samples()
         super().__init__(
             title=f"Memory of {record.provenance.device}",
             source=record.provenance.source,
             state=state,
-            has_buttons=perform is not None,
+            has_buttons=perform_action is not None,
             axis=_choose_axis(record, state),
         )
         self.redraw()
@@ -96,8 +96,8 @@ class MemoryChart(View, module="memory/chart"):
         return (Table("Readings", SAMPLE_COLUMNS, tuple(self.record.rows())),)
 
     def redraw(self, **traits: Any) -> None:
-        """Send all readings to the browser. Between two calls of this method, the method `tick` sends only
-        new readings.
+        """Send all readings to the browser. Between two calls of this method, the method `send_reading` sends
+        only new readings.
         """
         record = self.record
         page_data = {
@@ -115,7 +115,7 @@ class MemoryChart(View, module="memory/chart"):
             for name, value in traits.items():
                 setattr(self, name, value)
 
-    def tick(
+    def send_reading(
         self,
         number: int,
         row: Sequence[float | None],
@@ -150,11 +150,11 @@ class MemoryChart(View, module="memory/chart"):
     def _on_message(self, _widget: Any, content: Any, _buffers: Any) -> None:
         if content.get("kind") == "all":
             self.redraw()
-        elif self._perform is not None and content.get("kind") == "act":
+        elif self._perform_action is not None and content.get("kind") == "act":
             message_action = str(content.get("what"))
             status_text = ""
             with self._lock, self._show_errors(message_action.capitalize()):
-                status_text = self._perform(message_action, str(content.get("size", "")))
+                status_text = self._perform_action(message_action, str(content.get("size", "")))
             self.send({"kind": "answer", "text": status_text})
 
     def html(self) -> str:
@@ -273,7 +273,7 @@ def _draw_plot(record: MemorySamples, axis: str, label: str) -> Box:
         for sample_column in (record.time_ns, record.peak_bytes, record.limit_bytes, *stacked_curves)
     )
     axis_top = compute_top_bytes(top_curves[1], top_curves[2], peak_bytes, limit_bytes, record.capacity_bytes)
-    vertical_axis = Axis(0, axis_top, {tick: size(tick) for tick in make_size_ticks(axis_top)}, grid=True)
+    vertical_axis = Axis(0, axis_top, {tick: size(tick) for tick in make_size_ticks(axis_top)}, has_grid=True)
     axes = Axes(Axis(0, end_ns), vertical_axis, HEIGHT_PX, MARKS_HEIGHT_PX)
     axis_bottom = axes.bottom
 
@@ -324,9 +324,9 @@ def _find_interval_maxima(values: Any, bounds: Any) -> Any:
     return np.maximum.reduceat(values, bounds) if len(values) else values
 
 
-def _find_runs(gap: Any) -> list[slice]:
+def _find_runs(is_gap: Any) -> list[slice]:
     """Return the ranges of readings between two gaps."""
-    gap_edges = np.flatnonzero(np.diff(np.concatenate(([True], gap, [True])).astype(np.int8)))
+    gap_edges = np.flatnonzero(np.diff(np.concatenate(([True], is_gap, [True])).astype(np.int8)))
     return [
         slice(int(start_reading), int(end_reading))
         for start_reading, end_reading in zip(gap_edges[::2], gap_edges[1::2], strict=True)
@@ -334,25 +334,25 @@ def _find_runs(gap: Any) -> list[slice]:
 
 
 def _make_area_points(y: Any, base_y: float) -> Any:
-    """Return heights in which NaN is replaced by `base_y`, and repeat the last height."""
-    compute_heights = np.where(np.isnan(y), base_y, y)
-    return np.append(compute_heights, compute_heights[-1])
+    """Return the heights with `base_y` instead of NaN. The last height is repeated."""
+    heights = np.where(np.isnan(y), base_y, y)
+    return np.append(heights, heights[-1])
 
 
-def _draw_torn_edge(end: float) -> Item:
+def _draw_torn_edge(x_end: float) -> Item:
     """Return a zigzag line at the upper edge, which marks areas that exceed the chart."""
-    x = np.linspace(0, end, 2 * ZIGZAG_TEETH + 1)
+    x = np.linspace(0, x_end, 2 * ZIGZAG_TEETH + 1)
     return Polyline(x, MARKS_HEIGHT_PX + 5.0 * (np.arange(x.size) % 2), "bg", width=3)
 
 
-def _draw_marks(record: MemorySamples, end: float) -> list[Item]:
+def _draw_marks(record: MemorySamples, x_end: float) -> list[Item]:
     """Return small bars for allocations (upper row) and frees (lower row), with sizes if there is space.
 
     Memory that was returned to the device is in the lower row. Failures have a separate colour. Marks at the
     same position are drawn as one.
     """
     event_marks = record.marks
-    bar_width = end / 250
+    bar_width = x_end / 250
     bytes_by_bar: dict[tuple[int, int], float] = {}
     failed_bars = set()
     for index, bar_index in enumerate((event_marks.time_ns // bar_width).astype(int).tolist()):
@@ -382,7 +382,7 @@ def _draw_marks(record: MemorySamples, end: float) -> list[Item]:
     bar_left = bar_width * np.array([bar_index for bar_index, _ in bytes_by_bar], np.float64)
     label_lines = np.minimum(bar_rows, 1)
     bar_top = 2 + 13.0 * label_lines
-    label_room = np.full(bar_left.size, end, np.float64) - bar_left
+    label_room = np.full(bar_left.size, x_end, np.float64) - bar_left
     for bar_row in (0, 1):
         label_indices = np.flatnonzero(label_lines == bar_row)
         label_room[label_indices[:-1]] = np.diff(bar_left[label_indices])

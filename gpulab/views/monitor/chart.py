@@ -40,7 +40,7 @@ class _ChartStrip(NamedTuple):
 
     title: str
     unit: str
-    lines: Sequence[tuple[str, str, str]]  # reading, colour, name
+    curves: Sequence[tuple[str, str, str]]  # reading, colour, name
     is_percentage: bool  # axis from 0 to 100
 
     @property
@@ -104,11 +104,11 @@ class LoadChart(Steered):
         self,
         samples: Callable[[], LoadSamples],
         state: str = "stopped",
-        pause: Callable[[bool], object] = lambda is_paused: None,
+        set_paused: Callable[[bool], object] = lambda is_paused: None,
     ) -> None:
         self._samples = samples
         self._state = state
-        self._pause = pause
+        self._set_paused = set_paused
         record = samples()
         super().__init__(title=f"Load of {record.provenance.device}", source=record.provenance.source)
         if state in ("live", "paused"):
@@ -123,7 +123,7 @@ class LoadChart(Steered):
                 slider("Paused", "paused", (0, 1), ("reading", "paused")).wire(),
             ]
         self.pictured = self._read_settings()
-        self.show(state)
+        self.show_state(state)
         self.observe(self._on_slider, ["paused", "span_s"])
 
     @property
@@ -156,7 +156,7 @@ class LoadChart(Steered):
         """Return the values of the sliders' traits."""
         return {"paused": self.paused, "span_s": self.span_s}
 
-    def show(self, state: str) -> None:
+    def show_state(self, state: str) -> None:
         """Show all readings so far, and the state of the recording (live, paused, stopped or recorded)."""
         with self._lock, self.hold_sync():
             self._state = state
@@ -165,7 +165,7 @@ class LoadChart(Steered):
             self.pictured = self._read_settings()
             self.redraw()
 
-    def tick(self) -> None:
+    def show_new_readings(self) -> None:
         """Show the new readings in the chart. Any thread can call this method."""
         if self.comm is not None and self._state == "live":
             with self._lock, self.hold_sync():
@@ -175,7 +175,7 @@ class LoadChart(Steered):
     def _on_slider(self, change: Any) -> None:
         with self._lock, self.hold_sync(), self._show_errors("Changing the chart"):
             if change["name"] == "paused" and bool(self.paused) != (self._state == "paused"):
-                self._pause(bool(self.paused))
+                self._set_paused(bool(self.paused))
             self.redraw()
         self.confirm_picture(self._read_settings())
 
@@ -207,8 +207,8 @@ class LoadChart(Steered):
         legend_items = [
             (colour, f"{name}: below {MIN_DRAWN_PERCENT:g} %" if _is_low(record[reading_name]) else name)
             for strip in CHART_STRIPS
-            for reading_name, colour, name in strip.lines
-            if len(strip.lines) > 1 and record.latest(reading_name) is not None
+            for reading_name, colour, name in strip.curves
+            if len(strip.curves) > 1 and record.latest(reading_name) is not None
         ]
         missing_note = " ".join(monitor_text.explain_missing(record))
         phases_text = monitor_text.format_phases(record)
@@ -229,7 +229,7 @@ class LoadChart(Steered):
         shown_strips = [
             strip
             for strip in CHART_STRIPS
-            if any(record.latest(name) is not None for name, *_ in strip.lines)
+            if any(record.latest(name) is not None for name, *_ in strip.curves)
         ]
         plot_items: list[Item | None] = []
         strip_top = _compute_phases_px(record)
@@ -240,12 +240,12 @@ class LoadChart(Steered):
             tick_values = [0.0, 50.0, 100.0] if strip.is_percentage else [0.0, nice_ticks(axis_top, 3)[-1]]
             axes = Axes(
                 time_axis,
-                Axis(0, axis_top, {value: number(value) for value in tick_values}, grid=True),
+                Axis(0, axis_top, {value: number(value) for value in tick_values}, has_grid=True),
                 strip.height_px,
                 strip_top,
             )
             plot_items += [*axes.draw_grid(), *_draw_lines(record, strip, axes, window_start_ns)]
-            hidden_text = f"; below {MIN_DRAWN_PERCENT:g} is not drawn" if len(strip.lines) > 1 else ""
+            hidden_text = f"; below {MIN_DRAWN_PERCENT:g} is not drawn" if len(strip.curves) > 1 else ""
             strip_name = f"{strip.title} ({strip.unit}{hidden_text})"
             strip_positions.append((strip_top - 8, strip))
             plot_items.append(
@@ -316,13 +316,15 @@ def _list_latest_readings(record: LoadSamples) -> list[tuple[str, str, str]]:
 def _find_axis_top(record: LoadSamples, strip: _ChartStrip) -> float:
     """Return the upper end of a strip's axis: slightly above all readings."""
     largest_value = max(
-        float(np.nanmax(record[reading_name], initial=0.0)) for reading_name, *_ in strip.lines
+        float(np.nanmax(record[reading_name], initial=0.0)) for reading_name, *_ in strip.curves
     )
     return max(1.0, 1.08 * largest_value)
 
 
-def _find_visible(record: LoadSamples, window_start_ns: float) -> Any:
-    """Return the indices of the readings to draw: those in the window, or one in n of very many."""
+def _find_visible_indices(record: LoadSamples, window_start_ns: float) -> Any:
+    """Return the indices of the readings in the window. If there are very many, only every n-th reading is
+    returned.
+    """
     indices = np.flatnonzero(record.time_ns >= window_start_ns)
     return indices[:: max(1, len(indices) // MAX_POINTS)]
 
@@ -331,12 +333,12 @@ def _draw_lines(record: LoadSamples, strip: _ChartStrip, axes: Axes, window_star
     """Return the curves of a strip; each reading is constant over the time since the previous reading."""
     reading_times_ns = record.time_ns
     interval_starts = np.concatenate(([0.0], reading_times_ns[:-1]))
-    visible_indices = _find_visible(record, window_start_ns)
+    visible_indices = _find_visible_indices(record, window_start_ns)
     line_items: list[Item] = []
-    for reading_name, colour, _ in strip.lines:
+    for reading_name, colour, _ in strip.curves:
         reading_values = record[reading_name][visible_indices]
         valid_indices = np.flatnonzero(~np.isnan(reading_values))
-        if len(strip.lines) > 1:
+        if len(strip.curves) > 1:
             # A reading above the limit, and the ones next to it, so that its edges are drawn.
             is_drawn = reading_values >= MIN_DRAWN_PERCENT
             is_drawn |= np.append(is_drawn[1:], False) | np.append(False, is_drawn[:-1])
@@ -360,8 +362,10 @@ def _is_low(percentages: Any) -> bool:
 def _make_readings(
     record: LoadSamples, strips: Sequence[tuple[float, _ChartStrip]], window_start_ns: float, bottom: float
 ) -> Item:
-    """Return the values of each reading as text next to a vertical line, and as a sentence."""
-    visible_indices = _find_visible(record, window_start_ns)
+    """Return a plot item that shows the values of a selected reading next to a vertical line, and in a
+    sentence.
+    """
+    visible_indices = _find_visible_indices(record, window_start_ns)
     time_ns = record.time_ns[visible_indices]
     phase_starts = [start_ns for _, start_ns in record.phases]
     reading_columns: dict[str, Any] = {
@@ -374,7 +378,7 @@ def _make_readings(
         (
             y,
             [
-                monitor_text.format_values(record, index, strip.lines, strip.unit)
+                monitor_text.format_values(record, index, strip.curves, strip.unit)
                 for index in visible_indices.tolist()
             ],
         )

@@ -41,17 +41,21 @@ class OccupancyChart(FigureView):
     """
 
     height_in = 3.3
-    widths = (2.2, 1.0)
+    panel_widths = (2.2, 1.0)
 
     def __init__(
         self,
         points: Sequence[Occupancy],
         chosen: int | Occupancy,
-        others: Sequence[Sequence[Occupancy]] = (),
+        points_of_other_devices: Sequence[Sequence[Occupancy]] = (),
     ) -> None:
-        if len(others) > len(OTHER_MARKERS):
-            raise ValueError(f"A chart shows up to {len(OTHER_MARKERS)} other devices, not {len(others)}.")
-        self.others = tuple(tuple(points_of_other) for points_of_other in others)
+        if len(points_of_other_devices) > len(OTHER_MARKERS):
+            raise ValueError(
+                f"A chart shows up to {len(OTHER_MARKERS)} other devices, not {len(points_of_other_devices)}."
+            )
+        self.points_of_other_devices = tuple(
+            tuple(points_of_other) for points_of_other in points_of_other_devices
+        )
         point_by_size = {point.block_threads: point for point in points}
         if isinstance(chosen, Occupancy) and point_by_size:
             point_by_size.setdefault(chosen.block_threads, chosen)
@@ -67,8 +71,10 @@ class OccupancyChart(FigureView):
             )
         provenance = self.points[0].provenance
         other_text = ""
-        if self.others:
-            device_names = listing([_format_device(other_points) for other_points in self.others])
+        if self.points_of_other_devices:
+            device_names = listing(
+                [_format_device(other_points) for other_points in self.points_of_other_devices]
+            )
             other_text = (
                 f"Marks: {device_names} with the same registers and shared memory, by the same rules. "
             )
@@ -113,7 +119,7 @@ class OccupancyChart(FigureView):
 
     def describe(self) -> str:
         lines = [self.sentence(), *(f"{_describe_point(point)}." for point in self.points)]
-        for other_points in self.others:
+        for other_points in self.points_of_other_devices:
             lines += [
                 f"On {_format_device(other_points)}: {_describe_point(point)}." for point in other_points
             ]
@@ -146,7 +152,7 @@ class OccupancyChart(FigureView):
         )
         other_device_rows = tuple(
             (_format_device(other_points), point.block_threads, point.fraction, ", ".join(point.limiters))
-            for other_points in self.others
+            for other_points in self.points_of_other_devices
             for point in other_points
         )
         other_columns = ("device", columns[0], columns[1], columns[4])
@@ -161,7 +167,7 @@ class OccupancyChart(FigureView):
     def _paint_sizes(self, ax: Axes) -> None:
         """Draw the theoretical occupancy over the block size."""
         points = self.points
-        limiters = [_find_first_limiter(p) for p in points]
+        limiters = [_find_first_limiter(point) for point in points]
         for limiter in [*LIMIT_COLOURS, ""]:
             point_indices = [index for index, name in enumerate(limiters) if name == limiter]
             occupancies = [points[index].fraction for index in point_indices]
@@ -174,14 +180,16 @@ class OccupancyChart(FigureView):
                     color=colour(LIMIT_COLOURS.get(limiter, "other")),
                     label=name,
                 )
-        index_of = {point.block_threads: index for index, point in enumerate(points)}
-        for other_index, (other_points, marker) in enumerate(zip(self.others, OTHER_MARKERS, strict=False)):
-            charted_points = [point for point in other_points if point.block_threads in index_of]
+        index_of_size = {point.block_threads: index for index, point in enumerate(points)}
+        for other_index, (other_points, marker) in enumerate(
+            zip(self.points_of_other_devices, OTHER_MARKERS, strict=False)
+        ):
+            charted_points = [point for point in other_points if point.block_threads in index_of_size]
             marker_offset = 0.3 * (
-                other_index - (len(self.others) - 1) / 2
+                other_index - (len(self.points_of_other_devices) - 1) / 2
             )  # marks of equal height are all visible
             ax.plot(
-                [index_of[point.block_threads] + marker_offset for point in charted_points],
+                [index_of_size[point.block_threads] + marker_offset for point in charted_points],
                 [point.fraction for point in charted_points],
                 marker,
                 color=colour("bg"),
@@ -190,7 +198,7 @@ class OccupancyChart(FigureView):
                 markeredgewidth=0.7,
                 label=_format_device(other_points),
             )
-        chosen_index = index_of[self.chosen]
+        chosen_index = index_of_size[self.chosen]
         ax.bar(
             [chosen_index],
             [points[chosen_index].fraction],
@@ -209,7 +217,9 @@ class OccupancyChart(FigureView):
             weight="bold",
             linespacing=0.95,
         )
-        tick_indices = [index for index, p in enumerate(points) if p.block_threads % TICK_STEP_THREADS == 0]
+        tick_indices = [
+            index for index, point in enumerate(points) if point.block_threads % TICK_STEP_THREADS == 0
+        ]
         tick_indices = tick_indices or [*range(len(points))]
         ax.set_xticks(tick_indices, [number(points[index].block_threads) for index in tick_indices])
         ax.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])

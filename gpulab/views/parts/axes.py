@@ -34,9 +34,9 @@ class Axis:
         The text of each tick, by its value.
     name
         The name of the axis.
-    base
+    log_base
         Base of the logarithm of a logarithmic axis, 2 or 10; 0 for a linear axis.
-    grid
+    has_grid
         Whether lines lead from the ticks across the chart.
     """
 
@@ -44,15 +44,15 @@ class Axis:
     high: float
     ticks: Mapping[float, str] = field(default_factory=dict)
     name: str = ""
-    base: int = 0
-    grid: bool = False
+    log_base: int = 0
+    has_grid: bool = False
 
     def positions(self, values: Any) -> Any:
         """Return the positions of values on the axis. On a logarithmic axis, these are the logarithms of the
         values.
         """
         scale_by_base: dict[int, Callable[[Any], Any]] = {0: np.asarray, 2: np.log2, 10: np.log10}
-        return scale_by_base[self.base](values)
+        return scale_by_base[self.log_base](values)
 
     @property
     def domain(self) -> tuple[float, float]:
@@ -75,7 +75,7 @@ def make_log_axis(low: float, high: float, name: str, multiples: Sequence[int] =
     tick_texts = {
         value: number(value) for value in tick_candidates[first_index : max(last_index, first_index + 1) + 1]
     }
-    return Axis(min(tick_texts), max(tick_texts), tick_texts, name, 10, grid=True)
+    return Axis(min(tick_texts), max(tick_texts), tick_texts, name, 10, has_grid=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,26 +133,30 @@ class Axes:
         x = self.x([*self.horizontal.ticks])
         y = self.y([*self.vertical.ticks])
         return [
-            LineSegments(0 * y + lowest_x, y, 0 * y + highest_x, y, "grid") if self.vertical.grid else None,
+            LineSegments(0 * y + lowest_x, y, 0 * y + highest_x, y, "grid")
+            if self.vertical.has_grid
+            else None,
             LineSegments(x, 0 * x + self.top, x, 0 * x + self.bottom, "grid")
-            if self.horizontal.grid
+            if self.horizontal.has_grid
             else None,
         ]
 
-    def draw_sides(self, left: int) -> list[Item]:
-        """Return the names of the axes and the texts of the ticks. The left margin is `left` pixels wide."""
+    def draw_sides(self, left_margin_px: int) -> list[Item]:
+        """Return the names of the axes and the texts of the ticks. The width of the left margin
+        is `left_margin_px`.
+        """
         x_range = self.horizontal.domain
         horizontal = self.horizontal
         vertical = self.vertical
         x = self.x([*horizontal.ticks])
         y = self.y([*vertical.ticks])
         # Without grid lines, the texts can move away from items above or below the chart.
-        y = y if vertical.grid else np.clip(y, self.top + 2, self.bottom - 4)
+        y = y if vertical.has_grid else np.clip(y, self.top + 2, self.bottom - 4)
         text_y = self.bottom + TICKS_HEIGHT_PX
         centre_x = [sum(x_range) / 2]
         return [
             make_y_ticks(y, [*vertical.ticks.values()], x_range),
-            make_y_name(vertical.name, self.top + self.height / 2, x_range, left),
+            make_y_name(vertical.name, self.top + self.height / 2, x_range, left_margin_px),
             Labels(x, 0 * x + text_y, [*horizontal.ticks.values()], anchor="middle", spread=True),
             Labels(
                 centre_x, [self.bottom + NAME_OFFSET_PX], [horizontal.name], anchor="middle", colour="muted"

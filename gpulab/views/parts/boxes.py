@@ -44,7 +44,9 @@ class Column(Box):
 
 @dataclass(frozen=True)
 class Row(Box):
-    """A box that shows boxes next to each other. In a narrow window, the boxes are below each other."""
+    """A box that shows boxes next to each other. In a narrow window, the boxes are below each other. Their
+    relative widths are `weights`, and their minimum widths are `least` pixels.
+    """
 
     kind = "row"
     boxes: list[Box]
@@ -75,7 +77,7 @@ class Legend(Box):
 
 @dataclass(frozen=True)
 class TermsBox(Box):
-    """A box with a list of terms, each with a value and a detail."""
+    """A list of terms, each with a value and a detail. Columns are at least `least` pixels wide."""
 
     kind = "numbers"
     rows: list[list[str]]
@@ -112,7 +114,9 @@ class MatrixBox(Box):
 
 @dataclass(frozen=True)
 class SwitchBox(Box):
-    """A box that shows one of several boxes, depending on the value of a trait."""
+    """A box that shows one of the boxes in `cases`, depending on the value of a trait. The static picture
+    shows the case `chosen`.
+    """
 
     kind = "switch"
     trait: str

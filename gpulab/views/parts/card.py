@@ -90,9 +90,9 @@ def make_paragraph(text: str, style: str = "plain") -> str:
     return f'<p class="gl-words-{style}">{escape(text)}</p>' if text else ""
 
 
-def make_list(texts: Sequence[str], numbered: bool = False) -> str:
+def make_list(texts: Sequence[str], is_numbered: bool = False) -> str:
     """Return sentences as an HTML list, or an empty string if there are none."""
-    list_tag = "ol" if numbered else "ul"
+    list_tag = "ol" if is_numbered else "ul"
     return (
         f"<{list_tag}>{''.join(f'<li>{escape(text)}</li>' for text in texts)}</{list_tag}>" if texts else ""
     )
@@ -120,9 +120,9 @@ def _make_labelled_bar(row: tuple[str, float, str, str]) -> str:
     )
 
 
-def make_fold(summary: str, content: str, opened: bool) -> str:
+def make_fold(summary: str, content: str, is_open: bool) -> str:
     """Return HTML whose contents the reader can open and close."""
-    return f"<details{' open' if opened else ''}><summary>{escape(summary)}</summary>{content}</details>"
+    return f"<details{' open' if is_open else ''}><summary>{escape(summary)}</summary>{content}</details>"
 
 
 def make_legend(entries: Iterable[tuple[str, str]]) -> str:

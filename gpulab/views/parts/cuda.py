@@ -20,7 +20,7 @@ _WORDS_OF_KIND = {
         size_t ptrdiff_t half half2 __half __half2 __nv_bfloat16 __nv_bfloat162 dim3 cudaStream_t clock_t""",
     "builtin": "threadIdx blockIdx blockDim gridDim warpSize",
 }
-_KIND_OF_WORD = {word: kind for kind, words in _WORDS_OF_KIND.items() for word in words.split()}
+_TOKEN_KIND_OF_WORD = {word: kind for kind, words in _WORDS_OF_KIND.items() for word in words.split()}
 _TYPE_PATTERN = re.compile(
     r"u?int\d+(?:_fast|_least)?_t|u?(?:char|short|int|long|longlong)[1-4]|(?:float|double)[1-4]"
 )
@@ -53,7 +53,7 @@ def split_tokens(code: str) -> list[list[tuple[str, str]]]:
     lines: list[list[tuple[str, str]]] = [[]]
     for match in _TOKEN_PATTERN.finditer(code):
         group_name = str(match.lastgroup)
-        token_kind = _KIND_OF_WORD.get(
+        token_kind = _TOKEN_KIND_OF_WORD.get(
             match[0],
             "type" if _TYPE_PATTERN.fullmatch(match[0]) else "" if group_name == "plain" else group_name,
         )

@@ -42,13 +42,13 @@ class DrawnNode:
         The name of its colour.
     shape
         One of `NODE_SHAPES`.
-    say
+    sentence
         The sentence that is shown when the node is selected.
     members
         Numbers that the node represents: the trait's values that select it.
-    mark
+    outline_colour
         The name of the colour of its outline; without one, the node has no outline.
-    span
+    moment_span
         Its start and end, for a drawing with a `moment`; (-1, -1) if they are not known.
     """
 
@@ -56,10 +56,10 @@ class DrawnNode:
     colour: str = "accent"
     shape: str = "box"
     detail: str = ""
-    say: str = ""
+    sentence: str = ""
     members: tuple[int, ...] = ()
-    mark: str = ""
-    span: tuple[float, float] = (-1, -1)
+    outline_colour: str = ""
+    moment_span: tuple[float, float] = (-1, -1)
 
 
 Segment = tuple[float, float, float, float]
@@ -122,15 +122,18 @@ def draw_dag(
     index_of_name = {name: index for index, name in enumerate(nodes)}
     node_list = [node if isinstance(node, DrawnNode) else DrawnNode(*node) for node in nodes.values()]
     index_edges = [(index_of_name[start_node], index_of_name[end_node]) for start_node, end_node in edges]
-    node_layers = compute_layers(len(node_list), index_edges)
+    graph_layers = compute_layers(len(node_list), index_edges)
     node_height = NODE_PX
-    positions = _compute_positions(node_layers, index_edges, NODE_PX, GAP_PX)
+    positions = _compute_positions(graph_layers, index_edges, NODE_PX, GAP_PX)
     if positions.height > max_height_px:
         node_height = LOW_NODE_PX
-        positions = _compute_positions(node_layers, index_edges, LOW_NODE_PX, LOW_NODE_GAP_PX)
-    column_count = min(MAX_COLUMNS, max(MIN_COLUMNS, max(node_layers.layer, default=0) + 1))
-    has_many_bands = max(node_layers.layer, default=0) >= MAX_COLUMNS
-    colours = sorted({node.colour for node in node_list} | {node.mark for node in node_list if node.mark})
+        positions = _compute_positions(graph_layers, index_edges, LOW_NODE_PX, LOW_NODE_GAP_PX)
+    column_count = min(MAX_COLUMNS, max(MIN_COLUMNS, max(graph_layers.node_layers, default=0) + 1))
+    has_many_bands = max(graph_layers.node_layers, default=0) >= MAX_COLUMNS
+    colours = sorted(
+        {node.colour for node in node_list}
+        | {node.outline_colour for node in node_list if node.outline_colour}
+    )
     node_of_member = {
         node_member: index for index, node in enumerate(node_list) for node_member in node.members
     }
@@ -155,24 +158,24 @@ def draw_dag(
             y1=top_px + node_height,
             colour=[colours.index(node.colour) for node in node_list],
             colours=colours,
-            mark=[colours.index(node.mark) if node.mark else -1 for node in node_list],
+            mark=[colours.index(node.outline_colour) if node.outline_colour else -1 for node in node_list],
             shape=[NODE_SHAPES.index(node.shape) for node in node_list],
             text=[node.text for node in node_list],
             detail=[node.detail if node_height == NODE_PX else "" for node in node_list],
             say=[["node", "says"]],
             columns={
                 "node": np.arange(len(node_list)),
-                "says": [node.say or node.text for node in node_list],
+                "says": [node.sentence or node.text for node in node_list],
                 "first": [node.members[0] if node.members else -1 for node in node_list],
                 "owner": [
                     node_of_member.get(node_member, -1)
                     for node_member in range(max(node_of_member, default=-1) + 1)
                 ],
-                "layer": list(node_layers.layer),
+                "layer": list(graph_layers.node_layers),
                 "picks": trait,
                 "moment": moment,
-                "starts": [node.span[0] for node in node_list],
-                "ends": [node.span[1] for node in node_list],
+                "starts": [node.moment_span[0] for node in node_list],
+                "ends": [node.moment_span[1] for node in node_list],
             },
         ),
         *_draw_arrows([arrow for arrow in positions.arrows if arrow.edge not in red_edges], "muted", 1),
@@ -203,19 +206,27 @@ def _draw_arrows(arrows: Sequence[_Arrow], colour: str, width: float) -> list[It
 
 
 def _compute_positions(
-    node_layers: Layers, edges: Sequence[tuple[int, int]], node_px: float, gap_px: float
+    graph_layers: Layers, edges: Sequence[tuple[int, int]], node_px: float, gap_px: float
 ) -> _Positions:
-    """Return positions in pixels, in bands of `MAX_COLUMNS` layers, one below the other."""
+    """Return the positions of nodes and arrows. `MAX_COLUMNS` layers form a band, and bands are below each
+    other.
+    """
     row_pitch_px = node_px + gap_px
-    band_count = max(node_layers.layer, default=-1) // MAX_COLUMNS + 1
+    band_count = max(graph_layers.node_layers, default=-1) // MAX_COLUMNS + 1
     edge_paths = [
-        [*zip(range(node_layers.layer[start_node], node_layers.layer[end_node] + 1), path, strict=True)]
-        for (start_node, end_node), path in zip(edges, node_layers.paths, strict=True)
+        [
+            *zip(
+                range(graph_layers.node_layers[start_node], graph_layers.node_layers[end_node] + 1),
+                path,
+                strict=True,
+            )
+        ]
+        for (start_node, end_node), path in zip(edges, graph_layers.edge_paths, strict=True)
     ]
     # A band keeps the order of its rows, without the empty rows above it.
     rows_of_band: list[list[float]] = [[] for _ in range(band_count)]
     for layer, row in (
-        *zip(node_layers.layer, node_layers.row, strict=True),
+        *zip(graph_layers.node_layers, graph_layers.node_rows, strict=True),
         *(layer_position for path in edge_paths for layer_position in path),
     ):
         rows_of_band[layer // MAX_COLUMNS].append(row)
@@ -246,7 +257,8 @@ def _compute_positions(
                 segments.append((x1, y1, x1 + NODE_WIDTH_SHARE, y1))
         arrows.append(_Arrow(edge, segments))
     node_positions = [
-        compute_position(layer, row) for layer, row in zip(node_layers.layer, node_layers.row, strict=True)
+        compute_position(layer, row)
+        for layer, row in zip(graph_layers.node_layers, graph_layers.node_rows, strict=True)
     ]
     height = max(y - BAND_GAP_PX - gap_px, node_px) + OUTLINE_TOLERANCE_PX
     return _Positions(

@@ -26,24 +26,24 @@ class Layers:
     """The layer and row of each graph node, and the path of each edge. Row 0 is at the top, and row numbers
     can be fractional.
 
-    ``paths`` contains, for each edge, its rows in the layers from its start to its end. An edge over several
-    layers has its own row in each of them, so that no node hides it.
+    ``edge_paths`` contains, for each edge, its rows in the layers from its start to its end. An edge over
+    several layers has its own row in each of them, so that no node hides it.
     """
 
-    layer: tuple[int, ...]
-    row: tuple[float, ...]
-    paths: tuple[tuple[float, ...], ...]
+    node_layers: tuple[int, ...]
+    node_rows: tuple[float, ...]
+    edge_paths: tuple[tuple[float, ...], ...]
 
 
-def compute_layers(count: int, edges: Sequence[Edge]) -> Layers:
-    """Return the positions of `count` graph nodes with the given edges (source, target).
+def compute_layers(node_count: int, edges: Sequence[Edge]) -> Layers:
+    """Return the positions of `node_count` graph nodes with the given edges (source, target).
 
     Raises
     ------
     ValueError
         If the edges form a cycle.
     """
-    predecessors: dict[int, list[int]] = {node: [] for node in range(count)}
+    predecessors: dict[int, list[int]] = {node: [] for node in range(node_count)}
     for start_node, end_node in edges:
         predecessors[end_node].append(start_node)
     layer_of_node: dict[int, int] = {}
@@ -68,19 +68,19 @@ def compute_layers(count: int, edges: Sequence[Edge]) -> Layers:
     layer_order = _reduce_crossings(layer_order, layer_edges)
     row = _compute_rows(layer_order, layer_edges)
     return Layers(
-        tuple(layer_of_node[node] for node in range(count)),
-        tuple(row[node] for node in range(count)),
+        tuple(layer_of_node[node] for node in range(node_count)),
+        tuple(row[node] for node in range(node_count)),
         tuple(tuple(row[node] for node in chain) for chain in node_chains),
     )
 
 
-def count_crossings(order: Sequence[Sequence[int]], steps: Sequence[Edge]) -> int:
+def count_crossings(order: Sequence[Sequence[int]], layer_edges: Sequence[Edge]) -> int:
     """Return the number of crossings between edges that connect neighbouring layers."""
     position_of_node = {node: index for nodes in order for index, node in enumerate(nodes)}
-    layer_of = {node: index for index, nodes in enumerate(order) for node in nodes}
+    layer_of_node = {node: index for index, nodes in enumerate(order) for node in nodes}
     edges_by_layer: dict[int, list[Edge]] = {}
-    for start_node, end_node in steps:
-        edges_by_layer.setdefault(layer_of[start_node], []).append(
+    for start_node, end_node in layer_edges:
+        edges_by_layer.setdefault(layer_of_node[start_node], []).append(
             (position_of_node[start_node], position_of_node[end_node])
         )
     crossing_count = 0

@@ -1,4 +1,4 @@
-"""The sentence that says how much of the published rate of tensor cores ``mma.sync`` reaches."""
+"""A sentence about the share of the published tensor core rate that ``mma.sync`` reaches."""
 
 from __future__ import annotations
 

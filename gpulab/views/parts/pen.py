@@ -17,31 +17,31 @@ _PIL_ANCHORS = {"start": "lm", "middle": "mm", "end": "rm"}
 
 
 @cache
-def load_font(size: float, weight: str = "normal") -> ImageFont.FreeTypeFont:
+def load_font(font_size: float, font_weight: str = "normal") -> ImageFont.FreeTypeFont:
     """Return the DejaVu font from matplotlib, with which pictures look the same on every machine."""
     matplotlib_spec = find_spec("matplotlib")
     assert matplotlib_spec is not None
     assert matplotlib_spec.origin is not None
-    font_name = {"bold": "DejaVuSans-Bold", "mono": "DejaVuSansMono"}.get(weight, "DejaVuSans")
+    font_name = {"bold": "DejaVuSans-Bold", "mono": "DejaVuSansMono"}.get(font_weight, "DejaVuSans")
     font_path = Path(matplotlib_spec.origin).parent / "mpl-data" / "fonts" / "ttf" / f"{font_name}.ttf"
     # Basic layout is much faster, and no text here needs right-to-left layout or ligatures.
-    return ImageFont.truetype(str(font_path), size * SHARPNESS, layout_engine=ImageFont.Layout.BASIC)
+    return ImageFont.truetype(str(font_path), font_size * SHARPNESS, layout_engine=ImageFont.Layout.BASIC)
 
 
 @cache
-def text_width(text: str, size: float, weight: str = "normal") -> float:
+def text_width(text: str, font_size: float, font_weight: str = "normal") -> float:
     """Return the width of a text in nominal pixels."""
-    return load_font(size, weight).getlength(text) / SHARPNESS
+    return load_font(font_size, font_weight).getlength(text) / SHARPNESS
 
 
-def wrap(text: str, width: float, size: float, weight: str = "normal") -> list[str]:
+def wrap(text: str, width: float, font_size: float, font_weight: str = "normal") -> list[str]:
     """Break a text into lines of at most `width` pixels. Longer words are not broken."""
     lines: list[str] = []
     for paragraph in text.split("\n"):
         current_line = ""
         for word in paragraph.split(" "):
             longer_line = f"{current_line} {word}" if current_line else word
-            if current_line and text_width(longer_line, size, weight) > width:
+            if current_line and text_width(longer_line, font_size, font_weight) > width:
                 lines.append(current_line)
                 current_line = word
             else:
@@ -50,11 +50,11 @@ def wrap(text: str, width: float, size: float, weight: str = "normal") -> list[s
     return lines
 
 
-def shorten(text: str, width: float, size: float, weight: str = "normal") -> str:
+def shorten(text: str, width: float, font_size: float, font_weight: str = "normal") -> str:
     """Return the text unchanged if it fits, or a shortened text with an ellipsis."""
-    if text_width(text, size, weight) <= width:
+    if text_width(text, font_size, font_weight) <= width:
         return text
-    while text and text_width(f"{text}…", size, weight) > width:
+    while text and text_width(f"{text}…", font_size, font_weight) > width:
         text = text[:-1]
     return f"{text}…"
 
@@ -79,7 +79,7 @@ class Pen:
 
     def outline(self, x0: float, y0: float, x1: float, y1: float, colour: str, width: float = 2) -> None:
         """Draw the outline of a rectangle."""
-        scaled_corners = tuple(round(v * SHARPNESS) for v in (x0, y0, x1, y1))
+        scaled_corners = tuple(round(coordinate * SHARPNESS) for coordinate in (x0, y0, x1, y1))
         self.draw.rectangle(scaled_corners, outline=palette.find_hex(colour), width=round(width * SHARPNESS))
 
     def line(self, points: list[tuple[float, float]], colour: str, width: float = 1) -> None:
@@ -112,7 +112,9 @@ class Pen:
 
     def disc(self, x: float, y: float, radius: float, colour: str, outline: str) -> None:
         """Draw a filled circle with an outline."""
-        scaled_corners = [v * SHARPNESS for v in (x - radius, y - radius, x + radius, y + radius)]
+        scaled_corners = [
+            coordinate * SHARPNESS for coordinate in (x - radius, y - radius, x + radius, y + radius)
+        ]
         self.draw.ellipse(
             scaled_corners,
             fill=palette.find_hex(colour),
@@ -126,29 +128,29 @@ class Pen:
         y: float,
         text: str,
         *,
-        size: float = 11,
-        weight: str = "normal",
+        font_size: float = 11,
+        font_weight: str = "normal",
         colour: str = "fg",
         anchor: str = "start",
-        vertical: bool = False,
+        is_vertical: bool = False,
     ) -> None:
         """Draw a text that is vertically centred at y. A vertical text reads upwards and is centred at (x,
         y).
         """
-        if not vertical:
+        if not is_vertical:
             self.draw.text(
                 (x * SHARPNESS, y * SHARPNESS),
                 text,
                 palette.find_hex(colour),
-                load_font(size, weight),
+                load_font(font_size, font_weight),
                 anchor=_PIL_ANCHORS[anchor],
             )
             return
-        width_px = round(text_width(text, size, weight) * SHARPNESS) + 4
-        height_px = round(size * 1.5 * SHARPNESS)
+        width_px = round(text_width(text, font_size, font_weight) * SHARPNESS) + 4
+        height_px = round(font_size * 1.5 * SHARPNESS)
         text_mask = Image.new("L", (width_px, height_px), 0)
         ImageDraw.Draw(text_mask).text(
-            (width_px / 2, height_px / 2), text, 255, load_font(size, weight), anchor="mm"
+            (width_px / 2, height_px / 2), text, 255, load_font(font_size, font_weight), anchor="mm"
         )
         text_mask = text_mask.transpose(Image.Transpose.ROTATE_90)
         corner = (round(x * SHARPNESS - height_px / 2), round(y * SHARPNESS - width_px / 2))

@@ -117,8 +117,8 @@ def _lay_out_words(box: WordsBox, width: float) -> tuple[float, BoxPainter]:
                 x,
                 y + (line_index + 0.5) * line_height,
                 text,
-                size=font_size_px,
-                weight=font_weight,
+                font_size=font_size_px,
+                font_weight=font_weight,
                 colour=colour,
             )
 
@@ -155,13 +155,17 @@ def _lay_out_numbers(box: TermsBox, width: float) -> tuple[float, BoxPainter]:
         for index, (term, value, detail) in enumerate(box.rows):
             left_px = x + (index % column_count) * (column_width + 16)
             top_px = y + (index // column_count) * 36
-            pen.text(left_px, top_px + 7, shorten(term, column_width, 11), size=11, colour="muted")
-            pen.text(left_px, top_px + 22, value, size=14, weight="bold")
+            pen.text(left_px, top_px + 7, shorten(term, column_width, 11), font_size=11, colour="muted")
+            pen.text(left_px, top_px + 22, value, font_size=14, font_weight="bold")
             detail_width = column_width - text_width(value, 14, "bold") - 7
             if detail:
                 short_detail = shorten(detail, detail_width, 11)
                 pen.text(
-                    left_px + column_width - detail_width, top_px + 23, short_detail, size=11, colour="muted"
+                    left_px + column_width - detail_width,
+                    top_px + 23,
+                    short_detail,
+                    font_size=11,
+                    colour="muted",
                 )
 
     return 36.0 * row_count, paint
@@ -179,7 +183,13 @@ def _lay_out_bars(box: Bars, width: float) -> tuple[float, BoxPainter]:
             middle_y = y + 16 * index + 8
             is_strong = bool(bar.get("strong"))
             weight = "bold" if is_strong else "normal"
-            pen.text(x, middle_y, shorten(bar["label"], label_width - 4, 11, weight), size=11, weight=weight)
+            pen.text(
+                x,
+                middle_y,
+                shorten(bar["label"], label_width - 4, 11, weight),
+                font_size=11,
+                font_weight=weight,
+            )
             left_px = x + label_width
             if bar["share"] is not None:
                 pen.rect(left_px, middle_y - 4.5, left_px + track_width, middle_y + 4.5, "grid")
@@ -192,9 +202,17 @@ def _lay_out_bars(box: Bars, width: float) -> tuple[float, BoxPainter]:
                     bar.get("colour") or ("accent" if is_strong else "other"),
                 )
             mark_text = f" {bar['mark']}" if bar.get("mark") else ""
-            pen.text(x + width, middle_y, mark_text, size=11, weight=weight, colour="tail-text", anchor="end")
+            pen.text(
+                x + width,
+                middle_y,
+                mark_text,
+                font_size=11,
+                font_weight=weight,
+                colour="tail-text",
+                anchor="end",
+            )
             end_x = x + width - text_width(mark_text, 11, weight)
-            pen.text(end_x, middle_y, bar["value"], size=11, weight=weight, anchor="end")
+            pen.text(end_x, middle_y, bar["value"], font_size=11, font_weight=weight, anchor="end")
 
     return 16.0 * len(rows), paint
 
@@ -226,7 +244,7 @@ def _lay_out_table(box: TableBox, width: float) -> tuple[float, BoxPainter]:
 
     def paint(pen: Pen, x: float, y: float) -> None:
         if box.title:
-            pen.text(x, y + 9, box.title, size=11, weight="bold")
+            pen.text(x, y + 9, box.title, font_size=11, font_weight="bold")
         row_top = y + title_px
         for row_index, (row_cells, row_height) in enumerate(zip(cell_lines, row_heights, strict=True)):
             cell_x = x
@@ -239,7 +257,7 @@ def _lay_out_table(box: TableBox, width: float) -> tuple[float, BoxPainter]:
                         text_x,
                         row_top + 8 + 14 * line_index,
                         line,
-                        size=font_size_px,
+                        font_size=font_size_px,
                         colour=colour,
                         anchor=anchor,
                     )
@@ -273,7 +291,7 @@ def _lay_out_matrix(box: MatrixBox, width: float) -> tuple[float, BoxPainter]:
                     cell_x,
                     y + heading_px - 6 - 13 * (len(lines) - index - 0.5),
                     line,
-                    size=11,
+                    font_size=11,
                     colour="muted",
                 )
             cell_x += column_width
@@ -281,9 +299,9 @@ def _lay_out_matrix(box: MatrixBox, width: float) -> tuple[float, BoxPainter]:
             weight = "bold" if row["strong"] else "normal"
             row_top = y + heading_px + 21 * index
             cell_x = x + label_width
-            pen.text(x, row_top + 8, row["label"], size=font_size_px, weight=weight)
+            pen.text(x, row_top + 8, row["label"], font_size=font_size_px, font_weight=weight)
             for (text, cell_share), column_width in zip(row["cells"], column_widths, strict=True):
-                pen.text(cell_x, row_top + 8, text, size=font_size_px, weight=weight)
+                pen.text(cell_x, row_top + 8, text, font_size=font_size_px, font_weight=weight)
                 if cell_share is not None:
                     pen.rect(
                         cell_x, row_top + 15, cell_x + cell_share * (column_width - 8), row_top + 18, "other"

@@ -322,11 +322,11 @@ def _paint_labels(pen: Pen, item: Labels, scale: PlotScale) -> None:
                 x,
                 scale.top + y + line_index * (font_size_px + ROW_LEADING_PX),
                 line,
-                size=font_size_px,
-                weight=font_weight,
+                font_size=font_size_px,
+                font_weight=font_weight,
                 colour=item.colour,
                 anchor=item.anchor,
-                vertical=item.turn,
+                is_vertical=item.turn,
             )
 
 
@@ -379,7 +379,7 @@ def _paint_selection(pen: Pen, box: Plot, index: int, scale: PlotScale) -> None:
         (left_px + right_px) / 2 + (5 if is_right_half else -5),
         scale.top + (box.mark_y or 0),
         mark_text,
-        weight="bold",
+        font_weight="bold",
         anchor="end" if is_right_half else "start",
     )
 
@@ -407,7 +407,7 @@ def _paint_nodes(pen: Pen, item: Nodes, scale: PlotScale) -> None:
                 (left_px + right_px) / 2,
                 middle_y,
                 shorten(line_text, text_width_px, font_px),
-                size=font_px,
+                font_size=font_px,
                 colour=palette.choose_ink(colour_name),
                 anchor="middle",
             )

@@ -43,7 +43,7 @@ def paint_ring(pen: Pen, item: Ring, scale: PlotScale) -> None:
         fitting_name_forms = [
             name_form for name_form in name_forms if text_width(name_form, font_px) <= 2 * node_radius_px - 3
         ]
-        pen.text(x, y, (fitting_name_forms or name_forms[-1:])[0], size=font_px, anchor="middle")
+        pen.text(x, y, (fitting_name_forms or name_forms[-1:])[0], font_size=font_px, anchor="middle")
     mark_count_of_pair: Counter[tuple[int, int]] = Counter()
     for source_device, target_device, message_text, colour_index in zip(
         item.source, item.target, item.text, item.colour, strict=True
@@ -81,7 +81,7 @@ def paint_ring(pen: Pen, item: Ring, scale: PlotScale) -> None:
             pen.text(
                 *mark_centre,
                 message_text,
-                size=font_px,
+                font_size=font_px,
                 colour=palette.choose_ink(item.colours[colour_index]),
                 anchor="middle",
             )

@@ -423,8 +423,8 @@ class ErrorsAndSpeeds(View):
             error_axis.high,
             {tick: f"{tick:.0e}" for tick in error_axis.ticks},
             error_axis.name,
-            error_axis.base,
-            grid=True,
+            error_axis.log_base,
+            has_grid=True,
         )
         axes = Axes(speed_axis, error_axis, 220, 12)
         descriptions = [
