@@ -40,7 +40,12 @@ def test_words_are_those_of_random123() -> None:
     key = 0x0123456789ABCDEF
     first = 2**32 - 1
     words = generators.philox_words(key, first, 2)
-    for mistake in ({"rounds": 9}, {"bumps": (0, 0)}, {"early": True}, {"counter_bits": 32}):
+    for mistake in (
+        {"rounds": 9},
+        {"key_increments": (0, 0)},
+        {"is_key_incremented_first": True},
+        {"counter_bits": 32},
+    ):
         assert (generators.philox_words(key, first, 2, **mistake) != words).any(), mistake
 
 

@@ -608,8 +608,8 @@ PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "zero-copy": time_zero_copy,
     "managed": time_managed,
     "refusals": record_refusals,
-    "ipc": processes.measure,
-    "cufile": storage.measure,
+    "ipc": processes.measure_shared_array,
+    "cufile": storage.measure_file_reads,
     "torch": time_torch_copies,
 }
 UNTIMED = ("about", "refusals", "ipc")  # these may run side by side

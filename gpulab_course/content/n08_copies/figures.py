@@ -11,8 +11,8 @@ from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
 
 _SQUARE_BYTES = 2 << 20
-_HOST_X = 5.2
-_DEVICE_X = 15.6
+_HOST_MEMORY_X = 5.2
+_DEVICE_MEMORY_X = 15.6
 _MAX_SQUARES = 8
 
 
@@ -49,7 +49,10 @@ def page_migration(
         y = 1.5 * step_index
         axes.text(0, y + 0.3, step_name, fontsize=9, va="center", color=find_hex("fg"))
         axes.text(0, y + 0.75, time_text, fontsize=9, va="center", weight="bold", color=find_hex("fg"))
-        for memory_name, x, colour in (("host", _HOST_X, "warn"), ("device", _DEVICE_X, "good")):
+        for memory_name, x, colour in (
+            ("host", _HOST_MEMORY_X, "warn"),
+            ("device", _DEVICE_MEMORY_X, "good"),
+        ):
             for square_index in range(square_count):
                 is_here = memory_side == memory_name
                 axes.add_patch(
@@ -62,16 +65,16 @@ def page_migration(
                     )
                 )
         if arrow_label:
-            arrow_start, arrow_end = _HOST_X + 0.8 * square_count + 0.2, _DEVICE_X - 0.3
-            style = {"arrowstyle": "-|>", "color": find_hex("tail"), "linewidth": 2}
-            axes.annotate("", (arrow_end, y + 0.62), (arrow_start, y + 0.62), arrowprops=style)
+            arrow_start, arrow_end = _HOST_MEMORY_X + 0.8 * square_count + 0.2, _DEVICE_MEMORY_X - 0.3
+            arrow_style = {"arrowstyle": "-|>", "color": find_hex("tail"), "linewidth": 2}
+            axes.annotate("", (arrow_end, y + 0.62), (arrow_start, y + 0.62), arrowprops=arrow_style)
             arrow_middle = (arrow_start + arrow_end) / 2
             axes.text(
                 arrow_middle, y + 0.2, arrow_label, fontsize=9, ha="center", color=find_hex("tail-text")
             )
     half_width = 0.4 * square_count
     axes.text(
-        _HOST_X + half_width,
+        _HOST_MEMORY_X + half_width,
         -0.3,
         "host memory",
         fontsize=9,
@@ -80,7 +83,7 @@ def page_migration(
         color=find_hex("fg"),
     )
     axes.text(
-        _DEVICE_X + half_width,
+        _DEVICE_MEMORY_X + half_width,
         -0.3,
         "device memory",
         fontsize=9,
@@ -88,7 +91,7 @@ def page_migration(
         weight="bold",
         color=find_hex("fg"),
     )
-    axes.set_xlim(0, _DEVICE_X + 0.8 * square_count + 0.1)
+    axes.set_xlim(0, _DEVICE_MEMORY_X + 0.8 * square_count + 0.1)
     axes.set_ylim(1.5 * len(step_rows) - 0.4, -0.8)
     axes.set_axis_off()
     figure.text(0.5, 0.93, origin.label, fontsize=10, ha="center", color=find_hex("muted"))

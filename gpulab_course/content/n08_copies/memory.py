@@ -37,8 +37,8 @@ def managed(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
     return cp.ndarray(extents, dtype, cp.cuda.malloc_managed(size_bytes))
 
 
-def mapped(host: Any) -> Any:
+def mapped(host_array: Any) -> Any:
     """Return a device array that shares the memory of a pinned NumPy array."""
     cp = session.cp()
-    pinned_memory = cp.cuda.UnownedMemory(host.ctypes.data, host.nbytes, host)
-    return cp.ndarray(host.shape, host.dtype, cp.cuda.MemoryPointer(pinned_memory, 0))
+    pinned_memory = cp.cuda.UnownedMemory(host_array.ctypes.data, host_array.nbytes, host_array)
+    return cp.ndarray(host_array.shape, host_array.dtype, cp.cuda.MemoryPointer(pinned_memory, 0))

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import Any
 
-ELEMENTS = 16 << 20
+ELEMENT_COUNT = 16 << 20
 _TIMEOUT_S = 60
 
 # The program of the second process. The handle, 64 bytes, identifies an allocation of the first process.
@@ -31,23 +31,23 @@ runtime.ipcCloseMemHandle(address)
 """
 
 
-def measure() -> dict[str, Any]:
+def measure_shared_array() -> dict[str, Any]:
     """Share a device array with a second process, which sums and doubles it, and return the results and the
     time.
     """
     import cupy as cp
 
     device_memory = cp.cuda.Memory(
-        4 * ELEMENTS
+        4 * ELEMENT_COUNT
     )  # a separate cudaMalloc, because a handle is for a whole allocation
-    x = cp.ndarray(ELEMENTS, cp.float32, cp.cuda.MemoryPointer(device_memory, 0))
+    x = cp.ndarray(ELEMENT_COUNT, cp.float32, cp.cuda.MemoryPointer(device_memory, 0))
     x.fill(1)
     cp.cuda.Device().synchronize()
     ipc_handle = cp.cuda.runtime.ipcGetMemHandle(device_memory.ptr)
     start_s = time.perf_counter()
     child = subprocess.run(
         [sys.executable, "-c", CHILD_CODE],
-        input=f"{ipc_handle.hex()}\n{ELEMENTS}\n",
+        input=f"{ipc_handle.hex()}\n{ELEMENT_COUNT}\n",
         capture_output=True,
         text=True,
         timeout=_TIMEOUT_S,
@@ -65,4 +65,4 @@ def measure() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(), separators=(",", ":")))
+    print(json.dumps(measure_shared_array(), separators=(",", ":")))

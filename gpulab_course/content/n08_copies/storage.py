@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-FILE_BYTES = 64 << 20
+FILE_SIZE_BYTES = 64 << 20
 _REPEAT_COUNT = 4
 
 
@@ -37,14 +37,14 @@ class _CuFileDescription(ctypes.Structure):
     _fields_ = (("type", ctypes.c_int), ("handle", _CuFileHandle), ("operations", ctypes.c_void_p))
 
 
-def measure() -> dict[str, Any]:
+def measure_file_reads() -> dict[str, Any]:
     """Read 64 MiB from a file into device memory with cuFile and with NumPy, and return both times in ms."""
     # Not in the system's folder for temporary files, which may be in memory.
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
-        return _measure_in(Path(folder))
+        return _measure_file_reads_in(Path(folder))
 
 
-def _measure_in(folder: Path) -> dict[str, Any]:
+def _measure_file_reads_in(folder: Path) -> dict[str, Any]:
     settings = {
         "properties": {"allow_compat_mode": True},
         "logging": {"dir": str(folder), "level": "ERROR"},
@@ -65,9 +65,9 @@ def _measure_in(folder: Path) -> dict[str, Any]:
         "mode": "as cuFile chose",
         "from": "the disk: dropped from the page cache before each read",
     }
-    file_contents = np.random.default_rng(1).random(FILE_BYTES // 4, np.float32)
+    file_contents = np.random.default_rng(1).random(FILE_SIZE_BYTES // 4, np.float32)
     path = folder / "data.bin"
-    x = cp.zeros(FILE_BYTES // 4, cp.float32)
+    x = cp.zeros(FILE_SIZE_BYTES // 4, cp.float32)
     file_contents.tofile(path)
     if library is not None:
         measurements["open"] = int(library.cuFileDriverOpen().error)
@@ -145,4 +145,4 @@ def _load_cufile() -> tuple[Any, str]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(), separators=(",", ":")))
+    print(json.dumps(measure_file_reads(), separators=(",", ":")))

@@ -237,8 +237,8 @@ def _draw_map(transfer: DataTransfer) -> Box:
     used_names = {name for place_pair in arrows for name in place_pair}
     unused_pairs = dict.fromkeys(
         place_pair
-        for route in _ARROWS_OF_WAY.values()
-        for place_pair in route
+        for route_arrows in _ARROWS_OF_WAY.values()
+        for place_pair in route_arrows
         if not {place_pair, place_pair[::-1]} & {*arrows}
     )
     used_places = [place for name, place in _MAP_BOXES.items() if name in used_names]
@@ -273,7 +273,7 @@ def _make_map_boxes(places: Sequence[MapBox], colour: str) -> Item:
     )
 
 
-def _make_map_labels(places: Sequence[MapBox], colour: str, weight: str) -> Item:
+def _make_map_labels(places: Sequence[MapBox], colour: str, font_weight: str) -> Item:
     box_middles = [map_box.x + map_box.width / 2 for map_box in places]
     place_texts = [map_box.text for map_box in places]
     return Labels(
@@ -282,14 +282,17 @@ def _make_map_labels(places: Sequence[MapBox], colour: str, weight: str) -> Item
         place_texts,
         anchor="middle",
         colour=colour,
-        weight=weight,
+        weight=font_weight,
     )
 
 
 def _make_map_arrows(
     place_pairs: Sequence[tuple[str, str]], is_reversed: bool, colour: str, width: float
 ) -> Item:
-    line_ends = [_find_connecting_line(_MAP_BOXES[a], _MAP_BOXES[b]) for a, b in place_pairs]
+    line_ends = [
+        _find_connecting_line(_MAP_BOXES[from_name], _MAP_BOXES[to_name])
+        for from_name, to_name in place_pairs
+    ]
     if is_reversed:
         line_ends = [(x1, y1, x0, y0) for x0, y0, x1, y1 in line_ends]
     x0, y0, x1, y1 = (
@@ -298,11 +301,11 @@ def _make_map_arrows(
     return LineSegments(x0, y0, x1, y1, colour, width=width, arrow=True)
 
 
-def _find_connecting_line(a: MapBox, b: MapBox) -> tuple[float, float, float, float]:
+def _find_connecting_line(from_box: MapBox, to_box: MapBox) -> tuple[float, float, float, float]:
     """Return the end points of a line that connects the facing sides of two boxes."""
-    if a.right <= b.x:
-        return a.right, a.middle, b.x, b.middle
-    return a.x, a.middle, b.right, b.middle
+    if from_box.right <= to_box.x:
+        return from_box.right, from_box.middle, to_box.x, to_box.middle
+    return from_box.x, from_box.middle, to_box.right, to_box.middle
 
 
 def _make_transfer_name(transfer: DataTransfer) -> str:

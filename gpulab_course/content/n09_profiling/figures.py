@@ -63,7 +63,7 @@ class BusySms(Steered):
             "number of SMs that worked.",
             source=record.provenance.source,
         )
-        spin_texts = [spinning(*spin).removeprefix("spin: ") for spin in SPIN_LAUNCH_SHAPES]
+        spin_texts = [spinning(*launch_shape).removeprefix("spin: ") for launch_shape in SPIN_LAUNCH_SHAPES]
         self.controls = [
             slider("Blocks that spin", "launch_index", range(len(SPIN_LAUNCH_SHAPES)), spin_texts).wire()
         ]
@@ -187,17 +187,19 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
     intensities
         The operations per byte of each kernel.
     """
-    ridge = peak_gflops / bandwidth_gbps
-    min_intensity, max_intensity = ridge / 16, ridge * 16
+    ridge_intensity = peak_gflops / bandwidth_gbps
+    min_intensity, max_intensity = ridge_intensity / 16, ridge_intensity * 16
     axes = _make_axes(3.7, bottom=0.16)
     axes.loglog(
-        [min_intensity, ridge],
+        [min_intensity, ridge_intensity],
         [min_intensity * bandwidth_gbps, peak_gflops],
         color=find_hex("accent"),
         linewidth=3,
     )
-    axes.loglog([ridge, max_intensity], [peak_gflops, peak_gflops], color=find_hex("tail"), linewidth=3)
-    axes.axvline(ridge, color=find_hex("muted"), linestyle="--", linewidth=1)
+    axes.loglog(
+        [ridge_intensity, max_intensity], [peak_gflops, peak_gflops], color=find_hex("tail"), linewidth=3
+    )
+    axes.axvline(ridge_intensity, color=find_hex("muted"), linestyle="--", linewidth=1)
     min_gflops = min_intensity * bandwidth_gbps / 2
     axes.set_xlim(min_intensity, max_intensity)
     axes.set_ylim(min_gflops, 2.2 * peak_gflops)
@@ -205,20 +207,20 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
     for intensity in intensities:
         gflops = min(peak_gflops, intensity * bandwidth_gbps)
         axes.plot(intensity, gflops, "o", color=find_hex("fg"), markersize=9)
-        is_left = intensity < ridge
+        is_memory_bound = intensity < ridge_intensity
         axes.annotate(
             f"I = {number(intensity, 3)}: at most\n{gflops:,.0f} GFLOP/s",
             (intensity, gflops),
-            xytext=(-10, 8) if is_left else (10, -12),
+            xytext=(-10, 8) if is_memory_bound else (10, -12),
             textcoords="offset points",
-            ha="right" if is_left else "left",
-            va="bottom" if is_left else "top",
+            ha="right" if is_memory_bound else "left",
+            va="bottom" if is_memory_bound else "top",
             fontsize=_FONT_SIZE,
         )
         limit_texts.append(f"with {number(intensity, 3)} operations per byte at most {gflops:,.0f} GFLOP/s")
     ridge_sides = (
-        (min_intensity, ridge, "slope: memory is the limit", "accent"),
-        (ridge, max_intensity, "flat: arithmetic is the limit", "tail-text"),
+        (min_intensity, ridge_intensity, "slope: memory is the limit", "accent"),
+        (ridge_intensity, max_intensity, "flat: arithmetic is the limit", "tail-text"),
     )
     for low_intensity, high_intensity, limit_text, colour in ridge_sides:
         label_intensity = (low_intensity * high_intensity) ** 0.5
@@ -231,9 +233,10 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
             fontsize=_FONT_SIZE,
         )
     axes.text(
-        ridge,
+        ridge_intensity,
         2.3 * peak_gflops,
-        f"ridge: {peak_gflops:,.0f} / {bandwidth_gbps:,.0f} = {number(ridge, 3)} operations per byte",
+        f"ridge: {peak_gflops:,.0f} / {bandwidth_gbps:,.0f} = {number(ridge_intensity, 3)} "
+        "operations per byte",
         ha="center",
         va="bottom",
         fontsize=_FONT_SIZE,
@@ -247,7 +250,8 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
     return _make_picture(
         axes,
         f"Roofline of a device with {peak_gflops:,.0f} GFLOP/s and {bandwidth_gbps:,.0f} GB/s. It rises up "
-        f"to the ridge at {number(ridge, 3)} operations per byte, and then it is flat. A kernel reaches "
+        f"to the ridge at {number(ridge_intensity, 3)} operations per byte, and then it is flat. "
+        "A kernel reaches "
         f"{', '.join(limit_texts)}.",
     )
 
@@ -323,28 +327,31 @@ def power_after(record: LoadSamples, name: str) -> Picture:
     elapsed_s = (record.time_ns - begin_ns) / 1e9
     shown_indices = np.flatnonzero((elapsed_s > -0.6) & (elapsed_s < 1.9))[::2]
     elapsed_s = elapsed_s[shown_indices]
-    reported_w = record["power"][shown_indices]
-    energy_w = np.diff(record["energy"][shown_indices]) / np.diff(elapsed_s)
+    reported_power_w = record["power"][shown_indices]
+    counted_power_w = np.diff(record["energy"][shown_indices]) / np.diff(elapsed_s)
     axes = _make_axes(3.0)
     axes.stairs(
-        energy_w,
+        counted_power_w,
         elapsed_s,
         baseline=None,
         color=find_hex("tail"),
         linewidth=2.5,
         label="from the counted energy",
     )
-    axes.plot(elapsed_s, reported_w, "o-", color=find_hex("accent"), markersize=4, label="reported by NVML")
+    axes.plot(
+        elapsed_s, reported_power_w, "o-", color=find_hex("accent"), markersize=4, label="reported by NVML"
+    )
     axes.axvline(0, color=find_hex("muted"), linestyle="--", linewidth=1)
-    axes.set_ylim(0, 1.1 * max(reported_w.max(), energy_w.max()))
+    axes.set_ylim(0, 1.1 * max(reported_power_w.max(), counted_power_w.max()))
     axes.set_xlabel("seconds since the phase began", fontsize=_FONT_SIZE)
     axes.set_ylabel("W", fontsize=_FONT_SIZE)
     axes.legend(frameon=False, loc="lower right", fontsize=_FONT_SIZE)
-    first_w = energy_w[np.abs(elapsed_s).argmin()]
-    late_s = float(elapsed_s[np.flatnonzero(reported_w > 0.95 * energy_w[-1])[0]])
+    start_power_w = counted_power_w[np.abs(elapsed_s).argmin()]
+    delay_s = float(elapsed_s[np.flatnonzero(reported_power_w > 0.95 * counted_power_w[-1])[0]])
     return _make_picture(
         axes,
         f"Power around the start of {name}, {record.provenance.label}. According to the counted energy it "
-        f"jumps to {first_w:,.0f} W at once, and ends at {energy_w[-1]:,.0f} W. The reported power climbs, "
-        f"and comes within 5 % of this value after {late_s:.1f} s.",
+        f"jumps to {start_power_w:,.0f} W at once, and ends at {counted_power_w[-1]:,.0f} W. "
+        "The reported power climbs, "
+        f"and comes within 5 % of this value after {delay_s:.1f} s.",
     )

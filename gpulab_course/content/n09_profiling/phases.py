@@ -62,10 +62,10 @@ def phases() -> list[tuple[str, Callable[[], object]]]:
     def spin_program(blocks: int, threads: int) -> Callable[[], object]:
         return lambda: (spin((blocks,), (threads,), (np.int64(_PHASE_DURATION_S * 1e9),)), synchronize())
 
-    def repeat(
+    def make_repeating_program(
         operation: Callable[[], object], repetitions: int, pause_s: float = 0.0
     ) -> Callable[[], object]:
-        def run() -> None:
+        def run_repeatedly() -> None:
             end_s = time.perf_counter() + _PHASE_DURATION_S
             while time.perf_counter() < end_s:
                 time.sleep(pause_s)
@@ -73,18 +73,24 @@ def phases() -> list[tuple[str, Callable[[], object]]]:
                     operation()
                 synchronize()
 
-        return run
+        return run_repeatedly
 
     named_programs: list[tuple[str, Callable[[], object]]] = [
-        (ADDITION, repeat(lambda: cp.add(x, 1, out=x), 20)),
-        (ADDITION_WIDE, repeat(lambda: add_one((blocks,), (256,), (x, np.int64(x.size // 4))), 20)),
-        (ONES, repeat(lambda: cp.matmul(ones_matrix, ones_matrix, out=product), 20)),
-        (PRODUCT, repeat(lambda: cp.matmul(half_matrix, half_matrix, out=product), 20)),
-        (LOADER_PHASE, repeat(lambda: cp.matmul(half_matrix, half_matrix, out=product), 4, pause_s=0.03)),
-        (SMALL_KERNELS_PHASE, repeat(lambda: cp.add(small_array, 1, out=small_array), 2000)),
+        (ADDITION, make_repeating_program(lambda: cp.add(x, 1, out=x), 20)),
+        (
+            ADDITION_WIDE,
+            make_repeating_program(lambda: add_one((blocks,), (256,), (x, np.int64(x.size // 4))), 20),
+        ),
+        (ONES, make_repeating_program(lambda: cp.matmul(ones_matrix, ones_matrix, out=product), 20)),
+        (PRODUCT, make_repeating_program(lambda: cp.matmul(half_matrix, half_matrix, out=product), 20)),
+        (
+            LOADER_PHASE,
+            make_repeating_program(lambda: cp.matmul(half_matrix, half_matrix, out=product), 4, pause_s=0.03),
+        ),
+        (SMALL_KERNELS_PHASE, make_repeating_program(lambda: cp.add(small_array, 1, out=small_array), 2000)),
     ]
     return [
         ("idle", lambda: time.sleep(_PHASE_DURATION_S)),
-        *((spinning(*launch), spin_program(*launch)) for launch in SPIN_LAUNCH_SHAPES),
+        *((spinning(*launch_shape), spin_program(*launch_shape)) for launch_shape in SPIN_LAUNCH_SHAPES),
         *named_programs,
     ]

@@ -144,7 +144,9 @@ def _explain_wrong_size(size: int, part_name: str) -> str:
     return " From 10 MiB on PyTorch rounds up to a multiple of 2 MiB."
 
 
-PREDICT = PythonExercise("10-predict", "Used and reserved, in both pools", judge_after_one, level="warm-up")
+PREDICT_EXERCISE = PythonExercise(
+    "10-predict", "Used and reserved, in both pools", judge_after_one, level="warm-up"
+)
 
 
 # 10-scale
@@ -209,7 +211,7 @@ def scaled_naive(x: Any) -> Any:
     return doubled_values - 1
 
 
-SCALE = ProgramExercise(
+SCALE_EXERCISE = ProgramExercise(
     "10-scale",
     "One new array, not four",
     "scaled",
@@ -237,7 +239,7 @@ SCALE = ProgramExercise(
 
 # 10-fit
 
-KEPT_NUMBERS = 1000
+NUMBERS_PER_RESULT = 1000
 
 
 def draw_fit_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
@@ -268,8 +270,10 @@ def make_fit_case(random_data: Draw, size: tuple[int, int]) -> ProgramCase:
     if window_count > 3:  # two windows are the same
         _, first_index, second_index, *_ = starts.argsort()
         starts[first_index] = starts[second_index]
-    maxima = np.array([np.sqrt(np.abs(x[s : s + n])).max() for s in starts], np.float32)
-    expected = np.repeat(maxima[:, None], KEPT_NUMBERS, axis=1)
+    maxima = np.array(
+        [np.sqrt(np.abs(x[window_start : window_start + n])).max() for window_start in starts], np.float32
+    )
+    expected = np.repeat(maxima[:, None], NUMBERS_PER_RESULT, axis=1)
     label = f"tops(x, starts, {n:,}) with {counted(window_count, 'window')}"
     arguments = x, tuple(map(int, starts)), n
     return ProgramCase(arguments, expected, True, label, place="device", unchanged=True)
@@ -279,7 +283,7 @@ def call_with_limited_memory(recorder: Any, program: Any, x: Any, starts: tuple[
     """Call a program with a memory limit that leaves space for its results and 4/3 of one window."""
     cp_pool = recorder.cp.get_default_memory_pool()
     cp_pool.free_all_blocks()
-    free_bytes = 1.34 * 4 * n + 2 * len(starts) * 8 * KEPT_NUMBERS + 64 * KIB
+    free_bytes = 1.34 * 4 * n + 2 * len(starts) * 8 * NUMBERS_PER_RESULT + 64 * KIB
     cp_pool.set_limit(size=int(cp_pool.total_bytes() + free_bytes))
     try:
         return program(x, starts, n)
@@ -292,7 +296,7 @@ def tops(x: Any, starts: tuple[int, ...], n: int) -> Any:
     solution).
     """
     cp = session.cp()
-    top_values = cp.empty((len(starts), KEPT_NUMBERS), np.float32)
+    top_values = cp.empty((len(starts), NUMBERS_PER_RESULT), np.float32)
     workspace = cp.empty(n, np.float32)
     for output_row, window_start in zip(top_values, starts, strict=True):
         cp.abs(x[window_start : window_start + n], out=workspace)
@@ -312,11 +316,11 @@ def tops_in_freed_memory(x: Any, starts: tuple[int, ...], n: int) -> Any:
         cp.sqrt(workspace, out=workspace)
         maximum = workspace.max()
         del workspace
-        results.append(cp.full(KEPT_NUMBERS, maximum, np.float32))
+        results.append(cp.full(NUMBERS_PER_RESULT, maximum, np.float32))
     return cp.stack(results)
 
 
-FIT = ProgramExercise(
+FIT_EXERCISE = ProgramExercise(
     "10-fit",
     "Make it fit",
     "tops",
@@ -398,7 +402,7 @@ def both_freed_early(x: Any) -> Any:
     return y, z
 
 
-SIDE = ProgramExercise(
+SIDE_STREAM_EXERCISE = ProgramExercise(
     "10-side",
     "Freed too early",
     "both",
@@ -450,7 +454,7 @@ def replay_with_recorder(
     return recorder.watched(lambda: pool.replay_requests(program, requests))
 
 
-POOL = ProgramExercise(
+POOL_EXERCISE = ProgramExercise(
     "10-pool",
     "A pool of your own",
     "MyPool",
@@ -486,12 +490,12 @@ def make_rows_case(random_data: Draw, size: tuple[int, int, float]) -> ProgramCa
     """Return a test case for attention with ``n`` tokens of ``d`` numbers. For a large scale, the
     exponentials overflow.
     """
-    n, d, size_factor = size
-    h = (random_data.whole((n, d), -3, 4) / 4 * size_factor).astype(np.float32)
+    n, d, score_factor = size
+    h = (random_data.whole((n, d), -3, 4) / 4 * score_factor).astype(np.float32)
     scores = h.astype(np.float64) @ h.T / np.sqrt(d)
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     expected = (powers / powers.sum(axis=1, keepdims=True)) @ h
-    near_expected = Near(expected.astype(np.float32), size_factor, 64)
+    near_expected = Near(expected.astype(np.float32), score_factor, 64)
     label = f"attend(h) with {counted(n, 'token')}"
     return ProgramCase((h,), near_expected, True, label, place="device", unchanged=True)
 
@@ -520,7 +524,7 @@ def attend_naive(h: Any) -> Any:
     return (powers / powers.sum(axis=1, keepdims=True)) @ h
 
 
-ROWS_AT_A_TIME = ProgramExercise(
+ROWS_EXERCISE = ProgramExercise(
     "10-rows",
     "Attention, some rows at a time",
     "attend",
@@ -550,4 +554,11 @@ ROWS_AT_A_TIME = ProgramExercise(
     praise="there is no n × n array at any time.",
 )
 
-EXERCISES = (PREDICT, SCALE, FIT, SIDE, POOL, ROWS_AT_A_TIME)
+EXERCISES = (
+    PREDICT_EXERCISE,
+    SCALE_EXERCISE,
+    FIT_EXERCISE,
+    SIDE_STREAM_EXERCISE,
+    POOL_EXERCISE,
+    ROWS_EXERCISE,
+)

@@ -102,8 +102,8 @@ def nested(level_bytes: Mapping[str, int]) -> Picture:
         (43, 23, f"free in the pool:\n{reserved_mib - used_mib:,.0f} MiB", "center", "on-accent-2"),
         (79, 21, f"CUDA, libraries,\nother processes:\n{device_mib - reserved_mib:,.0f} MiB", "center", "fg"),
     )
-    for x, y, box_label, alignment, colour in box_labels:
-        draw_text(axes, x, y, box_label, colour, ha=alignment)
+    for x, y, box_label, text_alignment, colour in box_labels:
+        draw_text(axes, x, y, box_label, colour, ha=text_alignment)
     return Picture.of(
         figure,
         f"Three boxes inside each other, not to scale: {used_mib:,.0f} MiB are used by arrays, within "
@@ -218,8 +218,10 @@ def lifetimes(trace: AllocatorTrace, names: Sequence[str], least_bytes: int = 64
     event_stacks = events.stacks[event_indices]
     stack_starts = [0, *(np.flatnonzero(np.diff(event_stacks)) + 1), len(event_indices)]
     for line_number, (start_step, end_step) in enumerate(pairwise(stack_starts), 1):
-        is_inside = len(trace.stacks[event_stacks[start_step]]) > len(trace.stacks[event_stacks[-1]])
-        label_text = f"line {line_number}" if is_inside else "return" if end_step < len(event_indices) else ""
+        is_inside_call = len(trace.stacks[event_stacks[start_step]]) > len(trace.stacks[event_stacks[-1]])
+        label_text = (
+            f"line {line_number}" if is_inside_call else "return" if end_step < len(event_indices) else ""
+        )
         lifetime_axes.text(
             (start_step + end_step) / 2, -0.7, label_text, ha="center", va="bottom", fontsize=_FONT_SIZE
         )

@@ -59,7 +59,7 @@ class MyPool:
         """Return each memory segment without used blocks to the driver."""
         segments = {block[2] for block in self.blocks.values()}
         for segment in segments:
-            addresses = [a for a, block in self.blocks.items() if block[2] == segment]
+            addresses = [address for address, block in self.blocks.items() if block[2] == segment]
             if len(addresses) == 1 and self.blocks[segment][3]:
                 del self.blocks[segment]
                 self.driver.free(segment)
@@ -117,7 +117,7 @@ def draw_requests(random_data: Draw, count: int) -> tuple[PoolRequest, ...]:
     # A pool must compare all bits of stream numbers.
     base_stream = int(rng.integers(1, 9))
     streams = 0, base_stream, base_stream + (1 << int(rng.integers(2, 21)))
-    far_stream = streams[2]
+    high_stream = streams[2]
 
     def allocate(size: int, stream: int = 0, pool: int = 0) -> int:
         nonlocal request_number
@@ -125,8 +125,8 @@ def draw_requests(random_data: Draw, count: int) -> tuple[PoolRequest, ...]:
         request_number += 1
         return request_number - 1
 
-    def release(*numbers: int, pool: int = 0) -> None:
-        requests.extend(PoolRequest("free", block_number, pool=pool) for block_number in numbers)
+    def release(*block_numbers: int, pool: int = 0) -> None:
+        requests.extend(PoolRequest("free", block_number, pool=pool) for block_number in block_numbers)
 
     # Sizes are rounded up: a freed block of 100 bytes can hold 500 bytes, but not 513.
     small_block = allocate(100)
@@ -198,11 +198,11 @@ def draw_requests(random_data: Draw, count: int) -> tuple[PoolRequest, ...]:
         release(block_pair[1])
         requests.append(PoolRequest("empty"))
         # Blocks of different streams and of different pools must not be mixed.
-        release(allocate(16 * unit_bytes, far_stream))
+        release(allocate(16 * unit_bytes, high_stream))
         release(allocate(16 * unit_bytes, 0))
-        release(allocate(16 * unit_bytes, far_stream))
+        release(allocate(16 * unit_bytes, high_stream))
         release(allocate(40 * unit_bytes, pool=1), pool=1)
-        release(allocate(16 * unit_bytes, far_stream, 1), allocate(40 * unit_bytes, pool=1), pool=1)
+        release(allocate(16 * unit_bytes, high_stream, 1), allocate(40 * unit_bytes, pool=1), pool=1)
         release(allocate(40 * unit_bytes))
         requests += [PoolRequest("empty", pool=1), PoolRequest("empty")]
     live_numbers: list[int] = []
@@ -229,9 +229,9 @@ class DriverModel:
     Consecutive memory segments are adjacent, as on a real device.
     """
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start_address: int) -> None:
         self._runtime = session.cp().cuda.runtime
-        self._next_address = start
+        self._next_address = start_address
         self._pointers: dict[int, int] = {}  # by the address for the pool
         self.calls: list[tuple[Any, ...]] = []
 
@@ -275,12 +275,12 @@ def replay_requests(
     def record_call(driver: DriverModel, function: Any, *arguments: Any) -> Any:
         error_text = ""
         return_value = None
-        first_call = len(driver.calls)
+        first_call_index = len(driver.calls)
         try:
             return_value = function(*arguments)
         except Exception as error:
             error_text = describe_error(error)
-        call_log.append((error_text, return_value, driver.calls[first_call:]))
+        call_log.append((error_text, return_value, driver.calls[first_call_index:]))
         return return_value
 
     for driver in drivers:

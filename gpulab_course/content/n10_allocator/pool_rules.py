@@ -45,7 +45,7 @@ class _PoolState:
             if block.number is None and block.stream == stream and block.size >= size
         ]
 
-    def add(self, address: int, size: int, stream: int) -> _PoolBlock:
+    def add_segment(self, address: int, size: int, stream: int) -> _PoolBlock:
         """Add a new memory segment to the pool as one free block."""
         self.segments[address] = size
         block = _PoolBlock(address, size, stream, address)
@@ -53,7 +53,7 @@ class _PoolState:
         self.blocks.sort(key=lambda b: b.start)
         return block
 
-    def take(self, block: _PoolBlock, start: int, size: int, number: int) -> None:
+    def take_block(self, block: _PoolBlock, start: int, size: int, number: int) -> None:
         """Split a free block into a used block at the address `start` and the free remainders."""
         block_index = self.blocks.index(block)
         split_blocks = [
@@ -65,7 +65,7 @@ class _PoolState:
             split_block for split_block in split_blocks if split_block.size > 0
         ]
 
-    def free(self, block: _PoolBlock) -> None:
+    def free_block(self, block: _PoolBlock) -> None:
         """Free a memory block, and join it with its free neighbours."""
         block.number = None
         block_index = self.blocks.index(block)
@@ -94,7 +94,7 @@ class _PoolState:
         self.blocks = [block for block in self.blocks if block.segment != segment]
 
 
-def check_log(requests: tuple[PoolRequest, ...], log: Any) -> None:
+def check_log(requests: tuple[PoolRequest, ...], call_log: Any) -> None:
     """Check the return values and driver calls of two memory pools for a trace of requests.
 
     Raises
@@ -102,12 +102,12 @@ def check_log(requests: tuple[PoolRequest, ...], log: Any) -> None:
     NotYet
         For the first violation of a rule.
     """
-    if not isinstance(log, list | tuple) or not all(
-        isinstance(log_entry, tuple) and len(log_entry) == 3 for log_entry in log
+    if not isinstance(call_log, list | tuple) or not all(
+        isinstance(log_entry, tuple) and len(log_entry) == 3 for log_entry in call_log
     ):
         raise DamagedBytesError("the log of the pool is invalid")
     pools = [_PoolState() for _ in range(_POOL_COUNT)]
-    for error_text, _, driver_calls in log[:_POOL_COUNT]:
+    for error_text, _, driver_calls in call_log[:_POOL_COUNT]:
         if error_text:
             raise NotYet(f"MyPool(driver) {error_text.removeprefix('it ')}")
         if driver_calls:
@@ -115,10 +115,12 @@ def check_log(requests: tuple[PoolRequest, ...], log: Any) -> None:
                 "MyPool(driver) calls the driver when the pool is created. Call the driver "
                 "only when memory is requested."
             )
-    for request, (error_text, return_value, driver_calls) in zip(requests, log[_POOL_COUNT:], strict=False):
+    for request, (error_text, return_value, driver_calls) in zip(
+        requests, call_log[_POOL_COUNT:], strict=False
+    ):
         check_request = _CHECK_FUNCTIONS[request.kind]
         check_request(pools[request.pool], request, error_text, return_value, driver_calls)
-    if len(log) != len(requests) + _POOL_COUNT:
+    if len(call_log) != len(requests) + _POOL_COUNT:
         raise DamagedBytesError("the log of the pool is incomplete")
     for pool in pools:
         if pool.segments:
@@ -158,7 +160,7 @@ def _check_malloc(
                 "stream would fit. Keep freed pool blocks for the next request, cut large ones, and join "
                 "free neighbours."
             )
-        pool.add(arguments[1], arguments[0], request.stream)
+        pool.add_segment(arguments[1], arguments[0], request.stream)
     blocks = [candidate for candidate in pool.blocks if candidate.start <= address < candidate.end]
     for block in blocks:
         if (address - block.segment) % UNIT_BYTES:
@@ -203,7 +205,7 @@ def _check_malloc(
             f"{smallest_size:,} "
             "bytes is free. Take the smallest pool block that fits."
         )
-    pool.take(block, address, min(rounded_size_bytes, block.end - address), request.number)
+    pool.take_block(block, address, min(rounded_size_bytes, block.end - address), request.number)
 
 
 def _check_free(
@@ -213,7 +215,7 @@ def _check_free(
     (block,) = [candidate for candidate in pool.blocks if candidate.number == request.number]
     if error_text:
         raise NotYet(f"free({block.start:#x}) {error_text.removeprefix('it ')}")
-    pool.free(block)
+    pool.free_block(block)
     if driver_calls:
         raise NotYet(
             f"free({block.start:#x}) calls the driver: keep the pool block for the next request; only "
@@ -221,7 +223,7 @@ def _check_free(
         )
 
 
-def _check_refused(
+def _check_refused_free(
     pool: _PoolState, request: PoolRequest, error_text: str, return_value: Any, driver_calls: Any
 ) -> None:
     """Check that `free` raised an error for an address that is not an allocation."""
@@ -269,6 +271,6 @@ def _check_empty_cache(
 _CHECK_FUNCTIONS = {
     "malloc": _check_malloc,
     "free": _check_free,
-    "refuse": _check_refused,
+    "refuse": _check_refused_free,
     "empty": _check_empty_cache,
 }

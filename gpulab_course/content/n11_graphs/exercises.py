@@ -153,18 +153,18 @@ def make_serve_case(random_data: Draw, size: Any) -> ProgramCase:
     requests = requests[:request_count]
     if request_count > batch_count > 2:  # the last request differs from the first one and from batch 0
         requests[-1] = int(random_data.rng.integers(1, batch_count - 1))
-    answers = np.maximum(batches * 2, 0) + 1
-    expected = answers[requests]
+    batch_answers = np.maximum(batches * 2, 0) + 1
+    expected = batch_answers[requests]
     mistakes = (
         (
-            np.broadcast_to(answers[requests[-1]], expected.shape),
+            np.broadcast_to(batch_answers[requests[-1]], expected.shape),
             (
                 "All rows contain the last answer, because the graph writes to the same array each time. "
                 "Copy the array before the next launch."
             ),
         ),
         (
-            np.broadcast_to(answers[0], expected.shape),
+            np.broadcast_to(batch_answers[0], expected.shape),
             (
                 "All rows contain the answer to batch 0, with which the graph was captured. Assigning "
                 "another array to the name changes nothing in the graph: copy each batch into the captured "
@@ -172,7 +172,7 @@ def make_serve_case(random_data: Draw, size: Any) -> ProgramCase:
             ),
         ),
         (
-            np.broadcast_to(answers[requests[0]], expected.shape),
+            np.broadcast_to(batch_answers[requests[0]], expected.shape),
             (
                 "All rows contain the answer to the first request, with which the graph was captured. Copy "
                 "each batch into the captured input with x[...] = batch."

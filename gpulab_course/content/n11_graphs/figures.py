@@ -16,7 +16,7 @@ from gpulab.views.timeline.steered import SteeredTimeline
 from gpulab_course.content.n07_streams import clocks
 from virtualgpu.records import Timeline
 
-ELEMENT_COUNTS = tuple(1 << e for e in range(10, 23, 2))
+ELEMENT_COUNTS = tuple(1 << exponent for exponent in range(10, 23, 2))
 TIMELINE_NAMES = ("one by one", "as a graph")
 MODES = {
     "global": "streamCaptureModeGlobal",
@@ -155,22 +155,22 @@ class Film(SteeredTimeline):
 
     elements = traitlets.Int().tag(sync=True)
 
-    def __init__(self, sizes: tuple[int, ...] = ELEMENT_COUNTS) -> None:
-        self._films = {sizes[0]: record_timelines(sizes[0])}
+    def __init__(self, element_counts: tuple[int, ...] = ELEMENT_COUNTS) -> None:
+        self._timelines_by_size = {element_counts[0]: record_timelines(element_counts[0])}
         self._device_context = session.bind_current_device()
-        super().__init__(*self._films[sizes[0]], names=TIMELINE_NAMES)
-        self.elements = sizes[0]
-        size_texts = [f"{element_count:,} floats" for element_count in sizes]
-        self.steer(boxes.slider("Elements per kernel", "elements", sizes, size_texts))
+        super().__init__(*self._timelines_by_size[element_counts[0]], names=TIMELINE_NAMES)
+        self.elements = element_counts[0]
+        size_texts = [f"{element_count:,} floats" for element_count in element_counts]
+        self.steer(boxes.slider("Elements per kernel", "elements", element_counts, size_texts))
 
     def find_timelines(self, elements: int) -> tuple[Timeline, Timeline]:
         """Return both timelines for arrays of `elements` elements. The first call for an array size records
         the timelines.
         """
-        if elements not in self._films:
+        if elements not in self._timelines_by_size:
             with self._device_context():
-                self._films[elements] = record_timelines(elements)
-        return self._films[elements]
+                self._timelines_by_size[elements] = record_timelines(elements)
+        return self._timelines_by_size[elements]
 
     def times(self, elements: int) -> float:
         """Return how many times longer the separate launches take than the graph."""

@@ -13,7 +13,7 @@ from gpulab_course.teach.drawing import WIDTH_IN, draw_arrow, draw_box, draw_tex
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import GraphArray, GraphNode, GraphRecord, Provenance
 
-StartAndEnd = tuple[float, float]
+StartAndEndTimes = tuple[float, float]
 
 
 # When launches and kernels run
@@ -21,7 +21,7 @@ StartAndEnd = tuple[float, float]
 
 def compute_launch_times(
     count: int, launch_us: float, kernel_us: float
-) -> tuple[list[StartAndEnd], list[StartAndEnd]]:
+) -> tuple[list[StartAndEndTimes], list[StartAndEndTimes]]:
     """Return the start and end times in µs of all launches, and of all kernels.
 
     The host launches kernels without pauses. A kernel starts when its launch and the previous kernel have
@@ -30,7 +30,7 @@ def compute_launch_times(
     launch_spans_us = [
         (launch_index * launch_us, (launch_index + 1) * launch_us) for launch_index in range(count)
     ]
-    kernel_spans_us: list[StartAndEnd] = []
+    kernel_spans_us: list[StartAndEndTimes] = []
     for _, launch_end_us in launch_spans_us:
         kernel_start_us = max(launch_end_us, kernel_spans_us[-1][1] if kernel_spans_us else 0.0)
         kernel_spans_us.append((kernel_start_us, kernel_start_us + kernel_us))
@@ -50,14 +50,14 @@ def launches_and_kernels(launch_us: float, *kernels_us: float, count: int = 4) -
         axes.set_xlim(-0.13 * end_us, 1.02 * end_us)
         axes.set_ylim(3.1, 0)
         axes.set_axis_off()
-        launches, kernels = compute_launch_times(count, launch_us, kernel_us)
-        spacing_us = kernels[-1][0] - kernels[-2][0]
-        gap_us = kernels[-1][0] - kernels[-2][1]
+        launch_spans_us, kernel_spans_us = compute_launch_times(count, launch_us, kernel_us)
+        spacing_us = kernel_spans_us[-1][0] - kernel_spans_us[-2][0]
+        gap_us = kernel_spans_us[-1][0] - kernel_spans_us[-2][1]
         gap_text = f"a gap of {gap_us:g} µs before each kernel" if gap_us else "no gaps"
         heading = f"Kernels of {kernel_us:g} µs start {spacing_us:g} µs apart: {gap_text}"
         draw_text(axes, -0.13 * end_us, 0.4, heading, weight="bold")
         for line_index, (line_name, operation_spans_us, colour_name) in enumerate(
-            (("host", launches, "warn"), ("stream", kernels, "accent"))
+            (("host", launch_spans_us, "warn"), ("stream", kernel_spans_us, "accent"))
         ):
             draw_text(axes, -0.02 * end_us, 1.35 + line_index, line_name, ha="right")
             for operation_number, (start_us, span_end_us) in enumerate(operation_spans_us, 1):
@@ -79,12 +79,12 @@ def launches_and_kernels(launch_us: float, *kernels_us: float, count: int = 4) -
                 if not is_wide:
                     draw_text(axes, span_end_us + 0.006 * end_us, 1.35 + line_index, label)
         captions.append(f"{heading}.")
-    axis = figure.add_axes((0.01, 0.25 * panel_height, 0.98, 0.001))
-    axis.set_xlim(-0.13 * end_us, 1.02 * end_us)
+    time_axis = figure.add_axes((0.01, 0.25 * panel_height, 0.98, 0.001))
+    time_axis.set_xlim(-0.13 * end_us, 1.02 * end_us)
     ticks_us = range(0, int(end_us) + 1, 6 if end_us < 60 else 20)
-    axis.set_xticks([*ticks_us], [f"{tick_us} µs" for tick_us in ticks_us], fontsize=9)
-    axis.set_yticks([])
-    axis.spines[["left", "right", "top"]].set_visible(False)
+    time_axis.set_xticks([*ticks_us], [f"{tick_us} µs" for tick_us in ticks_us], fontsize=9)
+    time_axis.set_yticks([])
+    time_axis.spines[["left", "right", "top"]].set_visible(False)
     return Picture.of(
         figure, f"{count} launches of {launch_us:g} µs and their kernels. " + " ".join(captions)
     )
@@ -93,24 +93,24 @@ def launches_and_kernels(launch_us: float, *kernels_us: float, count: int = 4) -
 # What a graph costs and saves
 
 
-def break_even_lines(even: BreakEven, work: str, origin: Provenance) -> Picture:
+def break_even_lines(graph_costs: BreakEven, work: str, origin: Provenance) -> Picture:
     """Draw the host's total time with and without a graph against the number of launches.
 
     Parameters
     ----------
-    even
+    graph_costs
         The costs of the graph and of its work.
     work
         The work of one launch, such as ``"forty launches"``.
     origin
         The provenance of the times.
     """
-    creation_us = even.capture_us + even.end_us
-    launch_counts = range(max(4, even.launches + 2) + 1)
+    creation_us = graph_costs.capture_us + graph_costs.end_us
+    launch_counts = range(max(4, graph_costs.launches + 2) + 1)
     figure = Figure(figsize=(WIDTH_IN, 3.2), dpi=100)
     axes = figure.add_axes((0.1, 0.16, 0.87, 0.74))
-    eager_us = [launch_count * even.eager_us for launch_count in launch_counts]
-    graph_us = [creation_us + launch_count * even.launch_us for launch_count in launch_counts]
+    eager_us = [launch_count * graph_costs.eager_us for launch_count in launch_counts]
+    graph_us = [creation_us + launch_count * graph_costs.launch_us for launch_count in launch_counts]
     axes.plot(launch_counts, eager_us, color=find_hex("warn"), marker="s", label=f"{work}, each time")
     axes.plot(
         launch_counts,
@@ -127,14 +127,15 @@ def break_even_lines(even: BreakEven, work: str, origin: Provenance) -> Picture:
     axes.grid(alpha=0.25)
     axes.legend(frameon=False, loc="upper left")
     break_even_text = (
-        f"the graph takes less host time from launch number {even.launches} on"
-        if even.launches
+        f"the graph takes less host time from launch number {graph_costs.launches} on"
+        if graph_costs.launches
         else "the graph never takes less host time"
     )
     return Picture.of(
         figure,
-        f"Host time, {origin.label}: {even.eager_us:,.0f} µs per run without a graph; {creation_us:,.0f} µs "
-        f"to make the graph and {even.launch_us:,.1f} µs per launch: {break_even_text}.",
+        f"Host time, {origin.label}: {graph_costs.eager_us:,.0f} µs per run without a graph; "
+        f"{creation_us:,.0f} µs "
+        f"to make the graph and {graph_costs.launch_us:,.1f} µs per launch: {break_even_text}.",
     )
 
 
@@ -162,47 +163,52 @@ def _make_reading_text(record: GraphRecord) -> str:
     return f"node {node_name}\nreads {_shorten_address(array.address)}"
 
 
-def static_buffer(renamed: GraphRecord, buffered: GraphRecord, batches: Sequence[Any]) -> Picture:
+def static_buffer(
+    reassigned_graph: GraphRecord, buffered_graph: GraphRecord, batches: Sequence[Any]
+) -> Picture:
     """Draw which memory a captured graph reads if a variable is reassigned, and if a static buffer is used.
 
     Parameters
     ----------
-    renamed
+    reassigned_graph
         A graph that was captured with the first batch.
-    buffered
+    buffered_graph
         A graph that was captured with a static buffer.
     batches
         The two batches.
     """
     first_address, second_address = (int(batch_array.data.ptr) for batch_array in batches)
-    read_address, buffer_address = _find_input_array(renamed).address, _find_input_array(buffered).address
-    is_stale = read_address == first_address
-    node_x = 2.4 if is_stale else 7.2
+    read_address, buffer_address = (
+        _find_input_array(reassigned_graph).address,
+        _find_input_array(buffered_graph).address,
+    )
+    reads_old_batch = read_address == first_address
+    node_x = 2.4 if reads_old_batch else 7.2
     figure, axes = empty_axes(3.6, (0, 20), (0, 9.2))
     draw_text(axes, 0.2, 0.5, "batch = batches[1]: the name moves", weight="bold")
     draw_box(axes, 3.0, 1.3, 3.6, 1.1, "highlight", "name batch")
     draw_box(axes, 0.4, 4.1, 4.0, 1.5, "accent", f"batches[0]\n{_shorten_address(first_address)}")
     draw_box(axes, 5.2, 4.1, 4.0, 1.5, "warn", f"batches[1]\n{_shorten_address(second_address)}")
-    draw_box(axes, 0.4, 7.4, 8.8, 1.5, "panel", _make_reading_text(renamed))
+    draw_box(axes, 0.4, 7.4, 8.8, 1.5, "panel", _make_reading_text(reassigned_graph))
     draw_arrow(axes, (4.0, 2.4), (2.6, 4.1), "muted", linestyle="--")
     draw_text(axes, 2.9, 3.0, "before", ha="right", colour="muted")
     draw_arrow(axes, (5.6, 2.4), (7.0, 4.1))
     draw_text(axes, 6.9, 3.0, "now")
     draw_arrow(axes, (node_x, 7.4), (node_x, 5.6))
-    draw_text(axes, node_x + 0.3, 6.5, "still the old batch" if is_stale else "the new batch")
+    draw_text(axes, node_x + 0.3, 6.5, "still the old batch" if reads_old_batch else "the new batch")
     axes.plot((10, 10), (0.3, 8.9), color=find_hex("rule"), linewidth=1)
     draw_text(axes, 10.6, 0.5, "x[...] = batches[1]: the data moves", weight="bold")
     draw_box(axes, 10.8, 1.3, 4.0, 1.5, "accent", f"batches[0]\n{_shorten_address(first_address)}")
     draw_box(axes, 15.6, 1.3, 4.0, 1.5, "warn", f"batches[1]\n{_shorten_address(second_address)}")
     draw_box(axes, 13.0, 4.4, 4.4, 1.5, "good", f"static buffer x\n{_shorten_address(buffer_address)}")
-    draw_box(axes, 10.8, 7.4, 8.8, 1.5, "panel", _make_reading_text(buffered))
+    draw_box(axes, 10.8, 7.4, 8.8, 1.5, "panel", _make_reading_text(buffered_graph))
     draw_arrow(axes, (12.8, 2.8), (14.2, 4.4), "muted", linestyle="--")
     draw_text(axes, 13.0, 3.7, "before", ha="right", colour="muted")
     draw_arrow(axes, (17.6, 2.8), (16.2, 4.4))
     draw_text(axes, 17.4, 3.7, "copy")
     draw_arrow(axes, (15.2, 7.4), (15.2, 5.9))
     draw_text(axes, 15.5, 6.65, "always this address")
-    owner_text = "of the first batch" if is_stale else "of another array"
+    owner_text = "of the first batch" if reads_old_batch else "of another array"
     return Picture.of(
         figure,
         f"On the left, the name batch now refers to the second batch at {_shorten_address(second_address)}, "
@@ -243,13 +249,13 @@ def blocks_of_pool(*records: GraphRecord) -> Picture:
     figure, axes = empty_axes(
         height_in, (0, 20), (0, row_count + 0.55 * (len(accesses_of_graphs) - 1) + 1.65)
     )
-    for address, letter in block_letters.items():
+    for address, block_letter in block_letters.items():
         box_middle_x = left_x + (addresses.index(address) + 0.5) * block_width
         draw_text(
             axes,
             box_middle_x,
             0.65,
-            f"pool block {letter}\n{_shorten_address(address)}",
+            f"pool block {block_letter}\n{_shorten_address(address)}",
             ha="center",
             weight="bold",
         )

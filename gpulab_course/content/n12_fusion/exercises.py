@@ -150,20 +150,22 @@ def _make_largest_case(x: Any, expected: Any, mistakes: Sequence[tuple[Any, str]
 
 
 def make_largest_case_maker(
-    *edges: float, index: int = 0, expected: float
+    *special_values: float, first_index: int = 0, expected: float
 ) -> Callable[[Draw, Any], ProgramCase]:
-    """Return a function that creates a test case of random numbers, in which `edges` replace some numbers."""
+    """Return a function that creates a random test case, in which `special_values` replace some numbers."""
 
     def make_case(random_data: Draw, n: Any) -> ProgramCase:
         x = random_data.rng.uniform(-1, 1, n).astype(np.float32)
-        first_edge_index = index % n
-        x[first_edge_index : first_edge_index + len(edges)] = edges[: n - first_edge_index]
+        first_special_index = first_index % n
+        x[first_special_index : first_special_index + len(special_values)] = special_values[
+            : n - first_special_index
+        ]
         finite_maximum = np.asarray(np.nanmax(np.abs(x), initial=0))
-        lost_nan = (
+        lost_nan_mistake = (
             finite_maximum,
             "One element is NaN, and it was lost: a comparison such as a > b is never true for NaN.",
         )
-        return _make_largest_case(x, expected, [lost_nan] if np.isnan(expected) else ())
+        return _make_largest_case(x, expected, [lost_nan_mistake] if np.isnan(expected) else ())
 
     return make_case
 
@@ -219,7 +221,7 @@ def _make_softmax_case(x: Any, scale: Any, bias: Any) -> Case:
 
 
 def make_softmax_case_maker(
-    scale: float, spread: float, bias_spread: float
+    scale: float, max_score: float, max_bias: float
 ) -> Callable[[Draw, Any, Dim3], Case]:
     """Return a function that creates a softmax test case with this scale and with these ranges of scores and
     biases.
@@ -228,7 +230,7 @@ def make_softmax_case_maker(
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x, bias = (
             random_data.rng.uniform(-max_magnitude, max_magnitude, shape).astype(np.float32)
-            for max_magnitude, shape in ((spread, size), (bias_spread, size[1]))
+            for max_magnitude, shape in ((max_score, size), (max_bias, size[1]))
         )
         return _make_softmax_case(x, np.float32(scale), bias)
 
@@ -269,12 +271,14 @@ def _compute_unscaled_softmax(mistake: Mistake) -> Any:
     return powers / powers.sum(axis=1, keepdims=True)
 
 
-def _make_matcher(compute: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
+def _make_matcher(compute_mistaken_result: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
     """Return a matcher for results that equal ``compute(mistake)``, the result of a known mistake."""
-    return lambda m: m.found is not None and np.allclose(m.found, compute(m), rtol=1e-3, atol=1e-5)
+    return lambda m: (
+        m.found is not None and np.allclose(m.found, compute_mistaken_result(m), rtol=1e-3, atol=1e-5)
+    )
 
 
-def _is_overflow(mistake: Mistake) -> bool:
+def _is_exponential_overflow(mistake: Mistake) -> bool:
     """Return whether only those rows are wrong whose exponentials overflow without a subtraction."""
     if mistake.found is None or not mistake.wrong.any():
         return False
@@ -341,14 +345,14 @@ def _describe_arguments(values: Sequence[Any]) -> list[ArgumentDescription]:
 
 
 def call_caches(
-    cached: Any, request: Callable[..., Any], calls: Sequence[Sequence[ArgumentDescription]]
+    cached: Any, send_request: Callable[..., Any], calls: Sequence[Sequence[ArgumentDescription]]
 ) -> list[Any]:
     """Call the learner's cache in the answer's process, and use a second cache for the last calls."""
 
     def make_cache(index: int) -> Any:
         def compile(*args: Any) -> Any:
-            function_id = request("compiled", index, _describe_arguments(args))
-            return lambda *arguments: request("ran", function_id, _describe_arguments(arguments))
+            function_id = send_request("compiled", index, _describe_arguments(args))
+            return lambda *arguments: send_request("ran", function_id, _describe_arguments(arguments))
 
         function = cached(compile)
         if not callable(function):
@@ -381,10 +385,10 @@ class CompilerModel:
         self.compilations: list[tuple[int, list[ArgumentDescription]]] = []
         self.runs: list[tuple[int, list[ArgumentDescription]]] = []
 
-    def __call__(self, action: str, number: int, args: list[ArgumentDescription]) -> int:
+    def __call__(self, action: str, program_number: int, args: list[ArgumentDescription]) -> int:
         """Record a compilation or a run, and return its number."""
         recorded_requests = self.compilations if action == "compiled" else self.runs
-        recorded_requests.append((number, args))
+        recorded_requests.append((program_number, args))
         return len(recorded_requests) - 1
 
 
@@ -477,8 +481,12 @@ def _draw_calls(rng: np.random.Generator) -> list[list[ArgumentDescription]]:
         describe_array(columns, device=1),
     ]
     argument_lists = [[base_array, second_array], [base_array, second_array]]
-    for neighbour in changed_arguments:
-        argument_lists += [[neighbour, second_array], [base_array, neighbour], [base_array, second_array]]
+    for changed_argument in changed_arguments:
+        argument_lists += [
+            [changed_argument, second_array],
+            [base_array, changed_argument],
+            [base_array, second_array],
+        ]
     float_argument = float(rng.uniform(1, 2))
     # Pairs that are equal, that are equal in fewer digits or bits, or that have the same hash.
     number_types = (
@@ -512,9 +520,9 @@ def _draw_calls(rng: np.random.Generator) -> list[list[ArgumentDescription]]:
         for first_value, second_value in value_pairs
     ]
     argument_lists += [[describe_array(rows, columns, contiguous=False)], [describe_array(rows, columns)]] * 2
-    argument_lists += [[base_array, neighbour] for neighbour in second_arguments] + [
-        [base_array, second_array, neighbour]
-        for neighbour in (base_array, *second_arguments, describe_number(1))
+    argument_lists += [[base_array, second_argument] for second_argument in second_arguments] + [
+        [base_array, second_array, third_argument]
+        for third_argument in (base_array, *second_arguments, describe_number(1))
     ]
     argument_lists += [
         [describe_number(1), base_array],
@@ -609,7 +617,7 @@ def _find_memory_of_steps(steps: Sequence[Step]) -> dict[str, str]:
 
 
 def _make_conflict_text(
-    step_group: Sequence[Step], later_steps: Sequence[Step], memory: dict[str, str]
+    step_group: Sequence[Step], later_steps: Sequence[Step], memory_of_step: dict[str, str]
 ) -> str:
     """Return the reason why these steps cannot be one kernel, or "" if they can."""
     reductions = [step.name for step in step_group if step.does == "reduce"]
@@ -628,13 +636,15 @@ def _make_conflict_text(
         return (
             "a kernel that ends in a reduction stores only its result, so it cannot change an array in place"
         )
-    shifted_memory = {memory[name] for step in step_group if step.does == "shift" for name in step.reads}
-    if any(step.into and memory[step.name] in shifted_memory for step in step_group):
+    shifted_memory = {
+        memory_of_step[name] for step in step_group if step.does == "shift" for name in step.reads
+    }
+    if any(step.into and memory_of_step[step.name] in shifted_memory for step in step_group):
         return (
             "a shift reads other elements of memory that the same kernel changes in place. Other threads may "
             "already have changed these elements, whatever the array is called"
         )
-    if any(memory[step.name] in shifted_memory for step in step_group):
+    if any(memory_of_step[step.name] in shifted_memory for step in step_group):
         return "a shift reads other elements than its own, and other threads of the same kernel write them"
     return ""
 
@@ -693,12 +703,12 @@ def _is_list_of_groups(result: Any) -> bool:
 
 def _make_difference_text(steps: Sequence[Step], step_groups: Sequence[Sequence[str]]) -> str:
     """Return the feedback for a wrong division into kernels."""
-    by_name = {step.name: step for step in steps}
+    steps_by_name = {step.name: step for step in steps}
     memory_of_step = _find_memory_of_steps(steps)
     for step_group in step_groups:
         last_index = max(step_index for step_index, step in enumerate(steps) if step.name in step_group)
         conflict_text = _make_conflict_text(
-            [by_name[name] for name in step_group], steps[last_index + 1 :], memory_of_step
+            [steps_by_name[name] for name in step_group], steps[last_index + 1 :], memory_of_step
         )
         if conflict_text:
             return conflict_text
@@ -820,21 +830,27 @@ EXERCISES = (
             Row("all equal, below 0", make_uniform_case_maker(-2.5), (1, 700)),
             Row("all tiny", make_uniform_case_maker(1e-30), (300,)),
             Row("the largest float, below 0", make_largest_case_maker(-3.4e38, expected=3.4e38), (50, 1000)),
-            Row("−∞", make_largest_case_maker(-np.inf, index=-1, expected=np.inf), (1, 33, 3000)),
-            Row("∞", make_largest_case_maker(np.inf, index=5, expected=np.inf), (33,)),
+            Row("−∞", make_largest_case_maker(-np.inf, first_index=-1, expected=np.inf), (1, 33, 3000)),
+            Row("∞", make_largest_case_maker(np.inf, first_index=5, expected=np.inf), (33,)),
             Row("NaN as its first element", make_largest_case_maker(np.nan, expected=np.nan), (1, 32, 2000)),
             Row(
                 "NaN as its last element",
-                make_largest_case_maker(np.nan, index=-1, expected=np.nan),
+                make_largest_case_maker(np.nan, first_index=-1, expected=np.nan),
                 (31, 2000),
             ),
             Row(
-                "NaN before ∞", make_largest_case_maker(np.nan, np.inf, index=7, expected=np.nan), (64, 1500)
+                "NaN before ∞",
+                make_largest_case_maker(np.nan, np.inf, first_index=7, expected=np.nan),
+                (64, 1500),
             ),
             Row(
-                "NaN after −∞", make_largest_case_maker(-np.inf, np.nan, index=7, expected=np.nan), (64, 1500)
+                "NaN after −∞",
+                make_largest_case_maker(-np.inf, np.nan, first_index=7, expected=np.nan),
+                (64, 1500),
             ),
-            Row("NaN below 0", make_largest_case_maker(-np.nan, np.nan, index=3, expected=np.nan), (64,)),
+            Row(
+                "NaN below 0", make_largest_case_maker(-np.nan, np.nan, first_index=3, expected=np.nan), (64,)
+            ),
             Row("NaN throughout", make_uniform_case_maker(np.nan), (40,)),
         ),
         budgets=(
@@ -901,7 +917,9 @@ EXERCISES = (
                 _make_matcher(_compute_unscaled_softmax),
                 "This is the softmax of x. Apply scale and bias first.",
             ),
-            Advice(_is_overflow, "expf overflows from 89 on. Subtract the row's largest score first."),
+            Advice(
+                _is_exponential_overflow, "expf overflows from 89 on. Subtract the row's largest score first."
+            ),
             Advice(
                 advice.is_partly_unwritten,
                 "Some elements were never written. A row can be longer than the block.",

@@ -41,7 +41,11 @@ def factors() -> Table:
 
 def factor(passes: int, elements: int) -> float:
     """Return the speedup of one fused kernel over a chain of `passes` kernels."""
-    pass_row = next(r for r in recorded()["passes"] if (r["passes"], r["n"]) == (passes, elements))
+    pass_row = next(
+        recorded_row
+        for recorded_row in recorded()["passes"]
+        if (recorded_row["passes"], recorded_row["n"]) == (passes, elements)
+    )
     return float(pass_row["ops_us"] / pass_row["one_us"])
 
 
@@ -58,7 +62,7 @@ def one_launch() -> Table:
 def caches() -> Table:
     """Return a table of the times of a kernel's first launch, by the cache that contains its code."""
     times_ms = recorded()["caches_ms"]
-    cache_rows = tuple((cache, duration(1e6 * ms)) for cache, ms in times_ms.items())
+    cache_rows = tuple((cache, duration(1e6 * time_ms)) for cache, time_ms in times_ms.items())
     return Table(f"First launch of a kernel, {H200.label}", ("its code is", "time"), cache_rows)
 
 

@@ -20,12 +20,15 @@ Step = tuple[str, str, Sequence[str], str | None]
 
 def find_fusion_boundaries(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) -> list[tuple[str, str]]:
     """Return the edges of a program's graph that lead from one kernel to another, as pairs of names."""
-    kernel_of = {name: kernel_index for kernel_index, step_names in enumerate(kernels) for name in step_names}
+    kernel_index_of_step = {
+        name: kernel_index for kernel_index, step_names in enumerate(kernels) for name in step_names
+    }
     return [
         (input_name, name)
         for name, _, input_names, _ in steps
         for input_name in input_names
-        if input_name in kernel_of and kernel_of[input_name] != kernel_of[name]
+        if input_name in kernel_index_of_step
+        and kernel_index_of_step[input_name] != kernel_index_of_step[name]
     ]
 
 
@@ -86,14 +89,16 @@ def kernels_of_steps(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) ->
             draw_arrow(
                 axes, *arrow_ends, colour, linewidth=linewidth, connectionstyle=f"arc3,rad={arrow_bend}"
             )
-    red_text = ", ".join(
+    boundaries_text = ", ".join(
         f"from {input_step} to {reading_step}" for input_step, reading_step in boundary_edges
     )
     groups_text = "; ".join(
         f"kernel {kernel_number} has {', '.join(step_texts[step_name] for step_name in step_names)}"
         for kernel_number, step_names in enumerate(kernels, 1)
     )
-    return Picture.of(figure, f"A program of {len(steps)} steps: {groups_text}. Drawn in red: {red_text}.")
+    return Picture.of(
+        figure, f"A program of {len(steps)} steps: {groups_text}. Drawn in red: {boundaries_text}."
+    )
 
 
 # The tile of a block in a matrix multiplication
@@ -127,8 +132,8 @@ def tile_of_a_block(rows: int, columns: int, step: int, thread: int) -> Picture:
     draw_text(axes, column_x + column_width + 0.25, row_y + 0.21, "float4 v: row k, 4 columns")
     draw_text(axes, x_left + x_width / 2, y_top - 0.5, f"x: {rows} rows × {step}", ha="center", weight="bold")
     draw_box(axes, x_left, y_top, x_width, y_height, "panel")
-    part_x = x_left + 0.45 * x_width
-    draw_box(axes, part_x, y_top, 0.3, y_height, "warn")
+    thread_part_x = x_left + 0.45 * x_width
+    draw_box(axes, thread_part_x, y_top, 0.3, y_height, "warn")
     draw_text(axes, x_left + x_width / 2, y_top + y_height + 0.5, "in shared memory (part)", ha="center")
     draw_text(axes, x_left + x_width / 2, y_top + y_height + 1.15, "orange: part[r][k]", ha="center")
     draw_text(axes, y_left, y_top - 0.5, f"result: {rows} × {columns:,}", weight="bold")

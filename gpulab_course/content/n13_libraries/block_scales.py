@@ -19,15 +19,15 @@ from gpulab_course.teach.judge import Answer, NotYet
 from gpulab_course.teach.judge.python.functions import must_be_a_function
 from gpulab_course.teach.picture import Picture
 
-Singles = npt.NDArray[np.float32]
-Exponents = npt.NDArray[np.int64]
+SingleArray = npt.NDArray[np.float32]
+ExponentArray = npt.NDArray[np.int64]
 
 BLOCK_ELEMENTS = 32
 MIN_SCALE_EXPONENT, MAX_SCALE_EXPONENT = -127, 127  # exponents of E8M0
 _MAX_FP4_EXPONENT = 2  # exponent of FP4's largest number, 6 = 1.5 * 2**2
 
 
-def mxfp4(x: Singles) -> tuple[Exponents, npt.NDArray[np.float64]]:
+def mxfp4(x: SingleArray) -> tuple[ExponentArray, npt.NDArray[np.float64]]:
     """Return the exponents of the blocks and the FP4 elements of an array in the MXFP4 format (reference
     solution).
     """
@@ -39,7 +39,7 @@ def mxfp4(x: Singles) -> tuple[Exponents, npt.NDArray[np.float64]]:
     return exponents, E2M1.round_all(np.ldexp(blocks, -exponents[:, None])).reshape(-1)
 
 
-def _draw_blocks(rng: np.random.Generator) -> list[tuple[str, Singles, str]]:
+def _draw_blocks(rng: np.random.Generator) -> list[tuple[str, SingleArray, str]]:
     """Return the name, the numbers and the lesson of each test."""
     block_count = int(rng.integers(5, 12))
     normal_blocks = rng.standard_normal((block_count, BLOCK_ELEMENTS)).astype(np.float32)
@@ -53,10 +53,12 @@ def _draw_blocks(rng: np.random.Generator) -> list[tuple[str, Singles, str]]:
     block_powers = np.float32(2.0) ** rng.choice(np.arange(-20, 21), block_count, replace=False).astype(
         np.float32
     )
-    at_powers = (normal_blocks / 64).clip(-0.5, 0.5) * block_powers[:, None]
-    at_powers[:, int(rng.integers(0, BLOCK_ELEMENTS))] = block_powers
-    below_powers = at_powers.copy()
-    below_powers[np.abs(below_powers) == block_powers[:, None]] = np.nextafter(block_powers, np.float32(0))
+    power_blocks = (normal_blocks / 64).clip(-0.5, 0.5) * block_powers[:, None]
+    power_blocks[:, int(rng.integers(0, BLOCK_ELEMENTS))] = block_powers
+    below_power_blocks = power_blocks.copy()
+    below_power_blocks[np.abs(below_power_blocks) == block_powers[:, None]] = np.nextafter(
+        block_powers, np.float32(0)
+    )
     edge_blocks = np.clip(normal_blocks, -1.9, 1.9) * np.float32(2.0) ** rng.choice(
         [-140.0, -126.0, 126.0], (block_count, 1)
     )
@@ -69,14 +71,18 @@ def _draw_blocks(rng: np.random.Generator) -> list[tuple[str, Singles, str]]:
         ("random numbers", normal_blocks.reshape(-1), ""),
         ("random numbers and one outlier", outlier_blocks.reshape(-1), ""),
         ("blocks whose largest absolute value is negative", signed_blocks.reshape(-1), ""),
-        ("blocks whose largest number is a power of two", at_powers.reshape(-1), ""),
-        ("blocks whose largest number is just below a power of two", below_powers.reshape(-1), log_lesson),
+        ("blocks whose largest number is a power of two", power_blocks.reshape(-1), ""),
+        (
+            "blocks whose largest number is just below a power of two",
+            below_power_blocks.reshape(-1),
+            log_lesson,
+        ),
         ("blocks of which one has only zeros", zero_blocks.reshape(-1), limit_lesson),
         ("very small and very large numbers", edge_blocks.astype(np.float32).reshape(-1), limit_lesson),
     ]
 
 
-def _run_answer(answer: Any, x: Singles) -> list[Any]:
+def _run_answer(answer: Any, x: SingleArray) -> list[Any]:
     """Run the answer in its own process; return its result, and whether x is still unchanged."""
     input_copy = x.copy()
     result = answer(input_copy)
@@ -138,16 +144,16 @@ def _convert_to_float64(values: Any) -> npt.NDArray[np.float64]:
         return np.empty((0, 0))
 
 
-def _explain_wrong_exponent(x: Singles, exponents: npt.NDArray[np.float64]) -> str:
+def _explain_wrong_exponent(x: SingleArray, exponents: npt.NDArray[np.float64]) -> str:
     """Return the feedback for exponents that follow another rule."""
     blocks = x.astype(np.float64).reshape(-1, BLOCK_ELEMENTS)
     magnitudes = np.abs(blocks)
 
     def is_match(
-        maxima: Any, rule: Callable[[Any], Any] = np.floor, top_exponent: int = _MAX_FP4_EXPONENT
+        maxima: Any, round_function: Callable[[Any], Any] = np.floor, top_exponent: int = _MAX_FP4_EXPONENT
     ) -> bool:
         with np.errstate(divide="ignore", invalid="ignore"):
-            rule_exponents = np.broadcast_to(rule(np.log2(maxima)) - top_exponent, exponents.shape)
+            rule_exponents = np.broadcast_to(round_function(np.log2(maxima)) - top_exponent, exponents.shape)
             right_exponents = np.floor(np.log2(magnitudes.max(axis=1))) - _MAX_FP4_EXPONENT
         return bool((rule_exponents != right_exponents).any() and (exponents == rule_exponents).all())
 
@@ -166,7 +172,7 @@ def _explain_wrong_exponent(x: Singles, exponents: npt.NDArray[np.float64]) -> s
     return ""
 
 
-def _explain_wrong_element(x: Singles, elements: npt.NDArray[np.float64]) -> str:
+def _explain_wrong_element(x: SingleArray, elements: npt.NDArray[np.float64]) -> str:
     """Return the feedback for elements that follow another rule."""
     exponents, right_elements = mxfp4(x)
     scales = np.ldexp(1.0, np.repeat(exponents, BLOCK_ELEMENTS))

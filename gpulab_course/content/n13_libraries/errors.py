@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from gpulab.analysis.formats import FP32, Format
 
-Doubles = npt.NDArray[np.float64]
+DoubleArray = npt.NDArray[np.float64]
 
 
 def compute_mean_square_ulp(number_format: Format, mean: float = 0.0, spread: float = 1.0) -> float:
@@ -38,9 +38,11 @@ def compute_mean_square_ulp(number_format: Format, mean: float = 0.0, spread: fl
     top_exponent = math.frexp(abs(mean) + 10 * spread)[1]
     exponents = np.arange(max(top_exponent - 60, number_format.least_exponent), top_exponent + 1)
 
-    def compute_probability_below(limit: float) -> float:
+    def compute_probability_below(max_magnitude: float) -> float:
         """Return the probability that the magnitude of s is less than `limit`."""
-        upper_bound, lower_bound = ((sign * limit - mean) / (spread * math.sqrt(2)) for sign in (1, -1))
+        upper_bound, lower_bound = (
+            (sign * max_magnitude - mean) / (spread * math.sqrt(2)) for sign in (1, -1)
+        )
         return (math.erf(upper_bound) - math.erf(lower_bound)) / 2
 
     probabilities = np.diff(
@@ -80,23 +82,23 @@ def worst_share(n: int, number_format: Format) -> float:
     return (n - 1) * number_format.roundoff
 
 
-def product_rms(k: int, inputs: Format, sums: Format = FP32) -> float:
+def product_rms(k: int, input_format: Format, sum_format: Format = FP32) -> float:
     """Return the relative RMS error of one element in the product of two standard normal matrices.
 
     Parameters
     ----------
     k
         The number of products in a sum.
-    inputs
+    input_format
         The format of both matrices. It adds 2 E[ulp(x)^2] / 12 per product, relative to its mean square, 1.
-    sums
+    sum_format
         The format to which each partial sum is rounded.
     """
-    input_error = k * 2 * compute_mean_square_ulp(inputs) / 12
-    return math.sqrt((input_error + walk_rms(k, sums) ** 2) / k)
+    input_error = k * 2 * compute_mean_square_ulp(input_format) / 12
+    return math.sqrt((input_error + walk_rms(k, sum_format) ** 2) / k)
 
 
-def measure_sum_errors(numbers: Any, number_format: Format) -> Doubles:
+def measure_sum_errors(numbers: Any, number_format: Format) -> DoubleArray:
     """Return the error of the sum of each row (seeds, n), if every addition is rounded."""
     x = number_format.round_all(numbers)
     running_sums = x[:, 0].copy()

@@ -34,8 +34,8 @@ from gpulab_course.teach.judge import (
 from gpulab_course.teach.judge.python.functions import must_be_a_function
 from virtualgpu.records import Dim3
 
-Singles = npt.NDArray[np.float32]
-Halves = npt.NDArray[np.float16]
+SingleArray = npt.NDArray[np.float32]
+HalfArray = npt.NDArray[np.float16]
 
 # 13-round
 
@@ -75,7 +75,7 @@ def make_bf16_edges_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     return _make_rounding_case(random_data, x, block)
 
 
-def _make_rounding_case(random_data: Draw, x: Singles, block: Dim3) -> Case:
+def _make_rounding_case(random_data: Draw, x: SingleArray, block: Dim3) -> Case:
     """Return the test launch with these numbers, whose results are the nearest BF16 values."""
     size = x.size
     grid = int(random_data.rng.integers(1, draw.count_blocks(size, block[0]) + 2))
@@ -90,16 +90,18 @@ def _has_only_low_bits(mistake: Mistake) -> bool:
     return bool((np.asarray(mistake.found).view(np.uint32) & 0xFFFF)[np.isnan(mistake["x"])].any())
 
 
-def _is_rounded_by(rule: Callable[[npt.NDArray[np.uint32]], npt.NDArray[Any]]) -> Callable[[Mistake], bool]:
+def _is_rounded_by(
+    round_bits: Callable[[npt.NDArray[np.uint32]], npt.NDArray[Any]],
+) -> Callable[[Mistake], bool]:
     """Return a matcher for finite numbers that were rounded by another rule."""
 
-    def is_match(m: Mistake) -> bool:
-        if m.found is None or not m.wrong[np.isfinite(m["x"])].any():
+    def is_match(mistake: Mistake) -> bool:
+        if mistake.found is None or not mistake.wrong[np.isfinite(mistake["x"])].any():
             return False
-        bits = m["x"].view(np.uint32)
-        is_finite = np.isfinite(m["x"])
-        rounded_bits = (rule(bits.astype(np.uint64)) & 0xFFFF0000).astype(np.uint32)
-        return bool((rounded_bits == np.asarray(m.found).view(np.uint32))[is_finite].all())
+        bits = mistake["x"].view(np.uint32)
+        is_finite = np.isfinite(mistake["x"])
+        rounded_bits = (round_bits(bits.astype(np.uint64)) & 0xFFFF0000).astype(np.uint32)
+        return bool((rounded_bits == np.asarray(mistake.found).view(np.uint32))[is_finite].all())
 
     return is_match
 
@@ -126,7 +128,7 @@ def _is_only_selected_wrong(
 HALF_UNIT_EXPONENT = 24  # every half-precision value is an integer multiple of 2**-24
 
 
-def compute_exact_sum(x: Halves) -> float:
+def compute_exact_sum(x: HalfArray) -> float:
     """Return the exact sum of half-precision values, rounded once to FP32."""
     if not np.isfinite(x).all():
         with np.errstate(invalid="ignore"):
@@ -137,29 +139,33 @@ def compute_exact_sum(x: Halves) -> float:
     return FP32.round(Fraction(sum_in_units, 1 << HALF_UNIT_EXPONENT))
 
 
-def make_halves_with_sum(units: int) -> Halves:
-    """Return half-precision values in descending order, whose sum is `units` times 2**-24."""
+def make_halves_with_sum(sum_units: int) -> HalfArray:
+    """Return half-precision values in descending order, whose sum is `sum_units` times 2**-24."""
     largest_units = 65504 << HALF_UNIT_EXPONENT
-    largest_count, remaining_units = divmod(abs(units), largest_units)
+    largest_count, remaining_units = divmod(abs(sum_units), largest_units)
     values = [65504.0] * largest_count
     while remaining_units:
         bit_shift = max(0, remaining_units.bit_length() - 11)  # a half has 11 bits
         values.append(math.ldexp(remaining_units >> bit_shift, bit_shift - HALF_UNIT_EXPONENT))
         remaining_units -= remaining_units >> bit_shift << bit_shift
-    return np.array(values, np.float16) * np.float16(math.copysign(1, units))
+    return np.array(values, np.float16) * np.float16(math.copysign(1, sum_units))
 
 
-def _draw_midpoint_halves(rng: np.random.Generator, offset: int, sign: int, parity: int = 0) -> Halves:
-    """Return half-precision values whose sum is `offset` units from the midpoint of two FP32 numbers.
+def _draw_midpoint_halves(
+    rng: np.random.Generator, offset_units: int, sign: int, parity: int = 0
+) -> HalfArray:
+    """Return half-precision values whose sum is `offset_units` units from the midpoint of two FP32 numbers.
 
     The lower of the two numbers is even, or odd if `parity` is 1.
     """
     # Beyond 2**54 the spacing is 4 in FP64 and 2**31 in FP32.
     lower_significand = 2 * int(rng.integers(1 << 22, (1 << 23) - 1)) + parity
-    return rng.permutation(make_halves_with_sum(sign * ((lower_significand << 31) + (1 << 30) + offset)))
+    return rng.permutation(
+        make_halves_with_sum(sign * ((lower_significand << 31) + (1 << 30) + offset_units))
+    )
 
 
-def _draw_sum_cases(rng: np.random.Generator) -> list[tuple[str, Halves, str]]:
+def _draw_sum_cases(rng: np.random.Generator) -> list[tuple[str, HalfArray, str]]:
     """Draw inputs for sums: a description, the values, and the feedback for a wrong sum."""
     value_count = 100_000 - 2 * int(rng.integers(0, 500))
     one_count = int(rng.integers(50_000, 65_000)) | 1
@@ -303,13 +309,13 @@ def judge_halfsum(answer: Answer) -> str:
 # 13-tf32x3
 
 MAX_PRODUCT_CALLS = 3
-_HIGH_BITS = np.uint32(0xFFFFE000)
+_TF32_MASK = np.uint32(0xFFFFE000)
 
 
-def on_tensor_cores(x: Any, y: Any) -> Singles:
+def on_tensor_cores(x: Any, y: Any) -> SingleArray:
     """Multiply FP32 matrices like TF32 tensor cores, which ignore the low 13 bits of each element."""
     truncated_matrices = [
-        (np.ascontiguousarray(m, np.float32).view(np.uint32) & _HIGH_BITS).view(np.float32) for m in (x, y)
+        (np.ascontiguousarray(m, np.float32).view(np.uint32) & _TF32_MASK).view(np.float32) for m in (x, y)
     ]
     with np.errstate(over="ignore", invalid="ignore"):
         return (truncated_matrices[0].astype(np.float64) @ truncated_matrices[1].astype(np.float64)).astype(
@@ -318,31 +324,31 @@ def on_tensor_cores(x: Any, y: Any) -> Singles:
 
 
 def three_products(
-    a: Singles, b: Singles, product: Callable[[Any, Any], Singles] = on_tensor_cores
-) -> Singles:
+    a: SingleArray, b: SingleArray, product: Callable[[Any, Any], SingleArray] = on_tensor_cores
+) -> SingleArray:
     """Multiply FP32 matrices with three products of TF32 matrices (reference solution).
 
     The small products are added first.
     """
 
-    def split_parts(x: Singles) -> tuple[Singles, Singles]:
+    def split_parts(x: SingleArray) -> tuple[SingleArray, SingleArray]:
         high_part = TF32.round_all(x).astype(np.float32)
         return high_part, TF32.round_all(x - high_part).astype(np.float32)
 
     large_a, small_a = split_parts(a)
     large_b, small_b = split_parts(b)
-    result: Singles = product(small_a, large_b) + product(large_a, small_b) + product(large_a, large_b)
+    result: SingleArray = product(small_a, large_b) + product(large_a, small_b) + product(large_a, large_b)
     return result
 
 
-def _run_three(answer: Any, request: Callable[..., Any], a: Singles, b: Singles) -> Any:
+def _run_three(answer: Any, send_request: Callable[..., Any], a: SingleArray, b: SingleArray) -> Any:
     """Run the answer in its own process; return its result, and whether a and b are still unchanged."""
     copies = a.copy(), b.copy()
-    result = answer(*copies, lambda x, y: request(np.asarray(x), np.asarray(y)))
+    result = answer(*copies, lambda x, y: send_request(np.asarray(x), np.asarray(y)))
     return [result, np.array_equal(copies[0], a), np.array_equal(copies[1], b)]
 
 
-def _is_sum_of_products(result: Singles, products: Sequence[Singles], magnitude: Any) -> bool:
+def _is_sum_of_products(result: SingleArray, products: Sequence[SingleArray], magnitude: Any) -> bool:
     """Return whether a result is a linear combination of the products or of their blocks, up to rounding."""
     m, n = result.shape
     candidate_terms = []
@@ -366,7 +372,7 @@ def _is_sum_of_products(result: Singles, products: Sequence[Singles], magnitude:
     )
 
 
-def measure_error_in_u(result: Any, a: Singles, b: Singles) -> float:
+def measure_error_in_u(result: Any, a: SingleArray, b: SingleArray) -> float:
     """Return the RMS error of a matrix product relative to |a| |b|, in units of FP32's unit roundoff u."""
     a = a.astype(np.float64)
     b = b.astype(np.float64)
@@ -386,7 +392,7 @@ def judge_tf32x3(answer: Answer) -> str:
     for number_kind in ("random", "positive", "of many sizes", "large and small"):
         # This kind keeps the sizes, so that results that were stored would have the right shape.
         if number_kind != "of many sizes":
-            m, n = (int(v) for v in rng.permutation(np.arange(9, 40))[:2])
+            m, n = (int(extent) for extent in rng.permutation(np.arange(9, 40))[:2])
             k = 12 * int(rng.integers(9, 40))
         factor_matrices = rng.standard_normal((m, k)), rng.standard_normal((k, n))
         if number_kind == "positive":
@@ -401,9 +407,9 @@ def judge_tf32x3(answer: Answer) -> str:
         a = factor_matrices[0].astype(np.float32)
         b = factor_matrices[1].astype(np.float32)
         call_text = f"three(a, b, product) for {number_kind} numbers, {m} x {k} times {k} x {n}"
-        products: list[Singles] = []
+        products: list[SingleArray] = []
 
-        def multiply_in_tf32(x: Any, y: Any, products: list[Singles] = products) -> Singles:
+        def multiply_in_tf32(x: Any, y: Any, products: list[SingleArray] = products) -> SingleArray:
             if not x.ndim == y.ndim == 2 or x.shape[1] != y.shape[0]:
                 raise ValueError(
                     f"product(x, y) needs as many columns in x as rows in y, not {x.shape} and {y.shape}."
@@ -411,15 +417,17 @@ def judge_tf32x3(answer: Answer) -> str:
             products.append(on_tensor_cores(x, y))
             return products[-1]
 
-        result, *unchanged = answer.ask(_run_three, a, b, shown=call_text, back=multiply_in_tf32)
+        result, *inputs_unchanged = answer.ask(_run_three, a, b, shown=call_text, back=multiply_in_tf32)
         if result is None:
             raise NotYet("three returns nothing; replace the TODO and end with a return.")
         if not isinstance(result, np.ndarray) or result.shape != (m, n):
             raise NotYet(
                 f"{call_text} returns {short_repr(result)}. Return the product, an array of {m} x {n}."
             )
-        if not all(unchanged):
-            raise NotYet(f"{call_text} changes {'ab'[unchanged.index(False)]}, which belongs to its caller.")
+        if not all(inputs_unchanged):
+            raise NotYet(
+                f"{call_text} changes {'ab'[inputs_unchanged.index(False)]}, which belongs to its caller."
+            )
         if not products:
             raise NotYet(
                 f"{call_text} never calls product. All multiplications must be done by the tensor cores."
@@ -451,13 +459,14 @@ def judge_tf32x3(answer: Answer) -> str:
     return "three TF32 multiplications are as accurate as one in FP32."
 
 
-def _explain_wrong_product(result: Singles, a: Singles, b: Singles) -> str:
+def _explain_wrong_product(result: SingleArray, a: SingleArray, b: SingleArray) -> str:
     """Return the feedback for a product that is not accurate enough."""
     magnitude = np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64)
 
-    def is_match(*results: Singles) -> bool:
+    def is_match(*results: SingleArray) -> bool:
         return any(
-            bool(np.all(np.abs(result - candidate) <= 8 * FP32.roundoff * magnitude)) for candidate in results
+            bool(np.all(np.abs(result - candidate_result) <= 8 * FP32.roundoff * magnitude))
+            for candidate_result in results
         )
 
     large_a, large_b = (TF32.round_all(x).astype(np.float32) for x in (a, b))
@@ -481,7 +490,7 @@ def _explain_wrong_product(result: Singles, a: Singles, b: Singles) -> str:
 
 
 def _run_training(
-    answer: Any, weights: Singles, gradient_steps: Sequence[Any], state: dict[str, Any]
+    answer: Any, weights: SingleArray, gradient_steps: Sequence[Any], scaler_state: dict[str, Any]
 ) -> list[Any]:
     """Run training steps in the answer's process; return the weights and the scale after each step."""
     step_results: list[Any] = []
@@ -491,14 +500,14 @@ def _run_training(
 
         def make_gradients(
             scale: float, gradients: Any = gradients, scales: list[float] = requested_scales
-        ) -> Halves:
+        ) -> HalfArray:
             scales.append(float(scale))
             with np.errstate(over="ignore", under="ignore", invalid="ignore"):
                 return (np.asarray(gradients, np.float64) * scale).astype(np.float16)
 
         original_weights = current_weights
         original_copy = current_weights.copy()
-        result = answer(current_weights, make_gradients, state)
+        result = answer(current_weights, make_gradients, scaler_state)
         if isinstance(result, np.ndarray):
             current_weights = result
         is_unchanged = np.array_equal(original_weights, original_copy)
@@ -507,7 +516,7 @@ def _run_training(
                 requested_scales,
                 original_copy,
                 current_weights.copy(),
-                dict(state),
+                dict(scaler_state),
                 result is None,
                 is_unchanged,
             ]
@@ -587,7 +596,7 @@ _BAD_GRADIENTS = {"inf": 1e30, "-inf": -1e30, "nan": np.nan}
 
 
 def _draw_gradients(
-    rng: np.random.Generator, gradient_kinds: Sequence[tuple[str, Any]], state: dict[str, Any]
+    rng: np.random.Generator, gradient_kinds: Sequence[tuple[str, Any]], scaler_state: dict[str, Any]
 ) -> list[Any]:
     """Draw gradients of the named kinds, multiplied by the loss scale of their steps."""
     gradient_steps = []
@@ -599,31 +608,33 @@ def _draw_gradients(
         if gradient_kind == "both":
             gradients[:2] = np.inf, -np.inf
         elif gradient_kind == "large":  # each is finite, but their half-precision sum is not
-            gradients[:] = rng.uniform(30_000, 60_000, gradient_count) / state["scale"]
+            gradients[:] = rng.uniform(30_000, 60_000, gradient_count) / scaler_state["scale"]
         elif gradient_kind == "largest":  # the largest half-precision values of either sign
-            gradients[[gradient_index, gradient_index - 1]] = np.array([65504, -65504]) / state["scale"]
+            gradients[[gradient_index, gradient_index - 1]] = (
+                np.array([65504, -65504]) / scaler_state["scale"]
+            )
         elif gradient_kind == "zeros":
             gradients[:] = 0
         elif gradient_kind != "good":
             gradients[gradient_index] = _BAD_GRADIENTS[gradient_kind]
         gradient_steps.append(gradients)
         with np.errstate(all="ignore"):
-            half_gradients = (gradients * state["scale"]).astype(np.float16)
+            half_gradients = (gradients * scaler_state["scale"]).astype(np.float16)
         scaled_step(
             np.zeros(gradient_count, np.float32),
             lambda _scale, half_gradients=half_gradients: half_gradients,
-            state,
+            scaler_state,
         )
     return gradient_steps
 
 
-def _judge_training(step_results: Any, gradient_steps: Sequence[Any], state: dict[str, Any]) -> None:
+def _judge_training(step_results: Any, gradient_steps: Sequence[Any], scaler_state: dict[str, Any]) -> None:
     """Compare the weights and the scale after each training step with those of the reference."""
-    expected_state = dict(state)
+    expected_state = dict(scaler_state)
     for step_number, (gradients, step_result) in enumerate(zip(gradient_steps, step_results, strict=True), 1):
-        scales, weights, result, new_state, is_none, is_unchanged = step_result
+        scales, weights, result, new_state, is_result_none, is_unchanged = step_result
         step_text = f"Step {step_number} with scale {expected_state['scale']:,g}"
-        if is_none:
+        if is_result_none:
             raise NotYet(
                 "scaled_step returns nothing. Return the weights; in a skipped step, return the old ones."
             )
@@ -644,7 +655,7 @@ def _judge_training(step_results: Any, gradient_steps: Sequence[Any], state: dic
         with np.errstate(all="ignore"):
             half_gradients = (np.asarray(gradients, np.float64) * expected_state["scale"]).astype(np.float16)
         scale = expected_state["scale"]
-        good_steps = expected_state["good"]
+        good_step_count = expected_state["good"]
         expected_weights = scaled_step(
             weights, lambda _scale, half_gradients=half_gradients: half_gradients, expected_state
         )
@@ -659,7 +670,9 @@ def _judge_training(step_results: Any, gradient_steps: Sequence[Any], state: dic
         if not (np.abs(result - expected_weights) <= tolerance).all():
             raise NotYet(
                 f"{description} "
-                f"{_explain_wrong_weights(is_skipped, half_gradients, weights, result, scale, state['rate'])}"
+                + _explain_wrong_weights(
+                    is_skipped, half_gradients, weights, result, scale, scaler_state["rate"]
+                )
             )
         if not is_unchanged:
             raise NotYet(f"{step_text} changes weights, which belongs to its caller. Return a new array.")
@@ -667,7 +680,7 @@ def _judge_training(step_results: Any, gradient_steps: Sequence[Any], state: dic
             raise NotYet(
                 f"{description} leaves the scale at {new_state.get('scale', 'nothing')}, not "
                 f"{expected_state['scale']:,g}. "
-                f"{_explain_wrong_scale(is_skipped, good_steps, state['interval'])}"
+                f"{_explain_wrong_scale(is_skipped, good_step_count, scaler_state['interval'])}"
             )
         if new_state.get("good") != expected_state["good"]:
             raise NotYet(
@@ -678,7 +691,12 @@ def _judge_training(step_results: Any, gradient_steps: Sequence[Any], state: dic
 
 
 def _explain_wrong_weights(
-    is_skipped: bool, half_gradients: Halves, weights: Singles, result: Singles, scale: float, rate: float
+    is_skipped: bool,
+    half_gradients: HalfArray,
+    weights: SingleArray,
+    result: SingleArray,
+    scale: float,
+    learning_rate: float,
 ) -> str:
     """Return the feedback for wrong weights."""
     if is_skipped:
@@ -686,7 +704,7 @@ def _explain_wrong_weights(
             "changes weights. A gradient that is not finite makes them useless in all later steps, so "
             "skip this step."
         )
-    unscaled_result = weights - np.float32(rate) * half_gradients.astype(np.float32)
+    unscaled_result = weights - np.float32(learning_rate) * half_gradients.astype(np.float32)
     if np.allclose(result, unscaled_result, rtol=1e-5, atol=0):
         return "uses gradients that are still scaled: divide by the scale before the step."
     if np.array_equal(result, weights):
@@ -697,11 +715,11 @@ def _explain_wrong_weights(
     )
 
 
-def _explain_wrong_scale(is_skipped: bool, good_steps: int, interval: int) -> str:
+def _explain_wrong_scale(is_skipped: bool, good_step_count: int, growth_interval: int) -> str:
     """Return the feedback for a wrong loss scale."""
     if is_skipped:
         return "It was too large: halve it."
-    if good_steps + 1 == interval:
+    if good_step_count + 1 == growth_interval:
         return "After `interval` good steps in a row the scale doubles; otherwise it could only shrink."
     return "It changes only after `interval` good steps in a row, or after an overflow."
 

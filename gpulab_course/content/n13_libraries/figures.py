@@ -61,15 +61,17 @@ class Counters(View):
     ----------
     formats
         The formats of the counters.
-    most
+    max_additions
         The number of additions.
     """
 
-    def __init__(self, formats: Sequence[Format] = COUNTERS, most: int = 10_000) -> None:
-        self.most = most
-        self.counts = {number_format.name: count_by_ones(number_format, most) for number_format in formats}
+    def __init__(self, formats: Sequence[Format] = COUNTERS, max_additions: int = 10_000) -> None:
+        self.max_additions = max_additions
+        self.values_by_format = {
+            number_format.name: count_by_ones(number_format, max_additions) for number_format in formats
+        }
         super().__init__(
-            title=f"Count to {most:,} by ones",
+            title=f"Count to {max_additions:,} by ones",
             caption="Each sum computed exactly, then rounded to the nearest number of the format, ties to "
             "even.",
         )
@@ -78,42 +80,44 @@ class Counters(View):
     @property
     def record(self) -> dict[str, int]:
         """The final value of each counter, with the name of the number format as the key."""
-        return {name: counter_values[-1] for name, counter_values in self.counts.items()}
+        return {name: counter_values[-1] for name, counter_values in self.values_by_format.items()}
 
     def sentence(self) -> str:
         last_counts = ", ".join(f"{name} at {last_count:,}" for name, last_count in self.record.items())
-        return f"After {self.most:,} additions of 1, the counters are: {last_counts}; computed."
+        return f"After {self.max_additions:,} additions of 1, the counters are: {last_counts}; computed."
 
     def describe(self) -> str:
         return self.sentence()
 
     def draw(self) -> Box:
         axes = Axes(
-            make_log_axis(1, self.most, "ones added", (1,)),
-            make_log_axis(1, self.most, "counter", (1,)),
+            make_log_axis(1, self.max_additions, "ones added", (1,)),
+            make_log_axis(1, self.max_additions, "counter", (1,)),
             210,
             12,
         )
         counter_lines: list[Item] = []
         names_by_count: dict[int, list[str]] = {}
-        for (name, counter_values), colour in zip(self.counts.items(), COLOURS, strict=False):
+        for (name, counter_values), colour in zip(self.values_by_format.items(), COLOURS, strict=False):
             last_count = counter_values[-1]
-            xs = [1.0, float(max(last_count, 1)), float(self.most)]
+            x_values = [1.0, float(max(last_count, 1)), float(self.max_additions)]
             counter_lines.append(
-                Polyline(axes.x(xs), axes.y([1.0, float(last_count), float(last_count)]), colour, width=2)
+                Polyline(
+                    axes.x(x_values), axes.y([1.0, float(last_count), float(last_count)]), colour, width=2
+                )
             )
             names_by_count.setdefault(last_count, []).append(name)
         label_y = axes.y([float(last_count) for last_count in names_by_count])
-        names = [" and ".join(group) for group in names_by_count.values()]
-        labels = Labels(axes.x([float(self.most)] * len(names_by_count)), label_y, names, dx=6)
+        names = [" and ".join(format_names) for format_names in names_by_count.values()]
+        labels = Labels(axes.x([float(self.max_additions)] * len(names_by_count)), label_y, names, dx=6)
         table_rows = [
             {
                 "label": name,
-                "share": counter_values[-1] / self.most,
+                "share": counter_values[-1] / self.max_additions,
                 "value": f"{counter_values[-1]:,}",
                 "colour": colour,
             }
-            for (name, counter_values), colour in zip(self.counts.items(), COLOURS, strict=False)
+            for (name, counter_values), colour in zip(self.values_by_format.items(), COLOURS, strict=False)
         ]
         return column(
             bars(table_rows, label=0.15),
@@ -125,9 +129,9 @@ class Counters(View):
         )
 
 
-_BIT_PARTS = (("sign", "warn"), ("exponent", "accent"), ("fraction", "good"))
+_BIT_FIELD_COLOURS = (("sign", "warn"), ("exponent", "accent"), ("fraction", "good"))
 _MEMORY_BITS = {"TF32": 32}  # an element of the other formats has as many bits as the format
-_MOST_EXPONENT_BITS = 8
+_MAX_EXPONENT_BITS = 8
 
 
 def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP16, E4M3, E5M2)) -> Picture:
@@ -146,11 +150,11 @@ def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP1
     for format_index, number_format in enumerate(formats):
         bit_text = f"{number_format.code(value):0{number_format.bits}b}"
         rounded_text = f"{float(number_format.round(value)):g}"
-        left_x = _MOST_EXPONENT_BITS - number_format.exponent_bits
+        left_x = _MAX_EXPONENT_BITS - number_format.exponent_bits
         unused_bits = _MEMORY_BITS.get(number_format.name, number_format.bits) - number_format.bits
         for bit_index, bit in enumerate(bit_text + " " * unused_bits):
             part_index = 0 if bit_index == 0 else 1 if bit_index <= number_format.exponent_bits else 2
-            colour = find_hex(_BIT_PARTS[part_index][1]) if bit_index < len(bit_text) else "none"
+            colour = find_hex(_BIT_FIELD_COLOURS[part_index][1]) if bit_index < len(bit_text) else "none"
             axes.add_patch(
                 Rectangle(
                     (left_x + bit_index, format_index),
@@ -162,7 +166,7 @@ def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP1
                 )
             )
             if bit_index < len(bit_text):
-                text_colour = find_hex(f"on-{_BIT_PARTS[part_index][1]}")
+                text_colour = find_hex(f"on-{_BIT_FIELD_COLOURS[part_index][1]}")
                 axes.text(
                     left_x + bit_index + 0.5,
                     format_index + 0.38,
@@ -184,7 +188,7 @@ def format_bits(value: float, formats: Sequence[Format] = (FP32, TF32, BF16, FP1
             f"and is {rounded_text}"
         )
     axes.text(32.6, -0.35, "value", va="center", fontsize=10, color=find_hex("muted"))
-    legend = [Patch(facecolor=find_hex(colour), label=name) for name, colour in _BIT_PARTS]
+    legend = [Patch(facecolor=find_hex(colour), label=name) for name, colour in _BIT_FIELD_COLOURS]
     legend.append(Patch(facecolor="none", edgecolor=find_hex("muted"), label="in memory, not used"))
     axes.legend(handles=legend, ncols=4, loc="lower center", frameon=False, fontsize=10)
     axes.set_xlim(-5.2, 35.4)
@@ -278,16 +282,16 @@ def switches() -> str:
     """
     record = recorded()
 
-    def make_rows(name: str, cases: Sequence[Any]) -> list[tuple[str, ...]]:
+    def make_rows(library_name: str, switch_records: Sequence[Any]) -> list[tuple[str, ...]]:
         format_names = {True: "TF32", False: "FP32"}
         return [
             (
-                name,
+                library_name,
                 _TEXT_OF_SETTING.get(switch_record["case"], switch_record["case"]),
                 f"{switch_record['rms']:.1e}",
                 format_names[switch_record["rms"] > 1e-5],
             )
-            for switch_record in cases
+            for switch_record in switch_records
         ]
 
     torch_cases = [
@@ -305,7 +309,7 @@ def autocast() -> str:
     BF16.
     """
     record = recorded()
-    rows = tuple((name, *types) for name, types in record["autocast"].items())
+    rows = tuple((name, *result_types) for name, result_types in record["autocast"].items())
     title = f"Autocast of PyTorch {record['torch']}, recorded on an {record['device']}"
     return Table(title, ("operation", "to float16", "to bfloat16"), rows).text()
 
@@ -335,7 +339,9 @@ def accumulators() -> Table:
 
 def positive_sums(k: int = 4096) -> str:
     """Return a sentence about the errors of sums of positive FP8 products on an H200."""
-    errors_by_case = next(entry["rms"] for entry in recorded()["positive_sums"] if entry["k"] == k)
+    errors_by_case = next(
+        sums_record["rms"] for sums_record in recorded()["positive_sums"] if sums_record["k"] == k
+    )
     fast_error, slow_error, half_error = (
         errors_by_case[name] for name in ("fp8 fast=True", "fp8 fast=False", "the same numbers as fp16")
     )

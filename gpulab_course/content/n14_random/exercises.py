@@ -157,8 +157,8 @@ def make_dropout_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that applies dropout to random elements with a grid of any size."""
     rng = random_data.rng
     x = random_data.floats(size)
-    far_offset = int(rng.integers(2**55, 2**62))
-    counter_offset = int(rng.choice([0, 1, 6, 4 * 2**32 - 5, 2**33 + 3, far_offset])) + int(rng.integers(4))
+    huge_offset = int(rng.integers(2**55, 2**62))
+    counter_offset = int(rng.choice([0, 1, 6, 4 * 2**32 - 5, 2**33 + 3, huge_offset])) + int(rng.integers(4))
     # The limit is mostly one of the words, which is kept, or the next number, so that the word is dropped.
     limit_text = rng.choice(["0", "2**30", "3 * 2**30", "2**32 - 1", "a word", "a word", "a word + 1"])
     return _make_dropout_case(
@@ -193,18 +193,18 @@ def _make_dropout_case(
 
 
 def make_dropout_case_maker(
-    offset: int, limit: str, scale: float, *edges: float
+    offset: int, limit_text: str, scale: float, *special_values: float
 ) -> Callable[[Draw, Any, Dim3], Case]:
     """Return a function that creates a dropout test case with this offset, limit and scale.
 
-    Every fifth element is one of the values in ``edges``.
+    Every fifth element is one of the numbers in `special_values`.
     """
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         x = random_data.floats(size)
-        if edges:
-            x[::5] = random_data.rng.choice(np.array(edges, np.float32), x[::5].size)
-        return _make_dropout_case(random_data, x, block, offset, limit, scale)
+        if special_values:
+            x[::5] = random_data.rng.choice(np.array(special_values, np.float32), x[::5].size)
+        return _make_dropout_case(random_data, x, block, offset, limit_text, scale)
 
     return make_case
 
@@ -250,7 +250,7 @@ def _has_dropout_mask(mistake: Mistake, offset: int, counter_bits: int = 64) -> 
 _GPU_COUNT = 2
 
 
-def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) -> dict[str, Any]:
+def _run_twice(answer: Any, send_request: Callable[..., Any], seed: int, draw_count: int) -> dict[str, Any]:
     """Run `twice` in the answer's process, with generators of Python, NumPy and each GPU.
 
     The drawn numbers are sent to the judge at once. The expected numbers are computed after the answer has
@@ -260,19 +260,22 @@ def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) 
     def make_generators() -> dict[str, Any]:
         generator_types = (cp.random.Philox4x3210, cp.random.XORWOW)
         gpu_generators = []
-        for device, generator_type in enumerate(generator_types):
-            with cp.cuda.Device(device):
-                gpu_generators.append(cp.random.Generator(generator_type(seed + device, size=1024)))
+        for device_index, generator_type in enumerate(generator_types):
+            with cp.cuda.Device(device_index):
+                gpu_generators.append(cp.random.Generator(generator_type(seed + device_index, size=1024)))
         return {"python": random.Random(seed), "numpy": np.random.default_rng(seed), "gpus": gpu_generators}
 
     def draw_numbers(rngs: dict[str, Any]) -> list[Any]:
         drawn_numbers = [
-            [rngs["python"].random() for _ in range(draws)],
-            rngs["numpy"].random(draws).tolist(),
+            [rngs["python"].random() for _ in range(draw_count)],
+            rngs["numpy"].random(draw_count).tolist(),
         ]
-        for device, rng in enumerate(rngs["gpus"]):
-            with cp.cuda.Device(device):
-                drawn_numbers += [rng.random(draws).tolist(), rng.standard_normal(2 * draws - 1).tolist()]
+        for device_index, rng in enumerate(rngs["gpus"]):
+            with cp.cuda.Device(device_index):
+                drawn_numbers += [
+                    rng.random(draw_count).tolist(),
+                    rng.standard_normal(2 * draw_count - 1).tolist(),
+                ]
         return drawn_numbers
 
     with on_device("virtual:T4", count=_GPU_COUNT) as cp:
@@ -286,7 +289,7 @@ def _run_twice(answer: Any, request: Callable[..., Any], seed: int, draws: int) 
         def run_once() -> list[Any]:
             drawn_numbers = draw_numbers(answer_generators)
             finished_runs.append(None)
-            request(drawn_numbers)
+            send_request(drawn_numbers)
             return drawn_numbers
 
         result = answer(run_once, answer_generators)
@@ -298,8 +301,8 @@ _GENERATOR_NAMES = (
     "Python's",
     "NumPy's",
     *(
-        f"GPU {device}'s {distribution_prefix}"
-        for device in range(_GPU_COUNT)
+        f"GPU {device_index}'s {distribution_prefix}"
+        for device_index in range(_GPU_COUNT)
         for distribution_prefix in ("", "normal ")
     ),
 )
@@ -369,8 +372,8 @@ MAX_RUNS = 200
 class RandomizedProgram:
     """A model of a program with several causes of varying results, each of which a switch removes."""
 
-    def __init__(self, causes: dict[str, float], seed: int) -> None:
-        self._causes = causes
+    def __init__(self, cause_probabilities: dict[str, float], seed: int) -> None:
+        self._cause_probabilities = cause_probabilities
         self._rng = random.Random(seed)
         self.runs = 0
 
@@ -390,15 +393,15 @@ class RandomizedProgram:
             )
         active_probabilities = [
             probability
-            for name, probability in self._causes.items()
+            for name, probability in self._cause_probabilities.items()
             if name not in enabled_switches and self._rng.random() < probability
         ]
         return f"{sum(self._rng.randrange(1 << 30) for _ in active_probabilities):08x}"
 
 
-def _run_needed(answer: Any, request: Callable[..., Any]) -> Any:
+def _run_needed(answer: Any, send_request: Callable[..., Any]) -> Any:
     """Run the answer in its own process, and return the switches that it finds."""
-    result = answer(lambda on=(): request([str(name) for name in on]), SWITCH_NAMES)
+    result = answer(lambda on=(): send_request([str(name) for name in on]), SWITCH_NAMES)
     return sorted(map(str, result)) if isinstance(result, Set | list | tuple | np.ndarray) else result
 
 
@@ -416,16 +419,16 @@ def judge_needed(answer: Answer) -> str:
         SWITCH_NAMES,
     ]
     cause_sets += [tuple(name for name in SWITCH_NAMES if rng.random() < 0.5) for _ in range(4)]
-    frequent_shares = (0.95, 0.6, 0.35)
-    rare_shares = (0.35,)
+    frequent_probabilities = (0.95, 0.6, 0.35)
+    rare_probabilities = (0.35,)
     # Five runs miss about one of ten rare causes.
-    cause_trials = [(cause_names, frequent_shares) for cause_names in cause_sets] + [
-        (SWITCH_NAMES, rare_shares)
+    cause_trials = [(cause_names, frequent_probabilities) for cause_names in cause_sets] + [
+        (SWITCH_NAMES, rare_probabilities)
     ] * 12
-    for program_index, (cause_names, share_choices) in enumerate(cause_trials):
-        share_of_cause = {name: float(rng.choice(share_choices)) for name in cause_names}
+    for program_index, (cause_names, probability_choices) in enumerate(cause_trials):
+        probability_of_cause = {name: float(rng.choice(probability_choices)) for name in cause_names}
         call_text = f"needed(run, switches) for program {program_index + 1}"
-        program = RandomizedProgram(share_of_cause, int(rng.integers(10**6)))
+        program = RandomizedProgram(probability_of_cause, int(rng.integers(10**6)))
         result = answer.ask(_run_needed, shown=call_text, back=program)
         if not isinstance(result, list):
             raise NotYet(f"{call_text} returns {short_repr(result)}. Return a set of names of switches.")
@@ -491,11 +494,11 @@ EXERCISES = (
                 "These are the words of 11 rounds, but Philox has ten.",
             ),
             Advice(
-                lambda m: _equals_philox_words(m, bumps=(0, 0)),
+                lambda m: _equals_philox_words(m, key_increments=(0, 0)),
                 "Both words of the key have to grow after each round.",
             ),
             Advice(
-                lambda m: _equals_philox_words(m, early=True),
+                lambda m: _equals_philox_words(m, is_key_incremented_first=True),
                 "The key grows *after* a round: the first round uses it unchanged.",
             ),
             Advice(lambda m: _equals_philox_words(m, counter_bits=32), _CARRY_ADVICE),

@@ -235,53 +235,59 @@ class Roulette(View):
     @property
     def record(self) -> dict[str, Counter[float]]:
         """The number of occurrences of each result in the runs of each program."""
-        return {name: Counter(values) for name, values in self.results.items()}
+        return {name: Counter(run_results) for name, run_results in self.results.items()}
 
     def sentence(self) -> str:
         counts_text = "; ".join(
-            f"{name}: {len(counter):,} different {'result' if len(counter) == 1 else 'results'} "
-            f"in {counter.total():,} runs"
-            for name, counter in self.record.items()
+            f"{name}: {len(result_counter):,} different "
+            f"{'result' if len(result_counter) == 1 else 'results'} "
+            f"in {result_counter.total():,} runs"
+            for name, result_counter in self.record.items()
         )
         return f"{counts_text}; {self.provenance.of_results}."
 
     def describe(self) -> str:
         lines = [
             f"{name}, {value:.9g}: {occurrences} times"
-            for name, counter in self.record.items()
-            for value, occurrences in sorted(counter.items())
+            for name, result_counter in self.record.items()
+            for value, occurrences in sorted(result_counter.items())
         ]
         return "\n".join([self.sentence(), *lines])
 
     def draw(self) -> Box:
         first_program, *other_programs = self.record.items()
-        folds = [fold(name, _draw_histogram(counter), opened=False) for name, counter in other_programs]
+        folded_histograms = [
+            fold(name, _draw_histogram(result_counter), opened=False)
+            for name, result_counter in other_programs
+        ]
         bar_note = words(
             "Each bar is one sum, to its last bit; its length shows how often it occurred.", "note"
         )
-        return column(words(first_program[0], "strong"), _draw_histogram(first_program[1]), *folds, bar_note)
+        return column(
+            words(first_program[0], "strong"), _draw_histogram(first_program[1]), *folded_histograms, bar_note
+        )
 
 
-def _draw_histogram(counter: Counter[float]) -> Box:
+def _draw_histogram(result_counter: Counter[float]) -> Box:
     """Return bars for the results that occur most often."""
-    largest_count = max(counter.values())
-    shown_values = sorted(counter.most_common(_MAX_BARS))
+    largest_count = max(result_counter.values())
+    shown_values = sorted(result_counter.most_common(_MAX_BARS))
     bar_rows = [
         {
             "label": f"{value:.9g}",
             "share": occurrences / largest_count,
-            "value": f"{occurrences} of {counter.total()}",
+            "value": f"{occurrences} of {result_counter.total()}",
         }
         for value, occurrences in shown_values
     ]
-    if len(counter) > len(shown_values):
-        other_value_count = len(counter) - len(shown_values)
-        other_runs = counter.total() - sum(occurrences for _, occurrences in shown_values)
+    if len(result_counter) > len(shown_values):
+        other_value_count = len(result_counter) - len(shown_values)
+        other_run_count = result_counter.total() - sum(occurrences for _, occurrences in shown_values)
         bar_rows.append(
             {
                 "label": f"{other_value_count} more",
                 "share": None,
-                "value": f"{other_runs} of {counter.total()}",
+                "value": f"{other_run_count} of {result_counter.total()}",
             }
         )
     return bars(bar_rows, label=0.3)

@@ -19,8 +19,8 @@ def philox_words(
     count: int,
     *,
     rounds: int = 10,
-    bumps: tuple[int, int] = _KEY_INCREMENTS,
-    early: bool = False,
+    key_increments: tuple[int, int] = _KEY_INCREMENTS,
+    is_key_incremented_first: bool = False,
     counter_bits: int = 64,
 ) -> npt.NDArray[np.uint32]:
     """Return the Philox4x32 words of `count` consecutive counters from `first` on, with four words per row.
@@ -31,7 +31,7 @@ def philox_words(
         The key, of 64 bits.
     first, count
         The first counter, of 64 bits, and the number of counters.
-    rounds, bumps, early, counter_bits
+    rounds, key_increments, is_key_incremented_first, counter_bits
         Known mistakes: another number of rounds, other increments of the key, increments before a round
         instead of after it, a counter with fewer bits.
     """
@@ -42,9 +42,9 @@ def philox_words(
     z = np.zeros_like(x)
     w = np.zeros_like(x)
     for round_index in range(rounds):
-        round_number = round_index + early
-        k0 = np.uint64((key + round_number * bumps[0]) & 0xFFFFFFFF)
-        k1 = np.uint64(((key >> 32) + round_number * bumps[1]) & 0xFFFFFFFF)
+        round_number = round_index + is_key_incremented_first
+        k0 = np.uint64((key + round_number * key_increments[0]) & 0xFFFFFFFF)
+        k1 = np.uint64(((key >> 32) + round_number * key_increments[1]) & 0xFFFFFFFF)
         x_product = x * _MULTIPLIERS[0]
         z_product = z * _MULTIPLIERS[1]
         x = (z_product >> _WORD_BITS) ^ y ^ k0

@@ -18,11 +18,11 @@ from gpulab_course.teach.judge.python.several import RUN_MODES, GpuMachine, open
 RunOutcome = dict[str, Any]
 
 
-def _judge_run(call_text: str, outcome: RunOutcome, mode: Any) -> None:
+def _judge_run(call_text: str, outcome: RunOutcome, stream_order: Any) -> None:
     """Raise `NotYet` for missing stream order, for waits of the host, and for copies through the host."""
     if outcome["said"]:
         raise NotYet(f"{call_text}: {' '.join(str(outcome['said'][0]).split())}")
-    if mode == "as given":
+    if stream_order == "as given":
         if outcome["host_bytes"]:
             raise NotYet(
                 f"{call_text} moves {size(outcome['host_bytes'])} through the host's memory. Copy from GPU "
@@ -35,9 +35,9 @@ def _judge_run(call_text: str, outcome: RunOutcome, mode: Any) -> None:
             )
 
 
-def _make_mode_text(mode: Any) -> str:
+def _make_order_text(stream_order: Any) -> str:
     """Return the words that describe a changed order of streams, for messages."""
-    return "" if mode in ("as given", "checked") else " in another order that the streams allow"
+    return "" if stream_order in ("as given", "checked") else " in another order that the streams allow"
 
 
 def _copy_to_host(cp: Any, array: Any) -> Any:
@@ -51,9 +51,9 @@ def _copy_to_host(cp: Any, array: Any) -> Any:
 # 15-ring
 
 
-def _run_ring(answer: Any, gpu_count: int, inputs: list[Any], mode: Any) -> RunOutcome:
+def _run_ring(answer: Any, gpu_count: int, inputs: list[Any], stream_order: Any) -> RunOutcome:
     """Run the answer in its own process; return the arrays of all GPUs afterwards, and the costs."""
-    with open_gpu_machine(gpu_count) as machine, run_in_order(machine, mode) as messages:
+    with open_gpu_machine(gpu_count) as machine, run_in_order(machine, stream_order) as messages:
         device_arrays = [machine.put(gpu, array) for gpu, array in enumerate(inputs)]
         _, outcome = machine.called(lambda: answer(machine.cp, list(device_arrays), list(machine.streams)))
         outcome["found"] = [machine.read(gpu, device_array) for gpu, device_array in enumerate(device_arrays)]
@@ -90,23 +90,23 @@ def judge_ring(answer: Answer) -> str:
     ):
         inputs = [_draw_sum_input(rng, dtype, length) for _ in range(gpu_count)]
         expected_sum = np.sum(inputs, axis=0, dtype=dtype)
-        for mode in RUN_MODES if gpu_count in (3, 4) else RUN_MODES[:2]:
+        for stream_order in RUN_MODES if gpu_count in (3, 4) else RUN_MODES[:2]:
             call_text = f"ring on {gpu_count} GPUs with {count(length, 'element')}"
-            outcome = answer.ask(_run_ring, gpu_count, inputs, mode, shown=call_text)
-            _judge_run(call_text, outcome, mode)
-            is_right = [np.array_equal(result, expected_sum) for result in outcome["found"]]
-            if not all(is_right):
+            outcome = answer.ask(_run_ring, gpu_count, inputs, stream_order, shown=call_text)
+            _judge_run(call_text, outcome, stream_order)
+            is_right_by_gpu = [np.array_equal(result, expected_sum) for result in outcome["found"]]
+            if not all(is_right_by_gpu):
                 raise NotYet(
                     _explain_wrong_ring(
-                        f"{call_text}{_make_mode_text(mode)}",
-                        is_right,
+                        f"{call_text}{_make_order_text(stream_order)}",
+                        is_right_by_gpu,
                         outcome["found"],
                         expected_sum,
                         inputs,
                     )
                 )
             max_moved_bytes = 2 * (gpu_count - 1) * -(-length // gpu_count) * inputs[0].itemsize
-            if mode == "as given":
+            if stream_order == "as given":
                 for port_direction in ("out", "in"):
                     moved_bytes = max(outcome[port_direction])
                     if moved_bytes > max_moved_bytes:
@@ -120,14 +120,18 @@ def judge_ring(answer: Answer) -> str:
 
 
 def _explain_wrong_ring(
-    call_text: str, is_right: Sequence[bool], results: Sequence[Any], expected: Any, inputs: Sequence[Any]
+    call_text: str,
+    is_right_by_gpu: Sequence[bool],
+    results: Sequence[Any],
+    expected: Any,
+    inputs: Sequence[Any],
 ) -> str:
     """Return the feedback for wrong sums."""
     gpu_count = len(inputs)
     length = len(expected)
-    wrong_gpu = is_right.index(False)
-    if is_right.count(True) == 1:
-        message = f"{call_text}: only GPU {is_right.index(True)} has the sum."
+    wrong_gpu = is_right_by_gpu.index(False)
+    if is_right_by_gpu.count(True) == 1:
+        message = f"{call_text}: only GPU {is_right_by_gpu.index(True)} has the sum."
         return f"{message} Pass on the finished chunks in another n − 1 steps."
     result = np.asarray(results[wrong_gpu])
     if result.shape != expected.shape:
@@ -190,28 +194,28 @@ def _draw_arrays(rng: Any, array_count: int) -> list[npt.NDArray[Any]]:
 
 
 def _run_broadcast(
-    answer: Any, arrays: list[Any], targets: list[int], transposed_indices: list[int], mode: Any
+    answer: Any, arrays: list[Any], target_gpus: list[int], transposed_indices: list[int], stream_order: Any
 ) -> RunOutcome:
     """Run the answer in its own process; return its arrays, their GPUs and alignment, and message counts."""
-    with open_gpu_machine(1 + max(targets)) as machine, run_in_order(machine, mode) as messages:
+    with open_gpu_machine(1 + max(target_gpus)) as machine, run_in_order(machine, stream_order) as messages:
         cp = machine.cp
         with cp.cuda.Device(0):
             # The transpose of a transposed copy: its elements are not contiguous.
             inputs = [
-                cp.asarray(np.ascontiguousarray(original.T)).T
+                cp.asarray(np.ascontiguousarray(original_array.T)).T
                 if index in transposed_indices
-                else cp.asarray(original)
-                for index, original in enumerate(arrays)
+                else cp.asarray(original_array)
+                for index, original_array in enumerate(arrays)
             ]
         machine.quiet()
-        result, outcome = machine.called(lambda: answer(cp, list(inputs), list(targets)))
+        result, outcome = machine.called(lambda: answer(cp, list(inputs), list(target_gpus)))
         array_lists = (
             [list(gpu_arrays) for gpu_arrays in result] if isinstance(result, list | tuple) else None
         )
         machine.quiet()
         outcome["kept"] = all(
-            array.shape == original.shape and np.array_equal(_copy_to_host(cp, array), original)
-            for array, original in zip(inputs, arrays, strict=True)
+            array.shape == original_array.shape and np.array_equal(_copy_to_host(cp, array), original_array)
+            for array, original_array in zip(inputs, arrays, strict=True)
         )
         outcome["lists"] = None
         if array_lists is not None and all(
@@ -239,7 +243,7 @@ def judge_broadcast(answer: Answer) -> str:
     rng = answer.rng
     test_cases: list[tuple[int, list[int], Any]] = [(1, [1], "checked"), (12, [2, 1], "as given")]
     test_cases += [(12, [1, 2], "checked"), (57, [1, 3], RUN_MODES[-1]), (400, [1], "as given")]
-    for array_count, target_gpus, mode in test_cases:
+    for array_count, target_gpus, stream_order in test_cases:
         arrays = _draw_arrays(rng, array_count)
         transposed_indices = [
             index
@@ -247,7 +251,9 @@ def judge_broadcast(answer: Answer) -> str:
             if array.ndim > 1 and (index < 5 or rng.random() < 0.5)
         ]
         call_text = f"broadcast of {count(array_count, 'array')} to {count(len(target_gpus), 'GPU')}"
-        outcome = answer.ask(_run_broadcast, arrays, target_gpus, transposed_indices, mode, shown=call_text)
+        outcome = answer.ask(
+            _run_broadcast, arrays, target_gpus, transposed_indices, stream_order, shown=call_text
+        )
         _judge_run(call_text, {**outcome, "waits": 0}, "as given")  # the host may wait here
         results_by_gpu = outcome["lists"]
         if results_by_gpu is None or [len(gpu_results) for gpu_results in results_by_gpu] != [
@@ -266,7 +272,9 @@ def judge_broadcast(answer: Answer) -> str:
             for array_index, ((gpu, misalignment, result), expected) in enumerate(
                 zip(gpu_results, arrays, strict=True)
             ):
-                item_text = f"{call_text}{_make_mode_text(mode)}: array {array_index} of GPU {target_gpu}"
+                item_text = (
+                    f"{call_text}{_make_order_text(stream_order)}: array {array_index} of GPU {target_gpu}"
+                )
                 _judge_array(item_text, gpu, target_gpu, misalignment, result, expected)
         if not outcome["kept"]:
             raise NotYet(f"{call_text} changes the arrays on GPU 0, which belong to the caller.")
@@ -325,7 +333,8 @@ def _judge_array(
     if not np.array_equal(result, expected):
         with np.errstate(all="ignore"):
             rounded_variants = [
-                expected.astype(kind).astype(expected.dtype) for kind in ("float64", "float32", "float16")
+                expected.astype(rounding_dtype).astype(expected.dtype)
+                for rounding_dtype in ("float64", "float32", "float16")
             ]
         if any(np.array_equal(result, rounded_result) for rounded_result in rounded_variants):
             raise NotYet(
@@ -345,11 +354,11 @@ def _judge_array(
 # 15-halo
 
 
-def _run_exchange(answer: Any, fields: list[list[Any]], mode: Any) -> RunOutcome:
+def _run_exchange(answer: Any, fields: list[list[Any]], stream_order: Any) -> RunOutcome:
     """Run the answer in its own process; return all parts, and whether opposite transfers overlap."""
     rows = len(fields)
     columns = len(fields[0])
-    with open_gpu_machine(rows * columns) as machine, run_in_order(machine, mode) as messages:
+    with open_gpu_machine(rows * columns) as machine, run_in_order(machine, stream_order) as messages:
         device_fields = [
             [
                 machine.put(row_index * columns + column, fields[row_index][column])
@@ -362,7 +371,7 @@ def _run_exchange(answer: Any, fields: list[list[Any]], mode: Any) -> RunOutcome
             for row_index in range(rows)
         ]
         _, outcome = machine.called(lambda: answer(machine.cp, [list(row) for row in device_fields], streams))
-        outcome["bound"] = _find_serialized_gpu(machine, rows, columns) if mode == "as given" else []
+        outcome["bound"] = _find_serialized_gpu(machine, rows, columns) if stream_order == "as given" else []
         outcome["found"] = [
             [
                 machine.read(row_index * columns + column, device_fields[row_index][column])
@@ -449,7 +458,7 @@ def judge_exchange(answer: Answer) -> str:
             ]
             for row in range(gpu_rows)
         ]
-        expected = [[bordered_field[part_slice] for part_slice in row_cuts] for row_cuts in part_slices]
+        expected = [[bordered_field[part_slice] for part_slice in row_slices] for row_slices in part_slices]
         # Rims start with -1, except outside of the whole field, where they are below -1 and must stay.
         fields = [
             [np.where(part_cells < 0, part_cells, -1).astype(dtype) for part_cells in row_cuts]
@@ -458,14 +467,14 @@ def judge_exchange(answer: Answer) -> str:
         for field_row, expected_row in zip(fields, expected, strict=True):
             for field, expected_part in zip(field_row, expected_row, strict=True):
                 field[1:-1, 1:-1] = expected_part[1:-1, 1:-1]
-        for mode in RUN_MODES if (gpu_rows, gpu_columns) in ((3, 2), (1, 3)) else RUN_MODES[:2]:
+        for stream_order in RUN_MODES if (gpu_rows, gpu_columns) in ((3, 2), (1, 3)) else RUN_MODES[:2]:
             call_text = f"exchange on {gpu_rows} × {gpu_columns} GPUs, parts of {part_height} × {part_width}"
-            outcome = answer.ask(_run_exchange, fields, mode, shown=call_text)
-            _judge_run(call_text, outcome, mode)
+            outcome = answer.ask(_run_exchange, fields, stream_order, shown=call_text)
+            _judge_run(call_text, outcome, stream_order)
             for row in range(gpu_rows):
                 for column in range(gpu_columns):
                     _judge_part(
-                        f"{call_text}{_make_mode_text(mode)}: part ({row}, {column})",
+                        f"{call_text}{_make_order_text(stream_order)}: part ({row}, {column})",
                         outcome["found"][row][column],
                         expected[row][column],
                     )
@@ -476,7 +485,7 @@ def judge_exchange(answer: Answer) -> str:
                     "separate stream "
                     "for each copy."
                 )
-            if mode == "as given":
+            if stream_order == "as given":
                 max_sent_bytes = 2 * (part_height + part_width + 6) * field_values.itemsize * 2
                 if max(outcome["out"]) > max_sent_bytes:
                     raise NotYet(
@@ -500,9 +509,9 @@ def _judge_part(part_text: str, result: Any, expected: Any) -> None:
             f"{part_text}: its own cells have changed. Write only into rows 0 and −1 and columns 0 and −1."
         )
     corner_indices = (0, 0, -1, -1), (0, -1, 0, -1)
-    with_corners = result.copy()
-    with_corners[corner_indices] = expected[corner_indices]
-    if np.array_equal(with_corners, expected):
+    result_with_corners = result.copy()
+    result_with_corners[corner_indices] = expected[corner_indices]
+    if np.array_equal(result_with_corners, expected):
         raise NotYet(
             f"{part_text}: a corner does not have the value of the diagonal neighbour. Exchange "
             "rows first. Then "
@@ -528,8 +537,8 @@ def _draw_topologies(rng: Any) -> list[tuple[str, int, set[tuple[int, ...]], lis
         island_start = 0
         for island_size in sizes:
             links |= {
-                tuple(sorted(pair))
-                for pair in combinations(gpu_order[island_start : island_start + island_size], 2)
+                tuple(sorted(gpu_pair))
+                for gpu_pair in combinations(gpu_order[island_start : island_start + island_size], 2)
             }
             island_start += island_size
         return links
@@ -622,7 +631,7 @@ def _compute_allowed_error(h: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def _compute_attention(
     h: npt.NDArray[Any],
-    root: float = 0,
+    score_divisor: float = 0,
     gelu_first: bool = False,
     gelu_between: bool = False,
     gelu_last: bool = True,
@@ -633,7 +642,7 @@ def _compute_attention(
         return 0.5 * x * (1 + np.tanh(0.79788456 * (x + 0.044715 * x**3))) if is_applied else x
 
     h = h.astype(np.float64)
-    scores = h @ h.T / (root or np.sqrt(h.shape[1]))
+    scores = h @ h.T / (score_divisor or np.sqrt(h.shape[1]))
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     weights = apply_gelu(powers / powers.sum(axis=1, keepdims=True), gelu_between)
     return apply_gelu(weights @ apply_gelu(h, gelu_first), gelu_last and not gelu_first and not gelu_between)
@@ -648,12 +657,12 @@ def _explain_wrong_shard(result: Any, inputs: npt.NDArray[Any], own_rows: slice)
     rows, d = inputs.shape
     expected = _compute_attention(inputs)
     mistakes = (
-        (_compute_attention(inputs, root=1), f"The scores are not divided by √d, that is √{d}."),
+        (_compute_attention(inputs, score_divisor=1), f"The scores are not divided by √d, that is √{d}."),
         (
-            _compute_attention(inputs, root=np.sqrt(rows)),
+            _compute_attention(inputs, score_divisor=np.sqrt(rows)),
             f"The scores are divided by √{rows}. d is the length of a row, {d}.",
         ),
-        (_compute_attention(inputs, root=d), f"The scores are divided by {d}, not by its root."),
+        (_compute_attention(inputs, score_divisor=d), f"The scores are divided by {d}, not by its root."),
         (_compute_attention(inputs, gelu_last=False), "The last step, gelu, is missing."),
         (
             _compute_attention(inputs, gelu_first=True),
@@ -678,9 +687,9 @@ def _explain_wrong_shard(result: Any, inputs: npt.NDArray[Any], own_rows: slice)
     )
 
 
-def _run_shard(answer: Any, shards: list[Any], mode: Any) -> RunOutcome:
+def _run_shard(answer: Any, shards: list[Any], stream_order: Any) -> RunOutcome:
     """Run the answer in its own process; return its results and the GPUs on which they are."""
-    with open_gpu_machine(len(shards)) as machine, run_in_order(machine, mode) as messages:
+    with open_gpu_machine(len(shards)) as machine, run_in_order(machine, stream_order) as messages:
         cp = machine.cp
         device_rows = [machine.put(gpu, array) for gpu, array in enumerate(shards)]
         machine.quiet()
@@ -725,10 +734,10 @@ def judge_shard(answer: Answer) -> str:
         shard_starts = np.cumsum([0, *shard_lengths]).tolist()
         shards = [inputs[shard_start:shard_end] for shard_start, shard_end in pairwise(shard_starts)]
         call_text = f"shard of {' + '.join(map(str, shard_lengths))} rows of {row_width}"
-        mode = RUN_MODES[mode_indices[test_index]]
-        outcome = answer.ask(_run_shard, shards, mode, shown=call_text)
+        stream_order = RUN_MODES[mode_indices[test_index]]
+        outcome = answer.ask(_run_shard, shards, stream_order, shown=call_text)
         _judge_run(call_text, {**outcome, "waits": 0}, "as given")  # the host may wait here
-        call_text += _make_mode_text(mode)
+        call_text += _make_order_text(stream_order)
         results = outcome["found"]
         if results is None or [gpu for gpu, _ in results] != list(range(len(shards))):
             raise NotYet(f"{call_text} should return a list of device arrays, with entry k on GPU k.")

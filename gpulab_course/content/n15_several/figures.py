@@ -104,8 +104,10 @@ def counted(*views: CollectiveView) -> Table:
         extra_messages = 0
         sum_steps = 0
         extra_sums = 0
-        for step, (first_crossing, crossing_end) in zip(record.steps, pairwise(step_bounds), strict=True):
-            crossings = record.traffic.crossings[first_crossing:crossing_end]
+        for step, (first_crossing_index, crossing_end_index) in zip(
+            record.steps, pairwise(step_bounds), strict=True
+        ):
+            crossings = record.traffic.crossings[first_crossing_index:crossing_end_index]
             messages_by_port = Counter((crossing.source, "out") for crossing in crossings) + Counter(
                 (crossing.target, "in") for crossing in crossings
             )

@@ -42,7 +42,7 @@ def link_messages(*views: CollectiveView) -> Picture:
         messages_by_link = Counter(
             (crossing.source, crossing.target) for crossing in record.traffic.crossings
         )
-        in_arrays, out_arrays = (
+        in_array_count, out_array_count = (
             max(port_bytes(gpu) for gpu in range(record.gpus)) / record.size_bytes
             for port_bytes in (record.traffic.in_bytes, record.traffic.out_bytes)
         )
@@ -51,7 +51,7 @@ def link_messages(*views: CollectiveView) -> Picture:
             f"{count(max(messages_by_link.values()), 'message')} of {size(max(record.chunk_bytes))} "
             "over each arrow"
         )
-        port_text = f"busiest port: {number(in_arrays)} arrays in, {number(out_arrays)} out"
+        port_text = f"busiest port: {number(in_array_count)} arrays in, {number(out_array_count)} out"
         heading = f"{algorithm_name[0].upper()}{algorithm_name[1:]}: step 1 of {len(record.steps)}"
         column_centre = (view_index + 0.5) * column_width
         figure.text(
@@ -99,8 +99,10 @@ def _draw_step(axes: Axes, record: Collective) -> None:
     if len({move.chunk for move in moves}) > 1:
         for move in moves:
             x, y = (
-                (a + b) / 2
-                for a, b in zip(gpu_positions[move.source], gpu_positions[move.target], strict=True)
+                (source_coordinate + target_coordinate) / 2
+                for source_coordinate, target_coordinate in zip(
+                    gpu_positions[move.source], gpu_positions[move.target], strict=True
+                )
             )
             axes.text(
                 0.72 * x,
@@ -154,19 +156,21 @@ def halos(rows: int = 2, columns: int = 2, height: int = 4) -> Picture:
             weight="bold",
             color=find_hex("fg"),
         )
-        for (i, j, row, column), owner in np.ndenumerate(owners):
-            gpu_colour_name = _GPU_COLOURS[int(owner) % len(_GPU_COLOURS)]
-            is_rim = not (1 <= row <= height and 1 <= column <= height)
+        for (i, j, row, column), owner_gpu in np.ndenumerate(owners):
+            gpu_colour_name = _GPU_COLOURS[int(owner_gpu) % len(_GPU_COLOURS)]
+            is_rim_cell = not (1 <= row <= height and 1 <= column <= height)
             fill_colour = (
                 find_hex("grid")
-                if owner < 0
-                else find_hex(f"{gpu_colour_name}-pale" if is_rim else gpu_colour_name)
+                if owner_gpu < 0
+                else find_hex(f"{gpu_colour_name}-pale" if is_rim_cell else gpu_colour_name)
             )
             x, y = j * gpu_spacing + column, i * gpu_spacing + row
             axes.add_patch(Rectangle((x, y), 1, 1, facecolor=fill_colour, edgecolor="white"))
-            if owner >= 0:
-                colour = find_hex("fg") if is_rim else find_hex(f"on-{gpu_colour_name}")
-                axes.text(x + 0.5, y + 0.5, str(owner), ha="center", va="center", fontsize=9, color=colour)
+            if owner_gpu >= 0:
+                colour = find_hex("fg") if is_rim_cell else find_hex(f"on-{gpu_colour_name}")
+                axes.text(
+                    x + 0.5, y + 0.5, str(owner_gpu), ha="center", va="center", fontsize=9, color=colour
+                )
         for i in range(rows):
             for j in range(columns):
                 axes.text(
@@ -195,10 +199,10 @@ def _draw_halo_messages(
     axes: Axes, rows: int, columns: int, height: int, gpu_spacing: float, by_rows: bool
 ) -> None:
     """Draw an arrow for each message between neighbours, and a frame around the cells with corners."""
-    style = {"arrowstyle": "-|>", "color": find_hex("fg"), "lw": 1.5, "shrinkA": 0, "shrinkB": 0}
+    arrow_style = {"arrowstyle": "-|>", "color": find_hex("fg"), "lw": 1.5, "shrinkA": 0, "shrinkB": 0}
     for i in range(rows - by_rows):
         for j in range(columns - (not by_rows)):
-            for direction, edge_offset_share in ((1, 0.25), (-1, 0.5)):
+            for arrow_direction, edge_offset_share in ((1, 0.25), (-1, 0.5)):
                 edge_position = 1 + edge_offset_share * height
                 if by_rows:
                     x = j * gpu_spacing + edge_position
@@ -206,8 +210,8 @@ def _draw_halo_messages(
                 else:
                     y = i * gpu_spacing + edge_position
                     arrow_ends = [(j * gpu_spacing + height + 0.5, y), ((j + 1) * gpu_spacing + 0.5, y)]
-                start, end = arrow_ends[::direction]
-                axes.annotate("", xy=end, xytext=start, arrowprops=style)
+                start, end = arrow_ends[::arrow_direction]
+                axes.annotate("", xy=end, xytext=start, arrowprops=arrow_style)
     # The value in the corner: an inner cell of the first part, a rim cell below it, the corner.
     corner_path = [((0, 0), (height, height)), ((rows - 1, 0), (0, height))]
     if not by_rows:
@@ -248,7 +252,7 @@ def shardings(gpus: int = 4) -> Picture:
     )
     for x, heading_text in (*column_headings, (6.8, "exchanged")):
         axes.text(x, 0.3, heading_text, ha="center", va="center", fontsize=10, color=find_hex("fg"))
-    for sharding_index, (sharding_name, *shapes, exchange) in enumerate(_SHARDINGS):
+    for sharding_index, (sharding_name, *shapes, exchange_text) in enumerate(_SHARDINGS):
         y = 0.62 + 1.08 * sharding_index
         axes.text(
             0.15,
@@ -260,9 +264,9 @@ def shardings(gpus: int = 4) -> Picture:
             weight="bold",
             color=find_hex("fg"),
         )
-        for (x, _), shape in zip(column_headings, shapes, strict=True):
-            _draw_shards(axes, x - 0.43, y, shape, gpus)
-        axes.text(6.8, y + 0.45, exchange, ha="center", va="center", fontsize=10, color=find_hex("fg"))
+        for (x, _), shard_shape in zip(column_headings, shapes, strict=True):
+            _draw_shards(axes, x - 0.43, y, shard_shape, gpus)
+        axes.text(6.8, y + 0.45, exchange_text, ha="center", va="center", fontsize=10, color=find_hex("fg"))
     legend = [(f"GPU {gpu}", _GPU_COLOURS[gpu % len(_GPU_COLOURS)]) for gpu in range(gpus)]
     for legend_index, (legend_text, colour_name) in enumerate(
         [*legend, ("all of it on each GPU", _SHARED_COLOUR)]
@@ -282,23 +286,23 @@ def shardings(gpus: int = 4) -> Picture:
     )
 
 
-def _draw_shards(axes: Axes, left_x: float, top_y: float, shape: str, gpus: int) -> None:
+def _draw_shards(axes: Axes, left_x: float, top_y: float, shard_shape: str, gpus: int) -> None:
     """Draw a matrix that is cut into pieces, in the colours of the GPUs that store the pieces."""
     matrix_side = 0.86
     shard_rectangles = []
-    if shape == "whole":
+    if shard_shape == "whole":
         shard_rectangles.append((left_x, top_y, matrix_side, matrix_side, _SHARED_COLOUR))
     for gpu in range(gpus):
         colour_name = _GPU_COLOURS[gpu % len(_GPU_COLOURS)]
         shard_side = matrix_side / gpus
-        if shape in ("rows", "separate"):
-            shard_gap = 0.06 if shape == "separate" else 0
+        if shard_shape in ("rows", "separate"):
+            shard_gap = 0.06 if shard_shape == "separate" else 0
             shard_rectangles.append(
                 (left_x, top_y + gpu * shard_side, matrix_side, shard_side - shard_gap, colour_name)
             )
-        elif shape == "columns":
+        elif shard_shape == "columns":
             shard_rectangles.append((left_x + gpu * shard_side, top_y, shard_side, matrix_side, colour_name))
-        elif shape == "squares":
+        elif shard_shape == "squares":
             squares_per_row = math.ceil(math.sqrt(gpus))
             square_side = matrix_side / squares_per_row
             row, column = divmod(gpu, squares_per_row)

@@ -170,7 +170,8 @@ def wheel(capabilities: Sequence[str]) -> list[str]:
     solution).
     """
     versions = sorted(
-        tuple(int(number) for number in capability_text.split(".")) for capability_text in capabilities
+        tuple(int(version_number) for version_number in capability_text.split("."))
+        for capability_text in capabilities
     )
     lowest_minors: dict[int, int] = {}
     for major, minor in versions:
@@ -220,11 +221,11 @@ def _explain_wrong_wheel(capabilities: Sequence[str], targets: list[str], expect
         image_parts = [Part.of(target) for target in targets]
     except ValueError as error:
         return str(error)
-    ptx = [part for part in image_parts if part.kind == "PTX"]
+    ptx = [image_part for image_part in image_parts if image_part.kind == "PTX"]
     if not ptx:
         return "A GPU of a future major version finds nothing that it can run: PTX is missing."
     newest_part = Part.of(expected[-1])
-    if [part.number for part in ptx] != [newest_part.number]:
+    if [image_part.number for image_part in ptx] != [newest_part.number]:
         return (
             f"One PTX target is enough, for the newest capability: {expected[-1]}. Compare numbers: "
             "10.0 comes after 9.0."
@@ -260,8 +261,8 @@ _VARIABLE_NAMES = (
     "TORCH_USE_CUDA_DSA",
 )
 _OBSERVATIONS = ("devices", "launch returns", "cache files", "product", "memory limit", "kernels")
-_OPPOSITE_ANSWER = {"as ever": "otherwise", "otherwise": "as ever"}
-MOST_RUNS = 60
+_OPPOSITE_VALUE = {"as ever": "otherwise", "otherwise": "as ever"}
+MAX_RUN_COUNT = 60
 
 
 class ChildProcess:
@@ -269,47 +270,47 @@ class ChildProcess:
 
     An effect consists of the observation that changes, and the time when the process reads the variable. This
     time is the ``"start"`` of the process or each use (``"any"``). One observation also changes by itself,
-    but not in the first `quiet_runs` runs, and later after 1 to 3 runs.
+    but not in the first `quiet_run_count` runs, and later after 1 to 3 runs.
     """
 
     def __init__(
-        self, effects: dict[str, tuple[str, str]], unstable_observation: str, quiet_runs: int, seed: int
+        self, effects: dict[str, tuple[str, str]], unstable_observation: str, quiet_run_count: int, seed: int
     ) -> None:
         self._effects = effects
         self._unstable_observation = unstable_observation
         self.runs = 0
         self._rng = random.Random(seed)
-        self._value = "as ever"
-        self._remaining_runs = quiet_runs
+        self._unstable_value = "as ever"
+        self._remaining_runs = quiet_run_count
 
-    def __call__(self, before: Sequence[str], late: Sequence[str]) -> dict[str, Any]:
+    def __call__(self, early_variables: Sequence[str], late_variables: Sequence[str]) -> dict[str, Any]:
         """Run a process with some variables set before its start, and others after its first array."""
         self.runs += 1
-        if self.runs > 20 * MOST_RUNS:
+        if self.runs > 20 * MAX_RUN_COUNT:
             raise NotYet(
-                f"verified(run, variables) starts more and more processes, but {MOST_RUNS} are enough."
+                f"verified(run, variables) starts more and more processes, but {MAX_RUN_COUNT} are enough."
             )
-        unknown_names = [name for name in (*before, *late) if name not in _VARIABLE_NAMES]
+        unknown_names = [name for name in (*early_variables, *late_variables) if name not in _VARIABLE_NAMES]
         if unknown_names:
             raise ValueError(f"There is no variable {unknown_names[0]!r} in `variables`.")
         if not self._remaining_runs:
-            self._value = _OPPOSITE_ANSWER[self._value]
+            self._unstable_value = _OPPOSITE_VALUE[self._unstable_value]
             self._remaining_runs = self._rng.randint(1, 3)
         self._remaining_runs -= 1
         value_of_observation: dict[str, Any] = dict.fromkeys(_OBSERVATIONS, "as ever")
-        value_of_observation[self._unstable_observation] = self._value
+        value_of_observation[self._unstable_observation] = self._unstable_value
         for name, (observation, read_time) in self._effects.items():
-            has_effect = name in before or (name in late and read_time == "any")
+            has_effect = name in early_variables or (name in late_variables and read_time == "any")
             if has_effect and observation != self._unstable_observation:
                 value_of_observation[observation] = "otherwise"
         return value_of_observation
 
 
-def _run_verified(answer: Any, request: Callable[..., Any]) -> Any:
+def _run_verified(answer: Any, send_request: Callable[..., Any]) -> Any:
     """Run the answer in its own process, and return its result."""
 
     def run(before: Any = None, late: Any = None) -> Any:
-        return request(*([str(name) for name in dict(variables or {})] for variables in (before, late)))
+        return send_request(*([str(name) for name in dict(variables or {})] for variables in (before, late)))
 
     result = answer(run, list(_VARIABLE_NAMES))
     if isinstance(result, dict):
@@ -328,7 +329,7 @@ def judge_variables(answer: Answer) -> str:
     """
     must_be_a_function("verified", answer.is_function, answer.kind)
     rng = answer.rng
-    for program_index, quiet_runs in enumerate(rng.permutation((1, 1, 2, 3, 4, 5, 6, 6))):
+    for program_index, quiet_run_count in enumerate(rng.permutation((1, 1, 2, 3, 4, 5, 6, 6))):
         unstable_observation = str(rng.choice(_OBSERVATIONS))
         names = [str(name) for name in rng.permutation(_VARIABLE_NAMES)]
         idle_count = int(rng.integers(1, 4))
@@ -340,13 +341,13 @@ def judge_variables(answer: Answer) -> str:
         ]
         effects = {
             name: (
-                observations[index % 3],
-                "any" if index == 1 or (index > 1 and rng.random() < 0.4) else "start",
+                observations[variable_index % 3],
+                "any" if variable_index == 1 or (variable_index > 1 and rng.random() < 0.4) else "start",
             )
-            for index, name in enumerate(names[idle_count:])
+            for variable_index, name in enumerate(names[idle_count:])
         }
         call_text = f"verified(run, variables) for program {program_index + 1}"
-        child = ChildProcess(effects, unstable_observation, int(quiet_runs), int(rng.integers(10**6)))
+        child = ChildProcess(effects, unstable_observation, int(quiet_run_count), int(rng.integers(10**6)))
         result = answer.ask(_run_verified, shown=call_text, back=child)
         if not isinstance(result, dict) or set(result) != set(_VARIABLE_NAMES):
             raise NotYet(
@@ -354,8 +355,8 @@ def judge_variables(answer: Answer) -> str:
             )
         for name in _VARIABLE_NAMES:
             _judge_variable(call_text, name, result[name], effects.get(name), unstable_observation)
-        if child.runs > MOST_RUNS:
-            raise NotYet(f"{call_text} starts {child.runs:,} processes, but {MOST_RUNS} are enough.")
+        if child.runs > MAX_RUN_COUNT:
+            raise NotYet(f"{call_text} starts {child.runs:,} processes, but {MAX_RUN_COUNT} are enough.")
     return (
         "your function finds for each variable what it changes and when it is read, verified in fresh "
         "processes."
@@ -432,7 +433,7 @@ def translate(cp: Any, host: np.ndarray, index: int) -> tuple[Any, int]:
     return result, used_bytes
 
 
-def _run_translated(answer: Any, host: np.ndarray, index: int, held_bytes: int) -> dict[str, Any]:
+def _run_translated(answer: Any, host_array: np.ndarray, gpu_index: int, held_bytes: int) -> dict[str, Any]:
     """Run the answer and the reference in the answer's process; return the results and actions of both.
 
     Another program holds a different amount of memory of each GPU, another GPU is current, and no current
@@ -442,7 +443,7 @@ def _run_translated(answer: Any, host: np.ndarray, index: int, held_bytes: int) 
 
     outcome: dict[str, Any] = {}
     with on_device("virtual:T4", count=3) as cp, ExitStack() as exit_stack:
-        other_gpu = 3 - index
+        other_gpu = 3 - gpu_index
         memory_and_streams = []
         for device in range(3):
             with cp.cuda.Device(device):
@@ -453,7 +454,7 @@ def _run_translated(answer: Any, host: np.ndarray, index: int, held_bytes: int) 
                 with cp.cuda.Device(device):
                     cp.get_default_memory_pool().free_all_blocks()
             cp.cuda.Device(other_gpu).use()
-            outcome[program_role] = _run_and_observe(cp, partial(function, cp, host.copy(), index))
+            outcome[program_role] = _run_and_observe(cp, partial(function, cp, host_array.copy(), gpu_index))
             outcome[program_role]["stays"] = cp.cuda.runtime.getDevice() == other_gpu
             outcome[program_role]["streams stay"] = all(
                 _find_current_stream(cp, device) == stream.ptr
@@ -462,7 +463,7 @@ def _run_translated(answer: Any, host: np.ndarray, index: int, held_bytes: int) 
             outcome[program_role]["current"] = cp.cuda.runtime.getDevice()
         cp.cuda.Device(other_gpu).use()
         with check_streams() as report:
-            _run_and_observe(cp, partial(answer, cp, host.copy(), index))
+            _run_and_observe(cp, partial(answer, cp, host_array.copy(), gpu_index))
         # Memory that is freed early is ignored: PyTorch's lines also release y while it is read.
         hazards = [
             finding.message for finding in report.findings if finding.kind.startswith(("read", "write"))
@@ -539,7 +540,7 @@ def judge_translate(answer: Answer) -> str:
     )
 
 
-def _judge_program(call_text: str, answer: dict[str, Any], reference: dict[str, Any], index: int) -> None:
+def _judge_program(call_text: str, answer: dict[str, Any], reference: dict[str, Any], gpu_index: int) -> None:
     """Compare the result and the operations of the answer with those of the reference."""
 
     def refuse_if(is_wrong: bool, message: str) -> None:
@@ -549,8 +550,9 @@ def _judge_program(call_text: str, answer: dict[str, Any], reference: dict[str, 
     refuse_if(not answer["pair"], "should return a pair: z, and the bytes used.")
     refuse_if(not answer["array"], "should return z as an array on the GPU, as PyTorch's program does.")
     refuse_if(
-        answer["place"] != index,
-        f"leaves z on GPU {answer['place']}. All work belongs on GPU {index}: `with cp.cuda.Device(index):`",
+        answer["place"] != gpu_index,
+        f"leaves z on GPU {answer['place']}. All work belongs on GPU {gpu_index}: "
+        "`with cp.cuda.Device(index):`",
     )
     refuse_if(
         not answer["stays"],
@@ -569,7 +571,9 @@ def _judge_program(call_text: str, answer: dict[str, Any], reference: dict[str, 
         result_dtype != expected_dtype,
         f"returns {result_dtype}: PyTorch keeps the host's type, {expected_dtype}.",
     )
-    refuse_if(answer["devices"] != [index], f"works on GPUs {answer['devices']}; only GPU {index} may work.")
+    refuse_if(
+        answer["devices"] != [gpu_index], f"works on GPUs {answer['devices']}; only GPU {gpu_index} may work."
+    )
     other_copies = [copy_kind for copy_kind in answer["copies"] if copy_kind != "HtoD"]
     refuse_if(
         bool(other_copies),
@@ -714,14 +718,16 @@ def judge_warp64(answer: Answer) -> str:
             raise NotYet(_compile_lesson(outcome["compile"]))
         if "fault" in outcome:
             raise NotYet(f"{launch_text} it fails: {outcome['fault']} {_FAULT_ADVICE}")
-        sums_right, counts_right = outcome["right"]
-        if not (sums_right and counts_right):
+        are_sums_right, are_counts_right = outcome["right"]
+        if not (are_sums_right and are_counts_right):
             widths_text = " and ".join(
-                name for name, is_right in (("sums", sums_right), ("counts", counts_right)) if not is_right
+                name
+                for name, is_right in (("sums", are_sums_right), ("counts", are_counts_right))
+                if not is_right
             )
             raise NotYet(
                 f"{launch_text} {widths_text} are wrong. "
-                f"{_MANY_WAVES_ADVICE if block == 1024 else _WIDTH_ADVICE[width, bool(sums_right)]}"
+                f"{_MANY_WAVES_ADVICE if block == 1024 else _WIDTH_ADVICE[width, bool(are_sums_right)]}"
             )
     launch_costs = outcomes[-1]
     if launch_costs["hazards"]:
@@ -756,16 +762,16 @@ def _run_kernel_text(answer: Any, kernel_code: str, launches: Any, seed: int) ->
     return _run_launches(kernel_code, launches, seed)
 
 
-def _compile_lesson(log: str) -> str:
+def _compile_lesson(compile_log: str) -> str:
     """Return the feedback for a kernel that does not compile."""
-    if "The mask must be a 64-bit integer" in log:
+    if "The mask must be a 64-bit integer" in compile_log:
         return "A mask has one bit per lane: 64 lanes need 64 bits. ~0ull is a mask of 64 bits."
-    if "constant value" in log:
+    if "constant value" in compile_log:
         return (
             "warpSize is known when the kernel runs, not when it is compiled: an array's size has to be a "
             "constant. 1,024 threads are 32 wavefronts of 32 lanes, or 16 of 64, so 32 elements are enough."
         )
-    return f"It does not compile: {log[:400]}"
+    return f"It does not compile: {compile_log[:400]}"
 
 
 def _make_python_exercise(

@@ -76,7 +76,7 @@ def load(name: str) -> tuple[str, str]:
         return RUNS, "a real GPU would run its machine code; a virtual GPU cannot"
     except cp.cuda.driver.CUDADriverError as error:
         return REFUSED, ": ".join(str(error).split(": ")[:2])
-    capability = tuple(int(part) for part in _read_capability(cp))
+    capability = tuple(int(version_part) for version_part in _read_capability(cp))
     part = images.chosen(images.parts(image), (capability[0], capability[1]))
     return (RUNS if part and part.kind == "cubin" else COMPILES), "it ran"
 
@@ -123,11 +123,11 @@ class Matrix(View):
         )
 
     def sentence(self) -> str:
-        cells = [cell for row in self.record.values() for cell in row.values()]
+        outcomes = [outcome for outcome_by_gpu in self.record.values() for outcome in outcome_by_gpu.values()]
         return (
-            f"{len(self.record)} artefacts on {len(GPUS)} GPUs: {cells.count(RUNS)} run, "
-            f"{cells.count(COMPILES)} "
-            f"are compiled first, {cells.count(REFUSED)} are refused; published, the H200's "
+            f"{len(self.record)} artefacts on {len(GPUS)} GPUs: {outcomes.count(RUNS)} run, "
+            f"{outcomes.count(COMPILES)} "
+            f"are compiled first, {outcomes.count(REFUSED)} are refused; published, the H200's "
             f"{'recorded' if self._recorded_loads else 'too'}."
         )
 

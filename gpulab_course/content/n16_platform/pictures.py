@@ -24,7 +24,7 @@ _LAYER_TEXTS = (
     ("device", "kernels, copies"),
 )
 _LAYER_COLOURS = ("accent", "purple", "warn", "other", "good")
-_MAX_NAMES = 3
+_MAX_SHOWN_NAMES = 3
 
 
 def reach(targets: Sequence[str]) -> Picture:
@@ -39,14 +39,14 @@ def reach(targets: Sequence[str]) -> Picture:
         can_run = [bool(taken([build_target], capability)) for capability in GPUS.values()]
         colour = find_hex("good") if build_target.startswith("sm_") else find_hex("accent")
         marker = "s" if build_target.startswith("sm_") else "o"
-        running_gpu_indices = [gpu_index for gpu_index, is_run in enumerate(can_run) if is_run]
-        is_open = bool(taken([build_target], _LATER_CAPABILITY))
-        last_x = later_x if is_open else running_gpu_indices[-1]
-        arrow_style = "-|>" if is_open else "-"
+        running_gpu_indices = [gpu_index for gpu_index, can_run_here in enumerate(can_run) if can_run_here]
+        runs_on_later_gpus = bool(taken([build_target], _LATER_CAPABILITY))
+        last_x = later_x if runs_on_later_gpus else running_gpu_indices[-1]
+        arrow_style = "-|>" if runs_on_later_gpus else "-"
         axes.add_patch(
             FancyArrowPatch(
                 (running_gpu_indices[0], target_index),
-                (last_x + 0.3 * is_open, target_index),
+                (last_x + 0.3 * runs_on_later_gpus, target_index),
                 arrowstyle=arrow_style,
                 mutation_scale=14,
                 color=colour,
@@ -60,7 +60,7 @@ def reach(targets: Sequence[str]) -> Picture:
                 axes.plot(gpu_index, target_index, marker="_", markersize=9, color=find_hex("muted"))
         running_gpu_names = ", ".join(name for name, is_run in zip(GPUS, can_run, strict=True) if is_run)
         captions.append(
-            f"{build_target} runs on {running_gpu_names}{' and all later GPUs' if is_open else ''}"
+            f"{build_target} runs on {running_gpu_names}{' and all later GPUs' if runs_on_later_gpus else ''}"
         )
     gpu_labels = [f"{name}\n{major}.{minor}" for name, (major, minor) in GPUS.items()]
     axes.set_xticks([*range(len(GPUS)), later_x], [*gpu_labels, "later\nGPUs"], fontsize=9)
@@ -118,10 +118,10 @@ def layers(report: FollowReport) -> Picture:
     )
 
 
-def _make_layer_lines(call_record: CallLayers, row: int) -> list[str]:
+def _make_layer_lines(call_record: CallLayers, layer_index: int) -> list[str]:
     """Return the text of a layer: the first symbol names, and the number of other names."""
-    symbol_names = [name for name, _ in call_record.layers[row]]
-    if row == 0 and call_record.package == "PyTorch":
+    symbol_names = [name for name, _ in call_record.layers[layer_index]]
+    if layer_index == 0 and call_record.package == "PyTorch":
         call_names = [name for name in symbol_names if name.endswith(("::call", "::redispatch"))]
         code_names = [name for name in symbol_names if "native::" in name or name.endswith("::impl")]
         return [
@@ -131,10 +131,10 @@ def _make_layer_lines(call_record: CallLayers, row: int) -> list[str]:
             f"ATen: {code_names[-1]}",
         ]
     short_names = [name.replace("cupy: ", "cupy.").split(": ")[-1] for name in symbol_names]
-    if row == len(_LAYER_TEXTS) - 1:
+    if layer_index == len(_LAYER_TEXTS) - 1:
         short_names = [f"{name[:26]}…" if len(name) > 27 else name for name in short_names]
-    hidden_count = len(short_names) - _MAX_NAMES
-    return short_names[:_MAX_NAMES] + ([f"and {hidden_count} more"] if hidden_count > 0 else [])
+    hidden_count = len(short_names) - _MAX_SHOWN_NAMES
+    return short_names[:_MAX_SHOWN_NAMES] + ([f"and {hidden_count} more"] if hidden_count > 0 else [])
 
 
 def _draw_layer(axes: Axes, left_x: float, top_y: float, width: float, lines: list[str], colour: str) -> None:

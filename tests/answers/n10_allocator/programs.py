@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpulab import session
-from gpulab_course.content.n10_allocator.exercises import KEPT_NUMBERS, scaled_naive
+from gpulab_course.content.n10_allocator.exercises import NUMBERS_PER_RESULT, scaled_naive
 
 # 10-scale
 
@@ -200,7 +200,7 @@ def tops(
 
     def answer(x: Any, starts: tuple[int, ...], n: int) -> Any:
         cp = session.cp()
-        kept = cp.empty((len(starts), KEPT_NUMBERS), np.float32) if kept_first else []
+        kept = cp.empty((len(starts), NUMBERS_PER_RESULT), np.float32) if kept_first else []
         fixed = cp.empty(n, np.float32) if fixed_work else None
         for i, start in enumerate(starts):
             work = cp.abs(x[start : start + n], out=fixed) if fixed_work else cp.abs(x[start : start + n])
@@ -211,7 +211,7 @@ def tops(
             if kept_first:
                 kept[i] = top
             else:
-                kept.append(cp.full(KEPT_NUMBERS, top, np.float32))
+                kept.append(cp.full(NUMBERS_PER_RESULT, top, np.float32))
             if clean:
                 cp.get_default_memory_pool().free_all_blocks()
         return kept if kept_first else cp.stack(kept)
@@ -228,7 +228,7 @@ def tops_without_limit(x: Any, starts: tuple[int, ...], n: int) -> Any:
 def tops_by_shared_max(x: Any, starts: tuple[int, ...], n: int) -> Any:
     """The largest of all windows for each."""
     cp = session.cp()
-    kept = cp.empty((len(starts), KEPT_NUMBERS), np.float32)
+    kept = cp.empty((len(starts), NUMBERS_PER_RESULT), np.float32)
     kept[...] = cp.sqrt(cp.abs(x)).max()
     return kept
 
@@ -236,7 +236,7 @@ def tops_by_shared_max(x: Any, starts: tuple[int, ...], n: int) -> Any:
 def tops_without_workspace(x: Any, starts: tuple[int, ...], n: int) -> Any:
     """The maximum needs no array at all: the root grows with its argument."""
     cp = session.cp()
-    kept = cp.empty((len(starts), KEPT_NUMBERS), np.float32)
+    kept = cp.empty((len(starts), NUMBERS_PER_RESULT), np.float32)
     for row, start in zip(kept, starts, strict=True):
         window = x[start : start + n]
         row[...] = cp.sqrt(cp.maximum(window.max(), -window.min()))
@@ -258,13 +258,13 @@ def tops_ordered(x: Any, starts: tuple[int, ...], n: int) -> Any:
     with cp.cuda.using_allocator(cp.cuda.MemoryAsyncPool().malloc):
         for start in starts:
             kept.append(cp.sqrt(cp.abs(x[start : start + n])))
-    return cp.stack([cp.full(KEPT_NUMBERS, work.max(), np.float32) for work in kept])
+    return cp.stack([cp.full(NUMBERS_PER_RESULT, work.max(), np.float32) for work in kept])
 
 
 def tops_small_first(x: Any, starts: tuple[int, ...], n: int) -> Any:
     """What stays is a list, but allocated before the work."""
     cp = session.cp()
-    rows = [cp.empty(KEPT_NUMBERS, np.float32) for _ in starts]
+    rows = [cp.empty(NUMBERS_PER_RESULT, np.float32) for _ in starts]
     for row, start in zip(rows, starts, strict=True):
         work = cp.abs(x[start : start + n])
         cp.sqrt(work, out=work)
@@ -282,13 +282,13 @@ def tops_numbers_first(x: Any, starts: tuple[int, ...], n: int) -> Any:
         cp.sqrt(cp.abs(x[start : start + n], out=work), out=work)
         work.max(out=numbers[i : i + 1].reshape(()))
     del work
-    return cp.repeat(numbers[:, None], KEPT_NUMBERS, axis=1)
+    return cp.repeat(numbers[:, None], NUMBERS_PER_RESULT, axis=1)
 
 
 def tops_of_shorter_windows(x: Any, starts: tuple[int, ...], n: int) -> Any:
     """Leaves out the last element of each."""
     cp = session.cp()
-    kept = cp.empty((len(starts), KEPT_NUMBERS), np.float32)
+    kept = cp.empty((len(starts), NUMBERS_PER_RESULT), np.float32)
     for row, start in zip(kept, starts, strict=True):
         window = x[start : start + max(n - 1, 1)]
         row[...] = cp.sqrt(cp.maximum(window.max(), -window.min()))
@@ -299,7 +299,7 @@ def tops_by_start(x: Any, starts: tuple[int, ...], n: int) -> Any:
     """A row for each start, and one for two windows that are the same."""
     cp = session.cp()
     work = cp.empty(n, np.float32)
-    rows = {start: cp.empty(KEPT_NUMBERS, np.float32) for start in starts}
+    rows = {start: cp.empty(NUMBERS_PER_RESULT, np.float32) for start in starts}
     for start, row in rows.items():
         cp.sqrt(cp.abs(x[start : start + n], out=work), out=work)
         row.fill(work.max())
@@ -309,7 +309,7 @@ def tops_by_start(x: Any, starts: tuple[int, ...], n: int) -> Any:
 def tops_in_pieces(x: Any, starts: tuple[int, ...], n: int) -> Any:
     """A quarter of a window at a time."""
     cp = session.cp()
-    kept = cp.zeros((len(starts), KEPT_NUMBERS), np.float32)
+    kept = cp.zeros((len(starts), NUMBERS_PER_RESULT), np.float32)
     work = cp.empty(-(-n // 4), np.float32)
     top = cp.empty((), np.float32)
     for row, start in zip(kept, starts, strict=True):
@@ -325,7 +325,7 @@ def tops_by_kernels(x: Any, starts: tuple[int, ...], n: int) -> Any:
     cp = session.cp()
     root = cp.ElementwiseKernel("float32 x", "float32 y", "y = sqrtf(fabsf(x))", "root")
     top = cp.ReductionKernel("float32 x", "float32 y", "x", "fmaxf(a, b)", "y = a", "0", "top")
-    kept = cp.empty((len(starts), KEPT_NUMBERS), np.float32)
+    kept = cp.empty((len(starts), NUMBERS_PER_RESULT), np.float32)
     for row, start in zip(kept, starts, strict=True):
         work = root(x[start : start + n])
         row[...] = top(work, axis=0, keepdims=True)

@@ -31,11 +31,11 @@ def compute_roofline_dot(
     format_name: str,
     device: dict[str, Any],
     *,
-    fma: float = 2,
+    operations_per_fma: float = 2,
     launch_index: int = 0,
     time_index: int | None = None,
     bytes_field: str = "dram_bytes",
-    peak: str = "",
+    peak_format_name: str = "",
 ) -> tuple[float, float, float]:
     """Return a kernel's operations per byte, GFLOP/s and share of the ceiling for a roofline chart.
 
@@ -43,16 +43,18 @@ def compute_roofline_dot(
     """
     launch_counters = launches[launch_index]
     timed_launch = launches[launch_index if time_index is None else time_index]
-    operation_count = fma * launch_counters["fma"] + launch_counters["add"] + launch_counters["mul"]
+    operation_count = (
+        operations_per_fma * launch_counters["fma"] + launch_counters["add"] + launch_counters["mul"]
+    )
     gflops = operation_count / timed_launch["time_ns"]
     moved_bytes = launch_counters[bytes_field]
     intensity = operation_count / moved_bytes if moved_bytes else math.inf
-    ceiling_gflops = min(device["gflops"][peak or format_name], intensity * device["gbps"])
+    ceiling_gflops = min(device["gflops"][peak_format_name or format_name], intensity * device["gbps"])
     return intensity, gflops, gflops / ceiling_gflops
 
 
 _LESSON_OF_MISTAKE: tuple[tuple[dict[str, Any], str], ...] = (
-    ({"fma": 1}, "a fused multiply-add is two operations."),
+    ({"operations_per_fma": 1}, "a fused multiply-add is two operations."),
     (
         {"bytes_field": "requested_bytes"},
         "requested bytes are not the bytes that memory moves: caches deliver a part of them.",
@@ -63,9 +65,9 @@ _LESSON_OF_MISTAKE: tuple[tuple[dict[str, Any], str], ...] = (
         {"bytes_field": "dram_bytes", "time_index": 1},
         "use the bytes and the time of the same launch, the first one.",
     ),
-    ({"peak": "float32"}, "the ceiling is the peak of the format in which the kernel computes."),
-    ({"peak": "float16"}, "the ceiling is the peak of the format in which the kernel computes."),
-    ({"peak": "float64"}, "the ceiling is the peak of the format in which the kernel computes."),
+    ({"peak_format_name": "float32"}, "the ceiling is the peak of the format in which the kernel computes."),
+    ({"peak_format_name": "float16"}, "the ceiling is the peak of the format in which the kernel computes."),
+    ({"peak_format_name": "float64"}, "the ceiling is the peak of the format in which the kernel computes."),
 )
 
 
@@ -73,8 +75,8 @@ def judge_roofline(answer: Answer) -> str:
     """Judge the learner's ``dot(launches, form, device)``, which computes a kernel's point in a roofline
     chart.
     """
-    for trial in range(16):
-        launches, format_name, device = _draw_launches(answer.rng, trial)
+    for trial_index in range(16):
+        launches, format_name, device = _draw_launches(answer.rng, trial_index)
         fma_count, dram_bytes = (launches[0][name] for name in ("fma", "dram_bytes"))
         call_text = f"dot of a {format_name} kernel with {fma_count:,} fma and {dram_bytes:,} dram_bytes"
         result = call(answer, launches, format_name, device, name="dot", shown=call_text)
@@ -136,29 +138,29 @@ def _explain_wrong_dot(
 
 
 def _draw_launches(
-    rng: np.random.Generator, trial: int
+    rng: np.random.Generator, trial_index: int
 ) -> tuple[list[dict[str, float]], str, dict[str, Any]]:
     """Draw two consecutive launches of a kernel, the number format, and the device.
 
     Memory-bound and compute-bound kernels alternate; one of the trials has no DRAM traffic.
     """
-    format_name = list(_PEAK_GFLOPS_OF_FORMAT)[trial % 3]
+    format_name = list(_PEAK_GFLOPS_OF_FORMAT)[trial_index % 3]
     device_scale = float(rng.uniform(0.1, 2.0))
     device: dict[str, Any] = {
         "gbps": round(float(rng.uniform(200, 8000)), 1),
         "gflops": {
-            number_format: round(device_scale * peak * float(rng.uniform(0.5, 1.5)), 1)
-            for number_format, peak in _PEAK_GFLOPS_OF_FORMAT.items()
+            number_format: round(device_scale * peak_gflops * float(rng.uniform(0.5, 1.5)), 1)
+            for number_format, peak_gflops in _PEAK_GFLOPS_OF_FORMAT.items()
         },
     }
     ridge_intensity = device["gflops"][format_name] / device["gbps"]
-    intensity = ridge_intensity * float(rng.uniform(0.02, 0.6) if trial % 2 else rng.uniform(2, 30))
+    intensity = ridge_intensity * float(rng.uniform(0.02, 0.6) if trial_index % 2 else rng.uniform(2, 30))
     dram_bytes = int(rng.integers(1 << 20, 1 << 28))
     operation_count = intensity * dram_bytes
     fma_count = int(0.4 * operation_count)
     add_count = int(0.15 * operation_count) + 1
     mul_count = int(0.05 * operation_count) + 1
-    if trial == 5:
+    if trial_index == 5:
         dram_bytes = 0  # everything was in L2
     ceiling_gflops = min(device["gflops"][format_name], intensity * device["gbps"])
     time_ns = (
@@ -177,7 +179,9 @@ def _draw_launches(
     return [first_launch, second_launch], format_name, device
 
 
-ROOFLINE = PythonExercise("09-roofline", "A dot on the roofline, by hand", judge_roofline, level="core")
+ROOFLINE_EXERCISE = PythonExercise(
+    "09-roofline", "A dot on the roofline, by hand", judge_roofline, level="core"
+)
 
 
 # 09-throttled
@@ -304,11 +308,9 @@ def _draw_sessions(rng: np.random.Generator) -> list[tuple[str, SensorSamples, s
         clock_share: float = 1.0,
         power_share: float = 0.7,
         temperature_c: float = 60,
-        least_utilization: int = 20,
+        min_utilization: int = 20,
     ) -> list[Any]:
-        utilization = (
-            least_utilization if least_utilization < 20 else int(rng.integers(least_utilization, 101))
-        )
+        utilization = min_utilization if min_utilization < 20 else int(rng.integers(min_utilization, 101))
         return [
             (seconds, utilization, clock_share * boost_mhz, power_share * limit_w, temperature_c, reasons)
         ]
@@ -363,7 +365,7 @@ def _draw_sessions(rng: np.random.Generator) -> list[tuple[str, SensorSamples, s
         (
             "a power cap while there is little work",
             make_idle_phase(30.0)
-            + make_busy_phase(4.0, least_utilization=1)
+            + make_busy_phase(4.0, min_utilization=1)
             + make_busy_phase(1.0, 0x04, 0.9, 1.0),
             short_lesson,
         ),
@@ -528,4 +530,4 @@ def _make_samples_of_phases(
     return samples
 
 
-THROTTLED = PythonExercise("09-throttled", "Throttled or not", judge_throttled, level="core")
+THROTTLED_EXERCISE = PythonExercise("09-throttled", "Throttled or not", judge_throttled, level="core")

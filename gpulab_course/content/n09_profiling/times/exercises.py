@@ -45,9 +45,9 @@ def _call_arguments(layer_index: int, x: Any) -> tuple[tuple[Any, ...], dict[str
     return _LAYER_ARGUMENT_MAKERS[layer_index % len(_LAYER_ARGUMENT_MAKERS)](x, layer_index + 0.5)
 
 
-def _make_argument_text(args: tuple[Any, ...], keywords: dict[str, Any]) -> str:
+def _make_argument_text(args: tuple[Any, ...], keyword_arguments: dict[str, Any]) -> str:
     """Return the arguments of a layer as text, without the array."""
-    return f"{args[1:]} {sorted((name, value) for name, value in keywords.items() if name != 'x')}"
+    return f"{args[1:]} {sorted((name, value) for name, value in keyword_arguments.items() if name != 'x')}"
 
 
 class _Interrupt(BaseException):
@@ -59,17 +59,17 @@ class _Layers:
 
     def __init__(
         self,
-        rounds: list[int],
+        round_counts: list[int],
         broken_layer: int = -1,
         barrier: threading.Barrier | None = None,
-        error: type[BaseException] = LookupError,
+        error_type: type[BaseException] = LookupError,
     ) -> None:
         self.thread_ids: list[int] = []
         self.argument_texts: list[str] = []
-        self._error = error
+        self._error_type = error_type
         functions_by_rounds: dict[int, Callable[..., Any]] = {}
         self.functions = []
-        for layer_index, round_count in enumerate(rounds):
+        for layer_index, round_count in enumerate(round_counts):
             # Layers with equal rounds are the same function, like layers that share weights.
             if round_count not in functions_by_rounds or layer_index == broken_layer:
                 functions_by_rounds[round_count] = self._make_layer(
@@ -82,17 +82,17 @@ class _Layers:
     ) -> Callable[..., Any]:
         name = stages.STAGE_NAMES[round_count % len(stages.STAGE_NAMES)]
 
-        def call_layer(*args: Any, **keywords: Any) -> Any:
-            x = args[0] if args else keywords["x"]
+        def call_layer(*args: Any, **keyword_arguments: Any) -> Any:
+            x = args[0] if args else keyword_arguments["x"]
             if barrier is not None:
                 barrier.wait(timeout=5)
             stages.run(name, x, round_count)
             if barrier is not None:
                 barrier.wait(timeout=5)
-            self.argument_texts.append(_make_argument_text(args, keywords))
+            self.argument_texts.append(_make_argument_text(args, keyword_arguments))
             self.thread_ids.append(threading.get_ident())
             if raises_error:
-                raise self._error("this layer has no weights")
+                raise self._error_type("this layer has no weights")
             return x
 
         call_layer.__name__ = name
@@ -100,17 +100,17 @@ class _Layers:
 
 
 def run_annotated(
-    answer: Any, rounds: list[int], broken_layer: int, threads: int, is_interrupted: bool = False
+    answer: Any, round_counts: list[int], broken_layer: int, thread_count: int, is_interrupted: bool = False
 ) -> dict[str, Any]:
     """Run the annotated layers in the answer's process, and return the profile's ranges and the expected
     times.
     """
     cp = session.cp()
-    barrier = threading.Barrier(threads) if threads > 1 else None
+    barrier = threading.Barrier(thread_count) if thread_count > 1 else None
     error_type = _Interrupt if is_interrupted else LookupError
-    layers = _Layers(rounds, broken_layer, barrier, error_type)
-    arrays = [cp.full(64, 0.3, cp.float32) for _ in range(threads)]
-    for round_count in sorted(set(rounds)):  # compile the kernels
+    layers = _Layers(round_counts, broken_layer, barrier, error_type)
+    arrays = [cp.full(64, 0.3, cp.float32) for _ in range(thread_count)]
+    for round_count in sorted(set(round_counts)):  # compile the kernels
         stages.run(stages.STAGE_NAMES[round_count % len(stages.STAGE_NAMES)], arrays[0], 1)
     cp.cuda.Device().synchronize()
     functions = call_here(answer, list(layers.functions), name="annotated", shown=_ANNOTATED_CALL_TEXT)
@@ -118,7 +118,7 @@ def run_annotated(
         "made": -1 if not isinstance(functions, list | tuple) else len(functions),
         "notes": [],
     }
-    if run_outcome["made"] != len(rounds) or not all(map(callable, functions)):
+    if run_outcome["made"] != len(round_counts) or not all(map(callable, functions)):
         return run_outcome
     call_spans: list[tuple[int, int, int, int]] = []
     host_ns = session.backend().host_ns
@@ -127,8 +127,8 @@ def run_annotated(
         for layer_index, layer in enumerate(functions):
             start_ns = host_ns()
             try:
-                args, keywords = _call_arguments(layer_index, x)
-                if layer(*args, **keywords) is not x:
+                args, keyword_arguments = _call_arguments(layer_index, x)
+                if layer(*args, **keyword_arguments) is not x:
                     run_outcome["notes"].append("result")
                 if layer_index == broken_layer:
                     run_outcome["notes"].append("swallowed")
@@ -139,7 +139,7 @@ def run_annotated(
             call_spans.append((layer_index, threading.get_ident(), start_ns, host_ns()))
 
     with profile() as report:
-        if threads == 1:
+        if thread_count == 1:
             run_layers(arrays[0])
         else:
             workers = [
@@ -164,12 +164,12 @@ def run_annotated(
         (nvtx_range for nvtx_range in record.ranges if nvtx_range.name == "afterwards"),
         key=lambda nvtx_range: nvtx_range.start_ns,
     )
-    expected_ns = [0] * len(rounds)
+    expected_ns = [0] * len(round_counts)
     for layer_index, thread, start_ns, end_ns in call_spans:
         layer_operations = [
             activity
             for launch_thread, launch_ns, activity in launches
-            if start_ns <= launch_ns < end_ns and (threads == 1 or launch_thread == thread)
+            if start_ns <= launch_ns < end_ns and (thread_count == 1 or launch_thread == thread)
         ]
         expected_ns[layer_index] += sum(activity.duration_ns for activity in layer_operations)
     if set(layers.thread_ids) - {thread for _, thread, _, _ in call_spans}:
@@ -209,7 +209,7 @@ def judge_nvtx(answer: Answer) -> str:
     round_counts = [int(n) for n in rng.choice(range(20, 400), 12, replace=False)]
     shared_rounds = [round_counts[0], round_counts[1], round_counts[0], round_counts[2]]
     broken_layer = int(rng.integers(0, 3))
-    for layer_rounds, raising_layer, threads, is_interrupted, description in (
+    for layer_rounds, raising_layer, thread_count, is_interrupted, description in (
         (shared_rounds, -1, 1, False, "four layers, of which 0 and 2 are the same function"),
         (round_counts, -1, 1, False, "twelve layers"),
         (
@@ -229,14 +229,19 @@ def judge_nvtx(answer: Answer) -> str:
         (round_counts[3:6], -1, 2, False, "three layers in two threads at once"),
     ):
         run_outcome = answer.ask(
-            run_annotated, layer_rounds, raising_layer, threads, is_interrupted, shown=_ANNOTATED_CALL_TEXT
+            run_annotated,
+            layer_rounds,
+            raising_layer,
+            thread_count,
+            is_interrupted,
+            shown=_ANNOTATED_CALL_TEXT,
         )
-        _judge_nvtx(run_outcome, layer_rounds, raising_layer, threads, description)
+        _judge_nvtx(run_outcome, layer_rounds, raising_layer, thread_count, description)
     return "each layer has its own range, in its own thread, and the range always ends."
 
 
 def _judge_nvtx(
-    outcome: dict[str, Any], round_counts: list[int], broken_layer: int, threads: int, description: str
+    outcome: dict[str, Any], round_counts: list[int], broken_layer: int, thread_count: int, description: str
 ) -> None:
     if outcome["made"] != len(round_counts) or "right" not in outcome:
         raise NotYet(
@@ -259,7 +264,7 @@ def _judge_nvtx(
         )
     if outcome["given"] != sorted(
         [_make_argument_text(*_call_arguments(layer_index, None)) for layer_index in range(len(round_counts))]
-        * threads
+        * thread_count
     ):
         raise NotYet(
             f"with {description}, the layers do not receive their arguments. Call each layer once, and pass "
@@ -267,7 +272,7 @@ def _judge_nvtx(
         )
     if "result" in event_notes:
         raise NotYet(f"with {description}, the result of a layer does not come back to the caller.")
-    _judge_ranges(outcome, round_counts, broken_layer, threads, description)
+    _judge_ranges(outcome, round_counts, broken_layer, thread_count, description)
     if outcome["waits"]:
         raise NotYet(
             f"with {description}, the host waits {outcome['waits']} times for the device, which slows the "
@@ -276,7 +281,7 @@ def _judge_nvtx(
 
 
 def _judge_ranges(
-    outcome: dict[str, Any], round_counts: list[int], broken_layer: int, threads: int, description: str
+    outcome: dict[str, Any], round_counts: list[int], broken_layer: int, thread_count: int, description: str
 ) -> None:
     ranges = outcome["ranges"]
     expected_ns = outcome["right"]
@@ -299,8 +304,8 @@ def _judge_ranges(
         )
     for layer_index, name in enumerate(names):
         begin_count, device_ns, operations = ranges[name]
-        if begin_count != threads:
-            raise NotYet(f'with {description}, "{name}" begins {begin_count} times, not {threads}.')
+        if begin_count != thread_count:
+            raise NotYet(f'with {description}, "{name}" begins {begin_count} times, not {thread_count}.')
         if expected_ns[layer_index] and not operations:
             raise NotYet(
                 f'with {description}, no work is launched in "{name}". Begin the range before '
@@ -326,7 +331,7 @@ def _judge_ranges(
             )
 
 
-NVTX = PythonExercise("09-nvtx", "Time in layer 2", judge_nvtx)
+NVTX_EXERCISE = PythonExercise("09-nvtx", "Time in layer 2", judge_nvtx)
 
 
 # 09-first
@@ -336,7 +341,7 @@ StageStep = tuple[str, int, int, int]
 """Kernel, rounds of a call, calls, stream (0 or 1)."""
 
 
-def run_stages(steps: list[StageStep], host_us: float = 0.0) -> None:
+def run_stages(steps: list[StageStep], host_busy_us: float = 0.0) -> None:
     """Launch stages of kernels in two streams, keep the host busy, and synchronize both streams.
 
     Stages in the same stream run one after the other.
@@ -350,23 +355,25 @@ def run_stages(steps: list[StageStep], host_us: float = 0.0) -> None:
                 stages.run(name, x, round_count)
     for stream in streams:
         stream.synchronize()
-    session.virtual_side().machine.clock.advance(1000 * host_us)
+    session.virtual_side().machine.clock.advance(1000 * host_busy_us)
 
 
 def run_first(
-    answer: Any, steps: list[StageStep], host_us: float, faster: dict[str, float]
+    answer: Any, steps: list[StageStep], host_busy_us: float, speedup_factors: dict[str, float]
 ) -> dict[str, Any]:
     """Run the answer in its own process. Return the learner's choice, and the wall time with a faster version
     of each kernel.
     """
-    report = profile(run_stages, steps, host_us, warmup=1)
-    chosen_kernel = call_here(answer, report, dict(faster), name="first", shown="first(p, faster)")
+    report = profile(run_stages, steps, host_busy_us, warmup=1)
+    chosen_kernel = call_here(answer, report, dict(speedup_factors), name="first", shown="first(p, faster)")
     empty_stages = profile(run_stages, [(name, 0, 1, 0) for name in stages.STAGE_NAMES], warmup=1).record
-    walls_ns = {}
+    wall_times_ns = {}
     for name in stages.STAGE_NAMES:
         # A faster kernel is a call with fewer rounds; the time of an empty call cannot be reduced.
-        call_ns, empty_ns = (p.kernel(name).device_time_ns for p in (report.record, empty_stages))
-        remaining_share = (call_ns / faster[name] - empty_ns) / (call_ns - empty_ns)
+        call_ns, empty_ns = (
+            profile_record.kernel(name).device_time_ns for profile_record in (report.record, empty_stages)
+        )
+        remaining_share = (call_ns / speedup_factors[name] - empty_ns) / (call_ns - empty_ns)
         faster_steps = [
             (
                 kernel,
@@ -376,11 +383,11 @@ def run_first(
             )
             for kernel, round_count, call_count, stream in steps
         ]
-        walls_ns[name] = profile(run_stages, faster_steps, host_us).record.wall_ns
+        wall_times_ns[name] = profile(run_stages, faster_steps, host_busy_us).record.wall_ns
     return {
         "found": chosen_kernel,
         "wall": report.record.wall_ns,
-        "walls": walls_ns,
+        "walls": wall_times_ns,
         "kernels": _sum_kernel_times(report),
     }
 
@@ -399,57 +406,76 @@ def draw_programs(rng: np.random.Generator) -> list[tuple[str, list[StageStep], 
     def vary_rounds(rounds: float) -> int:
         return int(rounds * rng.uniform(0.95, 1.05))
 
-    a, b, c = draw_names()
+    kernel_a, kernel_b, kernel_c = draw_names()
     long_kernel = [
-        (a, vary_rounds(30_000), 1, 0),
-        (b, vary_rounds(4_000), 30, 0),
-        (c, vary_rounds(2_000), 4, 0),
+        (kernel_a, vary_rounds(30_000), 1, 0),
+        (kernel_b, vary_rounds(4_000), 30, 0),
+        (kernel_c, vary_rounds(2_000), 4, 0),
     ]
-    d, e, f = draw_names()
+    kernel_d, kernel_e, kernel_f = draw_names()
     main_stream, side_stream = (int(n) for n in rng.permutation(2))
     slow_kernel = [
-        (d, vary_rounds(9_000), 10, main_stream),
-        (e, vary_rounds(3_000), 9, main_stream),
-        (f, vary_rounds(6_000), 1, side_stream),
+        (kernel_d, vary_rounds(9_000), 10, main_stream),
+        (kernel_e, vary_rounds(3_000), 9, main_stream),
+        (kernel_f, vary_rounds(6_000), 1, side_stream),
     ]
-    g, h, i = draw_names()
+    kernel_g, kernel_h, kernel_i = draw_names()
     largest_share = [
-        (g, vary_rounds(9_000), 12, 0),
-        (h, vary_rounds(9_000), 6, 0),
-        (i, vary_rounds(2_000), 2, 0),
+        (kernel_g, vary_rounds(9_000), 12, 0),
+        (kernel_h, vary_rounds(9_000), 6, 0),
+        (kernel_i, vary_rounds(2_000), 2, 0),
     ]
-    j, k, m = draw_names()
+    kernel_j, kernel_k, kernel_m = draw_names()
     two_streams = [
-        (j, vary_rounds(8_000), 8, main_stream),
-        (k, vary_rounds(7_000), 8, side_stream),
-        (m, vary_rounds(4_000), 8, side_stream),
+        (kernel_j, vary_rounds(8_000), 8, main_stream),
+        (kernel_k, vary_rounds(7_000), 8, side_stream),
+        (kernel_m, vary_rounds(4_000), 8, side_stream),
     ]
-    r, s, t = draw_names()
+    kernel_r, kernel_s, kernel_t = draw_names()
     shared_kernel = [
-        (r, vary_rounds(9_000), 10, main_stream),
-        (s, vary_rounds(4_000), 4, side_stream),
-        (t, vary_rounds(2_000), 3, side_stream),
-        (r, vary_rounds(9_000), 3, side_stream),
+        (kernel_r, vary_rounds(9_000), 10, main_stream),
+        (kernel_s, vary_rounds(4_000), 4, side_stream),
+        (kernel_t, vary_rounds(2_000), 3, side_stream),
+        (kernel_r, vary_rounds(9_000), 3, side_stream),
     ]
-    n, o, p = draw_names()
-    busy_host = [(n, vary_rounds(8_000), 6, 0), (o, vary_rounds(4_000), 6, 0), (p, vary_rounds(10_000), 1, 0)]
+    kernel_n, kernel_o, kernel_p = draw_names()
+    busy_host = [
+        (kernel_n, vary_rounds(8_000), 6, 0),
+        (kernel_o, vary_rounds(4_000), 6, 0),
+        (kernel_p, vary_rounds(10_000), 1, 0),
+    ]
     return [
-        ("a long kernel next to one with many calls", long_kernel, 0.0, {a: 2.0, b: 1.8, c: 4.0}),
+        (
+            "a long kernel next to one with many calls",
+            long_kernel,
+            0.0,
+            {kernel_a: 2.0, kernel_b: 1.8, kernel_c: 4.0},
+        ),
         (
             "a kernel that is far below its peak but takes little time",
             slow_kernel,
             0.0,
-            {d: 1.6, e: 1.5, f: 20.0},
+            {kernel_d: 1.6, kernel_e: 1.5, kernel_f: 20.0},
         ),
         (
             "a kernel with the largest share that is almost at its peak",
             largest_share,
             0.0,
-            {g: 1.04, h: 3.0, i: 6.0},
+            {kernel_g: 1.04, kernel_h: 3.0, kernel_i: 6.0},
         ),
-        ("two streams", two_streams, 0.0, {j: 8.0, k: 1.3, m: 1.1}),
-        ("a kernel that runs in both streams", shared_kernel, 0.0, {r: 1.5, s: 4.0, t: 8.0}),
-        ("a host that is busy as well", busy_host, float(rng.uniform(300, 600)), {n: 2.0, o: 2.5, p: 3.0}),
+        ("two streams", two_streams, 0.0, {kernel_j: 8.0, kernel_k: 1.3, kernel_m: 1.1}),
+        (
+            "a kernel that runs in both streams",
+            shared_kernel,
+            0.0,
+            {kernel_r: 1.5, kernel_s: 4.0, kernel_t: 8.0},
+        ),
+        (
+            "a host that is busy as well",
+            busy_host,
+            float(rng.uniform(300, 600)),
+            {kernel_n: 2.0, kernel_o: 2.5, kernel_p: 3.0},
+        ),
     ]
 
 
@@ -457,8 +483,10 @@ def judge_first(answer: Answer) -> str:
     """Judge the learner's ``first(p, faster)``, which returns the kernel to improve first and the resulting
     speedup.
     """
-    for description, program_steps, host_us, speedup_factors in draw_programs(answer.rng):
-        run_outcome = answer.ask(run_first, program_steps, host_us, speedup_factors, shown="first(p, faster)")
+    for description, program_steps, host_busy_us, speedup_factors in draw_programs(answer.rng):
+        run_outcome = answer.ask(
+            run_first, program_steps, host_busy_us, speedup_factors, shown="first(p, faster)"
+        )
         _judge_choice(run_outcome, speedup_factors, f"of a program with {description}")
     return (
         "your function compares how long the program waits for each kernel, and how much of this time "
@@ -482,23 +510,23 @@ def _judge_choice(outcome: dict[str, Any], speedup_factors: dict[str, float], de
         )
     chosen_kernel = str(result_values[0])
     speedup = as_float(result_values[1])
-    walls_ns = outcome["walls"]
+    wall_times_ns = outcome["walls"]
     wall_ns = outcome["wall"]
     kernels = outcome["kernels"]
-    if chosen_kernel not in walls_ns:
+    if chosen_kernel not in wall_times_ns:
         raise NotYet(
             f"{call_text} returns {short_repr(chosen_kernel)}, but the program's kernels are "
-            f"{', '.join(sorted(walls_ns))}."
+            f"{', '.join(sorted(wall_times_ns))}."
         )
-    best_kernel = min(walls_ns, key=walls_ns.__getitem__)
+    best_kernel = min(wall_times_ns, key=wall_times_ns.__getitem__)
     if chosen_kernel != best_kernel:
         raise NotYet(
             f'{call_text} returns "{chosen_kernel}". If you improve it, the program is '
-            f"{wall_ns / walls_ns[chosen_kernel]:.3g} "
-            f'times as fast; with "{best_kernel}" it is {wall_ns / walls_ns[best_kernel]:.3g} '
-            f"times as fast{_explain_wrong_choice(chosen_kernel, walls_ns, kernels, speedup_factors)}."
+            f"{wall_ns / wall_times_ns[chosen_kernel]:.3g} "
+            f'times as fast; with "{best_kernel}" it is {wall_ns / wall_times_ns[best_kernel]:.3g} '
+            f"times as fast{_explain_wrong_choice(chosen_kernel, wall_times_ns, kernels, speedup_factors)}."
         )
-    expected_speedup = wall_ns / walls_ns[best_kernel]
+    expected_speedup = wall_ns / wall_times_ns[best_kernel]
     if not np.isclose(speedup, expected_speedup, rtol=_RELATIVE_TOLERANCE):
         raise NotYet(
             f'{call_text}: "{chosen_kernel}" is right, but {speedup:.4g} times as fast is not: '
@@ -508,12 +536,12 @@ def _judge_choice(outcome: dict[str, Any], speedup_factors: dict[str, float], de
 
 def _explain_wrong_choice(
     name: str,
-    walls_ns: dict[str, float],
+    wall_times_ns: dict[str, float],
     kernels: dict[str, tuple[int, int]],
     speedup_factors: dict[str, float],
 ) -> str:
     """Return the feedback for a wrong choice of a kernel."""
-    total_ns = {kernel_name: kernels[kernel_name][1] for kernel_name in walls_ns}
+    total_ns = {kernel_name: kernels[kernel_name][1] for kernel_name in wall_times_ns}
     if name == max(speedup_factors, key=speedup_factors.__getitem__) and total_ns[name] < max(
         total_ns.values()
     ):
@@ -521,7 +549,7 @@ def _explain_wrong_choice(
     if name == max(total_ns, key=total_ns.__getitem__):
         choice_reason = "only the possible gain counts, and the program does not wait for hidden work"
         return f": it has the largest share of the GPU's time, but {choice_reason}"
-    if name == max(walls_ns, key=lambda key: kernels[key][1] / kernels[key][0]):
+    if name == max(wall_times_ns, key=lambda key: kernels[key][1] / kernels[key][0]):
         return ": it has the longest time per call, but it is called less often"
     return ": compute for each kernel how much time the program saves if you improve it"
 
@@ -533,14 +561,14 @@ def _explain_wrong_speedup(
     wall_ns = outcome["wall"]
     kernel_ns = outcome["kernels"][name][1]
     kernels = outcome["kernels"]
-    gpu_ns = sum(ns for _, ns in kernels.values())
-    factor = speedup_factors[name]
+    gpu_ns = sum(total_kernel_ns for _, total_kernel_ns in kernels.values())
+    kernel_speedup = speedup_factors[name]
     lessons = {
-        "that is the gain of the kernel; the rest of the program stays the same.": factor,
+        "that is the gain of the kernel; the rest of the program stays the same.": kernel_speedup,
         "that is the share of the GPU's time; it ignores the host's time and overlapping work: "
-        "divide by the program's wall time.": 1 / (1 - kernel_ns / gpu_ns * (1 - 1 / factor)),
+        "divide by the program's wall time.": 1 / (1 - kernel_ns / gpu_ns * (1 - 1 / kernel_speedup)),
         "a part of its calls is hidden behind other work, so its gain is smaller.": wall_ns
-        / (wall_ns - kernel_ns * (1 - 1 / factor)),
+        / (wall_ns - kernel_ns * (1 - 1 / kernel_speedup)),
         "that is the share of the time that is saved; divide the time before by the time after.": 1
         - outcome["walls"][name] / wall_ns,
         "that is the time after divided by the time before; it must be the other way round.": outcome[
@@ -556,14 +584,16 @@ def _explain_wrong_speedup(
     return "divide the program's time by the time that remains if the kernel's part is divided by its factor."
 
 
-FIRST = PythonExercise("09-first", "Which kernel first?", judge_first, level="warm-up", limit_s=8.0)
+FIRST_KERNEL_EXERCISE = PythonExercise(
+    "09-first", "Which kernel first?", judge_first, level="warm-up", limit_s=8.0
+)
 
 
 # 09-timelines
 
 # Causes of a program's waits, each with the largest share of the time that may remain without the cause.
 MAX_DURATION_OF_CAUSE = {"launches": 0.5, "copies": 0.6, "waits": 0.8, "one stream": 0.9}
-_HAZARD_TEXTS = {
+_CAUSE_TEXTS = {
     "launches": "its kernels are shorter than the calls that launch them, so the host limits the speed",
     "copies": "most of its time goes into a copy of data that does not change",
     "waits": "in each iteration the host waits for the device, and then the device waits for the host",
@@ -607,32 +637,32 @@ PROGRAMS: dict[str, tuple[str, Callable[..., Any]]] = {
 }
 
 
-def arguments(key: str, large: bool, seed: int) -> tuple[Any, ...]:
-    """Create the arguments of the program with the letter `key`, which is A, B, C or D."""
+def arguments(program_key: str, large: bool, seed: int) -> tuple[Any, ...]:
+    """Create the arguments of the program with the letter `program_key`, which is A, B, C or D."""
     cp = session.cp()
     rng = np.random.default_rng(seed)
 
     def draw_array(n: int = 64) -> Any:
         return cp.asarray(rng.random(n, dtype=np.float32)) * np.float32(0.5)
 
-    if key in "AC":
+    if program_key in "AC":
         return draw_array(int(rng.integers(33, 65))), int(rng.integers(14, 20)) if large else int(
             rng.integers(1, 4)
         )
     array_count = 5 if large else int(rng.integers(1, 3))
-    if key == "D":
+    if program_key == "D":
         return ([draw_array() for _ in range(array_count)],)
     n = 1 << 16 if large else int(rng.integers(1, 100))
     return [draw_array(n) for _ in range(array_count)], rng.random(n, dtype=np.float32)
 
 
-def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:
+def run_pair(answer: Any, program_key: str, seed: int) -> dict[str, Any]:
     """Run the original and the learner's program in the answer's process, and return their results and
     counts.
     """
-    if not isinstance(answer, dict) or key not in answer:
+    if not isinstance(answer, dict) or program_key not in answer:
         return {"shape": False}
-    cause_and_program = answer[key]
+    cause_and_program = answer[program_key]
     if (
         not isinstance(cause_and_program, list | tuple)
         or len(cause_and_program) != 2
@@ -644,12 +674,16 @@ def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:
         "shape": True,
         "cause": cause if isinstance(cause, str) else type(cause).__name__,
     }
-    slow_program = PROGRAMS[key][1]
+    slow_program = PROGRAMS[program_key][1]
     for is_large in (False, True):
         for result_key, program_version in (("right", slow_program), ("result", program)):
             with check_streams() as hazards, session.cp().cuda.Stream(non_blocking=True):
-                call_values = arguments(key, is_large, seed)  # still being written when the program begins
-                result = call_here(program_version, *call_values, name=key, shown=f"program {key}")
+                call_values = arguments(
+                    program_key, is_large, seed
+                )  # still being written when the program begins
+                result = call_here(
+                    program_version, *call_values, name=program_key, shown=f"program {program_key}"
+                )
                 run_outcome[f"{result_key}/{is_large}"] = _copy_to_host(result)
                 run_outcome[f"{result_key} left/{is_large}"] = _copy_to_host(list(call_values))
                 host_arrays = [call_value for call_value in call_values if isinstance(call_value, np.ndarray)]
@@ -658,7 +692,7 @@ def run_pair(answer: Any, key: str, seed: int) -> dict[str, Any]:
             for finding in hazards.findings
         ]
     for result_key, program_version in (("before", slow_program), ("after", program)):
-        call_values = arguments(key, True, seed + 1)
+        call_values = arguments(program_key, True, seed + 1)
         # Other numbers in the same host arrays: results that the program has kept are wrong.
         call_values = (*(_overwrite_host_array(host_arrays, call_value) for call_value in call_values),)
         session.cp().cuda.Device().synchronize()
@@ -691,14 +725,14 @@ def _copy_to_host(result: Any) -> Any:
 
 def _count_operations(record: Timeline) -> dict[str, int]:
     """Return the counts of a timeline that show whether each cause of waits is still present."""
-    kernels = [a for a in record.activities if a.kind == "CONCURRENT_KERNEL"]
-    graph_ids = {a.graph_id for a in kernels if a.graph_id}
-    host_waits = [w for w in record.synchronizations if w.type != "STREAM_WAIT_EVENT"]
+    kernels = [activity for activity in record.activities if activity.kind == "CONCURRENT_KERNEL"]
+    graph_ids = {kernel.graph_id for kernel in kernels if kernel.graph_id}
+    host_waits = [wait for wait in record.synchronizations if wait.type != "STREAM_WAIT_EVENT"]
     return {
-        "launches": len([a for a in kernels if not a.graph_id]) + len(graph_ids),
-        "copies": sum(a.size_bytes for a in record.activities if a.copy_kind == "HtoD"),
+        "launches": len([kernel for kernel in kernels if not kernel.graph_id]) + len(graph_ids),
+        "copies": sum(activity.size_bytes for activity in record.activities if activity.copy_kind == "HtoD"),
         "waits": len(host_waits),
-        "one stream": len({a.stream_id for a in kernels if a.name in stages.STAGE_NAMES}),
+        "one stream": len({kernel.stream_id for kernel in kernels if kernel.name in stages.STAGE_NAMES}),
     }
 
 
@@ -718,27 +752,32 @@ def judge_timelines(answer: Answer) -> str:
     return "four causes, four remedies, and four new timelines that show it."
 
 
-def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
+def _judge_pair(program_key: str, cause: str, outcome: dict[str, Any]) -> None:
     if outcome["cause"] not in MAX_DURATION_OF_CAUSE:
         causes_text = ", ".join(f'"{cause_name}"' for cause_name in MAX_DURATION_OF_CAUSE)
         raise NotYet(
-            f"the cause of program {key}, {short_repr(outcome['cause'])}, is not one of {causes_text}."
+            f"the cause of program {program_key}, {short_repr(outcome['cause'])}, "
+            f"is not one of {causes_text}."
         )
     if outcome["cause"] != cause:
-        raise NotYet(f'"{outcome["cause"]}" is not the cause of program {key}: {_HAZARD_TEXTS[cause]}.')
+        raise NotYet(
+            f'"{outcome["cause"]}" is not the cause of program {program_key}: {_CAUSE_TEXTS[cause]}.'
+        )
     for is_large in (False, True):
-        _judge_results(key, outcome[f"result/{is_large}"], outcome[f"right/{is_large}"])
+        _judge_results(program_key, outcome[f"result/{is_large}"], outcome[f"right/{is_large}"])
         if not _are_equal(outcome[f"result left/{is_large}"], outcome[f"right left/{is_large}"]):
             raise NotYet(
-                f"the cause of program {key} is right, but your program leaves other values in its arguments "
+                f"the cause of program {program_key} is right, but your program leaves other "
+                "values in its arguments "
                 "than the given program does. Change only the arguments that the given program changes."
             )
         if outcome[f"hazards/{is_large}"]:
             raise NotYet(
-                f"program {key} has a race: {outcome[f'hazards/{is_large}'][0]}. Let streams wait for each "
+                f"program {program_key} has a race: {outcome[f'hazards/{is_large}'][0]}. "
+                "Let streams wait for each "
                 "other with events, before and after the work."
             )
-    _judge_results(key, outcome["after again"], outcome["before again"])
+    _judge_results(program_key, outcome["after again"], outcome["before again"])
     counts_before = outcome["before/counts"]
     counts_after = outcome["after/counts"]
     remaining_causes = {
@@ -760,18 +799,18 @@ def _judge_pair(key: str, cause: str, outcome: dict[str, Any]) -> None:
             "one stream": "its long kernels still share one stream",
         }
         raise NotYet(
-            f'program {key}: the cause "{cause}" is right, but your program still has this cause: '
+            f'program {program_key}: the cause "{cause}" is right, but your program still has this cause: '
             f"{evidence[cause]}. The program runs {speedup_text}."
         )
     if outcome["after"] > MAX_DURATION_OF_CAUSE[cause] * outcome["before"]:
         raise NotYet(
-            f'program {key}: your program no longer has the cause "{cause}", but its '
+            f'program {program_key}: your program no longer has the cause "{cause}", but its '
             f"timeline is hardly shorter. The program runs {speedup_text}. Look at the new "
             "timeline, which has another cause."
         )
 
 
-def _judge_results(key: str, result: Any, expected: Any) -> None:
+def _judge_results(program_key: str, result: Any, expected: Any) -> None:
     if not _are_equal(result, expected):
         difference_text = (
             "in another place: numbers must stay numbers, and device arrays must stay on the device."
@@ -779,7 +818,8 @@ def _judge_results(key: str, result: Any, expected: Any) -> None:
             else "not the same as that of the old program."
         )
         raise NotYet(
-            f"the cause of program {key} is right, but the result of your program is {difference_text}"
+            f"the cause of program {program_key} is right, but the result of "
+            f"your program is {difference_text}"
         )
 
 
@@ -804,8 +844,8 @@ def _are_equal(result: Any, expected: Any) -> bool:
     return np.shape(result) == np.shape(expected) and bool(np.allclose(result, expected, rtol=1e-5))
 
 
-TIMELINES = PythonExercise(
+TIMELINES_EXERCISE = PythonExercise(
     "09-timelines", "Four timelines", judge_timelines, level="core", kind="repair", limit_s=10.0
 )
 
-EXERCISES = (TIMELINES, NVTX, FIRST)
+EXERCISES = (TIMELINES_EXERCISE, NVTX_EXERCISE, FIRST_KERNEL_EXERCISE)

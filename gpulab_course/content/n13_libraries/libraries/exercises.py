@@ -19,7 +19,9 @@ _GEMM_PARAMETERS = ("trans_a", "trans_b", "m", "n", "k", "a", "lda", "b", "ldb",
 _PRODUCT_CALL = "product(gemm, a, b, c, m, n, k, lda, ldb, ldc)"
 
 
-def run_product(product: Any, matrices: Sequence[Any], shape: Shape, leading: Shape) -> tuple[Any, list[Any]]:
+def run_product(
+    product: Any, matrices: Sequence[Any], shape: Shape, leading_dimensions: Shape
+) -> tuple[Any, list[Any]]:
     """Run the answer in its own process. Return the matrices after the call, and the calls of the library
     function that the answer made.
     """
@@ -29,17 +31,17 @@ def run_product(product: Any, matrices: Sequence[Any], shape: Shape, leading: Sh
 
     def record_gemm(*args: Any, **kwargs: Any) -> None:
         arguments: dict[str, Any] = {**dict(zip(_GEMM_PARAMETERS, args, strict=False)), **kwargs}
-        for argument in "abc":
-            memory = arguments.get(argument)
-            arguments[argument] = "", 0, 0
+        for parameter_name in "abc":
+            memory = arguments.get(parameter_name)
+            arguments[parameter_name] = "", 0, 0
             for name, array in arrays.items():
                 if isinstance(memory, np.ndarray) and np.shares_memory(array, memory):
                     element_offset = (memory.ctypes.data - array.ctypes.data) // array.itemsize
-                    arguments[argument] = name, element_offset, element_offset + memory.size
+                    arguments[parameter_name] = name, element_offset, element_offset + memory.size
         gemm_calls.append([arguments.get(name) for name in _GEMM_PARAMETERS])
         gemm(*args, **kwargs)
 
-    product(record_gemm, a, b, c, *shape, *leading)
+    product(record_gemm, a, b, c, *shape, *leading_dimensions)
     inputs_unchanged = np.array_equal(a, matrices[0]) and np.array_equal(b, matrices[1])
     return [c, inputs_unchanged], gemm_calls
 
@@ -63,21 +65,21 @@ def judge_product(answer: Answer) -> str:
         expected[:, :n] = a[:, :k] @ b[:, :n]
         size_text = f"m={m}, n={n}, k={k}, lda={lda}, ldb={ldb}, ldc={ldc}"
         call_text = _PRODUCT_CALL.replace("m, n, k, lda, ldb, ldc", size_text)
-        (memory, inputs_unchanged), calls = answer.ask(
+        (memory, inputs_unchanged), gemm_calls = answer.ask(
             run_product, matrices, shape, leading_dimensions, shown=call_text
         )
-        if not calls:
+        if not gemm_calls:
             raise NotYet(f"{call_text} never called gemm. Let the library compute the product.")
-        if any(argument[0] == "" for call in calls for argument in call[5:10:2]):
+        if any(argument[0] == "" for call in gemm_calls for argument in call[5:10:2]):
             raise NotYet(
                 f"{call_text} passed memory to gemm that is neither a nor b nor c. No copy is needed: read "
                 "by columns, the memory of each matrix is its transpose."
             )
         if not inputs_unchanged:
             raise NotYet(f"{call_text} changed a or b, which are only read.")
-        if len(calls) > 1:
+        if len(gemm_calls) > 1:
             raise NotYet(
-                f"{call_text} called gemm {len(calls)} times, but one call computes the whole product."
+                f"{call_text} called gemm {len(gemm_calls)} times, but one call computes the whole product."
             )
         result = np.asarray(memory).reshape(-1, ldc)
         if not np.array_equal(result, expected):
@@ -85,7 +87,7 @@ def judge_product(answer: Answer) -> str:
         replay_arrays = dict(zip("abc", (np.array(matrix) for matrix in matrices), strict=True))
         args: Any = [
             replay_arrays[argument[0]][argument[1] : argument[2]] if isinstance(argument, tuple) else argument
-            for argument in calls[0]
+            for argument in gemm_calls[0]
         ]
         gemm(*args)
         if not np.array_equal(replay_arrays["c"].reshape(-1, ldc), expected):
@@ -195,39 +197,44 @@ class CandidateModel:
     """
 
     def __init__(
-        self, calls: Sequence[ArrayKind], behaviour: dict[str, dict[ArrayKind, CandidateBehaviour]]
+        self, kinds_of_calls: Sequence[ArrayKind], behaviour: dict[str, dict[ArrayKind, CandidateBehaviour]]
     ) -> None:
-        self._kinds = {kind: index for index, kind in enumerate(dict.fromkeys(calls))}
+        self._index_of_kind = {kind: index for index, kind in enumerate(dict.fromkeys(kinds_of_calls))}
         self._behaviour = behaviour
-        self._timed_so_far: dict[tuple[str, ArrayKind], int] = {}
-        self.timed: list[dict[str, int]] = []
+        self._timing_counts: dict[tuple[str, ArrayKind], int] = {}
+        self.timings_of_calls: list[dict[str, int]] = []
 
-    def __call__(self, request: str, name: str, kind: ArrayKind) -> Any:
+    def __call__(self, request_kind: str, name: str, array_kind: ArrayKind) -> Any:
         """Handle a request: begin a call, run a candidate or the reference, or time a candidate."""
-        if request == "begins":
-            self.timed.append({})
+        if request_kind == "begins":
+            self.timings_of_calls.append({})
             return None
-        if name not in self._behaviour and request != "reference":
+        if name not in self._behaviour and request_kind != "reference":
             raise ValueError(f"There is no candidate {name!r}.")
-        if kind not in self._kinds:
-            raise ValueError(f"There is no array of {kind[0]} {kind[1]} on device {kind[2]} here.")
-        index = self._kinds[kind]
-        if request == "reference":
+        if array_kind not in self._index_of_kind:
+            raise ValueError(
+                f"There is no array of {array_kind[0]} {array_kind[1]} on device {array_kind[2]} here."
+            )
+        index = self._index_of_kind[array_kind]
+        if request_kind == "reference":
             return [value + index for value in _EXPECTED_RESULT]
-        cold_us, warm_us, delay_factors, mistake = self._behaviour[name][kind]
-        if request == "runs":
+        cold_us, warm_us, delay_factors, mistake = self._behaviour[name][array_kind]
+        if request_kind == "runs":
             # As if the sums had another order.
             error_factor = 1 + 1e-7 * (list(self._behaviour).index(name) + 1)
             error_factor *= 1.01 if mistake == "scaled" else 1
             return [error_factor * (value + index) for value in _WRONG_RESULTS.get(mistake, _EXPECTED_RESULT)]
-        call_index = self._timed_so_far.get((name, kind), 0)
-        self._timed_so_far[name, kind] = call_index + 1
-        self.timed[-1][name] = self.timed[-1].get(name, 0) + 1
+        call_index = self._timing_counts.get((name, array_kind), 0)
+        self._timing_counts[name, array_kind] = call_index + 1
+        self.timings_of_calls[-1][name] = self.timings_of_calls[-1].get(name, 0) + 1
         return cold_us if call_index == 0 else warm_us * delay_factors[(call_index - 1) % len(delay_factors)]
 
 
 def call_tuner(
-    tuner: Any, request: Callable[..., Any], calls: Sequence[ArrayKind], names: Sequence[str]
+    tuner: Any,
+    send_request: Callable[..., Any],
+    kinds_of_calls: Sequence[ArrayKind],
+    candidate_names: Sequence[str],
 ) -> list[str]:
     """Run the answer in its own process, and return its choices. The answer creates a second tuner for the
     last choice.
@@ -237,41 +244,46 @@ def call_tuner(
         return np.dtype(x.dtype).name, tuple(map(int, x.shape)), int(x.device.id)
 
     def make_candidate(name: str) -> Any:
-        return lambda x: request("runs", name, find_kind(x))
+        return lambda x: send_request("runs", name, find_kind(x))
 
     def make_chooser() -> Any:
-        candidates = {name: make_candidate(name) for name in names}
+        candidates = {name: make_candidate(name) for name in candidate_names}
         choose = tuner(
             candidates,
-            lambda x: request("reference", "", find_kind(x)),
-            lambda name, x: request("timed", str(name), find_kind(x)),
+            lambda x: send_request("reference", "", find_kind(x)),
+            lambda name, x: send_request("timed", str(name), find_kind(x)),
         )
         if not callable(choose):
             raise NotYet(f"{_TUNER_CALL} should return a function, choose(x).")
         return choose
 
-    def record_choice(choose: Any, kind: ArrayKind) -> str:
-        request("begins", "", kind)
-        name = choose(ArrayDescription(np.dtype(kind[0]), kind[1], _Device(kind[2])))
+    def record_choice(choose: Any, array_kind: ArrayKind) -> str:
+        send_request("begins", "", array_kind)
+        name = choose(ArrayDescription(np.dtype(array_kind[0]), array_kind[1], _Device(array_kind[2])))
         return name if isinstance(name, str) else repr(name)
 
     choose = make_chooser()
     return [
-        *(record_choice(choose, array_kind) for array_kind in calls),
-        record_choice(make_chooser(), calls[0]),
+        *(record_choice(choose, array_kind) for array_kind in kinds_of_calls),
+        record_choice(make_chooser(), kinds_of_calls[0]),
     ]
 
 
 def judge_tuner(answer: Answer) -> str:
     """Judge a tuner with kinds of arrays that have different fastest candidates, and with repeated kinds."""
     rng = answer.rng
-    kinds = _draw_kinds(rng)
-    behaviour, best_names = _draw_behaviour(rng, kinds)
-    calls = [*kinds, *(kinds[int(index)] for index in rng.integers(0, len(kinds), 10))]
-    candidates = CandidateModel(calls, behaviour)
-    choices = answer.ask(call_tuner, calls, list(behaviour), shown=_TUNER_CALL, back=candidates)
+    array_kinds = _draw_kinds(rng)
+    behaviour, best_names = _draw_behaviour(rng, array_kinds)
+    kinds_of_calls = [
+        *array_kinds,
+        *(array_kinds[int(index)] for index in rng.integers(0, len(array_kinds), 10)),
+    ]
+    candidates = CandidateModel(kinds_of_calls, behaviour)
+    choices = answer.ask(call_tuner, kinds_of_calls, list(behaviour), shown=_TUNER_CALL, back=candidates)
     earlier_kinds: list[ArrayKind] = []
-    for array_kind, choice, timings in zip(calls, choices[:-1], candidates.timed[:-1], strict=True):
+    for array_kind, choice, timings in zip(
+        kinds_of_calls, choices[:-1], candidates.timings_of_calls[:-1], strict=True
+    ):
         is_new = array_kind not in earlier_kinds
         call_text = f"for {_make_kind_text(array_kind)} choose(x)"
         if choice not in behaviour:
@@ -297,7 +309,7 @@ def judge_tuner(answer: Answer) -> str:
                 "is enough."
             )
         earlier_kinds.append(array_kind)
-    if not candidates.timed[-1]:
+    if not candidates.timings_of_calls[-1]:
         raise NotYet(f"{_TUNER_CALL} shares choices between tuners. Each tuner must have its own choices.")
     return "it checks results, takes medians of warm calls, and has one choice per device, dtype and shape."
 
@@ -317,10 +329,10 @@ def _explain_wrong_choice(
         for earlier_kind in reversed(earlier_kinds):
             changed_fields = [
                 field_name
-                for field_name, earlier_value, value in zip(
+                for field_name, earlier_value, field_value in zip(
                     ("dtype", "shape", "device"), earlier_kind, array_kind, strict=True
                 )
-                if earlier_value != value
+                if earlier_value != field_value
             ]
             if best_names[earlier_kind] == choice and len(changed_fields) == 1:
                 return (
@@ -372,24 +384,24 @@ def _draw_kinds(rng: np.random.Generator) -> list[ArrayKind]:
 
 
 def _draw_behaviour(
-    rng: np.random.Generator, kinds: Sequence[ArrayKind]
+    rng: np.random.Generator, array_kinds: Sequence[ArrayKind]
 ) -> tuple[dict[str, dict[ArrayKind, CandidateBehaviour]], dict[ArrayKind, str]]:
     """Draw each candidate's result and time for each kind of array, with different best candidates."""
     names = [str(name) for name in rng.permutation(_CANDIDATE_NAMES)[:4]]
     mistake_names = cycle(str(name) for name in rng.permutation(list(_WRONG_RESULTS)))
     behaviour: dict[str, dict[ArrayKind, CandidateBehaviour]] = {name: {} for name in names}
     best_names: dict[ArrayKind, str] = {}
-    for index, array_kind in enumerate(kinds):
+    for index, array_kind in enumerate(array_kinds):
         ranking = [names[(index + int(n)) % 4] for n in (0, *rng.permutation([1, 2, 3]))]
         best_names[array_kind] = ranking[0]
-        mistake_of = dict.fromkeys(names, "")
+        mistake_of_candidate = dict.fromkeys(names, "")
         if index % 3 != 2:
-            mistake_of[ranking[1]] = next(mistake_names)
+            mistake_of_candidate[ranking[1]] = next(mistake_names)
         for rank, name in enumerate(ranking):
             warm_us = float(rng.uniform(20, 400)) if rank == 0 else 0.0
             if rank:
                 fastest_us = behaviour[ranking[0]][array_kind][1]
-                warm_us = fastest_us * (0.5 if mistake_of[name] else 1.1 + 0.2 * rank)
+                warm_us = fastest_us * (0.5 if mistake_of_candidate[name] else 1.1 + 0.2 * rank)
             # The fastest candidate takes longest to compile.
             cold_us = float(40_000 * (1 - 0.2 * rank) * rng.uniform(0.95, 1.05))
             # Whichever single call of the fastest candidate is used, for some kinds it is a disturbed call.
@@ -397,7 +409,7 @@ def _draw_behaviour(
                 cold_us,
                 warm_us,
                 _draw_delays(rng, index + rank, 3 if rank else 15),
-                mistake_of[name],
+                mistake_of_candidate[name],
             )
     return behaviour, best_names
 

@@ -88,7 +88,7 @@ def workspace() -> str:
     """Return a sentence about the memory that the first matrix multiplication in each stream allocates."""
     record = recorded()["workspace"]
     first_size_text, other_size_text = (
-        size(record[key]) for key in ("first_product_bytes", "another_stream_bytes")
+        size(record[size_key]) for size_key in ("first_product_bytes", "another_stream_bytes")
     )
     return _make_table_title(
         f"The first matrix multiplication of a process allocates {first_size_text}, the first one in another "
