@@ -188,7 +188,7 @@ class VirtualBackend:
             memory_pools = (
                 allocator_pool
                 if isinstance(allocator_pool, MemoryPool)
-                else machine.own(MemoryPool, machine=machine)
+                else machine.get_component(MemoryPool, machine=machine)
             )
             pool = memory_pools.device_pool(device.id)
             return MemoryReading(pool.used_bytes(), pool.total_bytes(), pool.get_limit(), used_bytes, 0)

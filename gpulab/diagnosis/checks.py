@@ -343,7 +343,7 @@ def check_virtual_gpu() -> CheckResult:
     memory = DeviceMemory(1 << 20)
     addresses = [memory.malloc(x.nbytes) for _ in range(2)]
     for address, label in zip(addresses, "xy", strict=True):
-        memory.track(address, x.nbytes, label)
+        memory.track_allocation(address, x.nbytes, label)
     memory.view(addresses[0], x.nbytes)[:] = x.view(np.uint8)
     program = Program(ptx_result.ptx, _SELF_TEST)
     block_count = -(-_THREAD_COUNT // _BLOCK_SIZE)

@@ -366,8 +366,8 @@ def lockstep_warps(watchdog_s: float = 2.0) -> Iterator[None]:
     ...     stepper = gl.warps(kernel, 4, 256, (x, y, n))
     """
     machine = session.virtual_side().machine
-    with machine.keep_settings("independent_threads"), machine.keep_settings("watchdog_s"):
+    with machine.keep_settings("has_independent_threads"), machine.keep_settings("watchdog_s"):
         for device in machine.devices:
-            device.independent_threads = False
+            device.has_independent_threads = False
             device.watchdog_s = min(watchdog_s, device.watchdog_s)
         yield

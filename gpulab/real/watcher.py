@@ -72,7 +72,7 @@ class _Operation:
         return 0.0
 
     @property
-    def watched(self) -> Callable[[RunWatched], tuple[float, tuple[Regions, ...]]] | None:
+    def run_watched(self) -> Callable[[RunWatched], tuple[float, tuple[Regions, ...]]] | None:
         touched_regions = self.touched_regions
         if touched_regions is None:
             return None
@@ -97,7 +97,7 @@ class _UnlabelledMemory:
 
     base_address = arena_bytes = 0
 
-    def find_nearest(self, address: int) -> None:
+    def find_nearest_allocation(self, address: int) -> None:
         return None
 
 

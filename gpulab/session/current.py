@@ -478,7 +478,7 @@ def _open_session(device_kind: DeviceKind, name: str, count: int, links: str | N
             return _Session(choice, request)
     device_info = find_table_info(name or DEFAULT_DEVICE)
     virtual_backend = _make_virtual_backend(device_info, count, links)
-    link_kind = virtual_backend.machine.links.kind if count > 1 else ""
+    link_kind = virtual_backend.machine.links.topology if count > 1 else ""
     choice = DeviceChoice(
         "virtual",
         device_info.name,
@@ -505,7 +505,9 @@ def _make_current(session: _Session) -> None:
 def _make_virtual_backend(info: DeviceInfo, count: int = 1, links: str | None = None) -> VirtualBackend:
     from virtualgpu.backend import VirtualBackend
 
-    return VirtualBackend(slot.Machine([info] * count, onlooker=KernelProgressLine, links=check_links(links)))
+    return VirtualBackend(
+        slot.Machine([info] * count, make_launch_observer=KernelProgressLine, links=check_links(links))
+    )
 
 
 def _set_watchdog(session: _Session, seconds: float | None) -> None:

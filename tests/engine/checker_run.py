@@ -92,7 +92,7 @@ class Run:
         self.memory = memory or DeviceMemory(mib << 20)
         self.starts = [self.memory.malloc(4096) for _ in range(arrays)]
         for start in self.starts:
-            self.memory.track(start, unit * words, "array")
+            self.memory.track_allocation(start, unit * words, "array")
         text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n.reg .b32 %r<9>;\n"
         code = CODE
         if unit < 4:  # of which there are no atomics

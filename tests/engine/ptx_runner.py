@@ -52,7 +52,7 @@ def run(
     addresses = []
     for array in arrays:
         address = memory.malloc(max(array.nbytes, 1))
-        memory.track(address, max(array.nbytes, 1), f"{array.dtype} array of shape {array.shape}")
+        memory.track_allocation(address, max(array.nbytes, 1), f"{array.dtype} array of shape {array.shape}")
         memory.view(address, array.nbytes)[:] = np.ascontiguousarray(array).view(np.uint8).reshape(-1)
         params += address.to_bytes(8, "little")
         addresses.append(address)

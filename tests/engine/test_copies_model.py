@@ -244,7 +244,7 @@ def on_the_engine(program: list[Op], data: Any) -> tuple[Any, set[int]]:
     places = []
     for array in (data, np.zeros_like(data)):
         places.append(memory.malloc(array.nbytes))
-        memory.track(places[-1], array.nbytes, "x")
+        memory.track_allocation(places[-1], array.nbytes, "x")
         memory.view(places[-1], array.nbytes)[:] = array.view(np.uint8).reshape(-1)
     recorder = Words()
     body = "\n".join(op.ptx(place) for place, op in enumerate(program))

@@ -49,7 +49,7 @@ def test_one_kernel_allocates_and_another_frees() -> None:
     )
     assert np.array_equal(values.get(), np.arange(32))
     kernel(DROP)((1,), (32,), (pointers,))
-    assert not heap().used
+    assert not heap().used_blocks
 
 
 def test_free_accepts_null_and_refuses_other_pointers() -> None:
@@ -103,8 +103,8 @@ def test_a_leak_is_reported_and_is_not_an_error() -> None:
 def test_checks_leave_the_heap_as_it_was() -> None:
     pointers = cp.zeros(32, np.uint64)
     kernel(MAKE)((1,), (32,), (pointers,))
-    blocks = dict(heap().used)
+    blocks = dict(heap().used_blocks)
     assert hazard_messages(DROP, pointers) == {}
-    assert heap().used == blocks
+    assert heap().used_blocks == blocks
     kernel(DROP)((1,), (32,), (pointers,))
-    assert not heap().used
+    assert not heap().used_blocks

@@ -173,7 +173,7 @@ PARAMETER_ARRAY = """.version 8.0
 def run_with_parameter_array(offset: str) -> list[int]:
     memory = DeviceMemory(1 << 24)
     address = memory.malloc(16)
-    memory.track(address, 16, "result")
+    memory.track_allocation(address, 16, "result")
     params = address.to_bytes(8, "little") + np.array([-1, 2, -3, 4], np.int16).tobytes()
     Program(PARAMETER_ARRAY.replace("OFFSET", offset)).launch(
         PackedLaunch("k", (1, 1, 1), (4, 1, 1), params), memory

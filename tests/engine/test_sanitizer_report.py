@@ -202,7 +202,7 @@ def test_names_of_the_devices_memory() -> None:
         "copy of something",
     )
     for start, size, label in zip(starts, (128, 128, 8, 8, 4096), labels, strict=True):
-        memory.track(start, size, label)
+        memory.track_allocation(start, size, label)
     matrix, row, box, mangled, plain = starts
     name = names(memory, pointers={matrix: "m", row: "r", row + 64: "half"}).name_device_element
     assert name(matrix + 4 * 13) == "m[13] ([1, 5] of shape (4, 8))"
@@ -364,7 +364,7 @@ class Case:
         self.instructions = [*self.function.instructions, *others]
         self.memory = DeviceMemory(mib << 20)
         self.start = self.memory.malloc(4096)
-        self.memory.track(self.start, 256, "float32 array of shape (64,)")
+        self.memory.track_allocation(self.start, 256, "float32 array of shape (64,)")
         self.findings = Findings(self.memory, unit)
         without_access = ("shfl", "vote", "add", "ret", "bar", "bra", "setp")
         self.findings.sites = [
@@ -695,8 +695,8 @@ def test_reads_of_uninitialized_memory_and_of_absent_lanes() -> None:
 def test_an_access_that_left_its_array(instruction: str, index: int, words: list[str]) -> None:
     case = Case()
     bounds = (case.start, case.start + 256)
-    case.memory.untrack(case.start)
-    case.memory.track(case.start, 256, "float32 array of shape (64,) (parameter y)")
+    case.memory.untrack_allocation(case.start)
+    case.memory.track_allocation(case.start, 256, "float32 array of shape (64,) (parameter y)")
     case.names = names(case.memory)
     case.findings.sites = [make_site(0, function(instruction).instructions[0], bounds)]
     case.findings.add(
@@ -740,10 +740,10 @@ def test_an_access_before_a_copy_has_arrived(second: int, threads: tuple[int, in
 def test_accesses_to_the_device_heap_outside_its_blocks() -> None:
     case = Case("2| st.global.u32 [%rd1], %r1", "3| ld.global.u32 %r1, [%rd1]", mib=16)
     heap = case.memory.open_heap()
-    with heap.checked():
-        first = heap.take(64)
-        second = heap.take(1500)
-        heap.give(first)
+    with heap.keep_freed_blocks():
+        first = heap.allocate_block(64)
+        second = heap.allocate_block(1500)
+        heap.free_block(first)
         case.findings.add_outside_block(Access(0, 0, 1), second + 1500)
         case.findings.add_outside_block(Access(0, 0, 1), second + 1600)
         case.findings.add_outside_block(Access(0, 1, 1), first + 63)

@@ -351,9 +351,9 @@ def test_the_device_heap_is_looked_at() -> None:
     run = Run(mib=16, warps=2, unwritten=False, races=False)
     heap = run.memory.open_heap()
     run = Run(memory=run.memory, heap=True, unwritten=False, races=False)
-    with heap.checked():  # with room between blocks
-        heap.take(16)
-        block = heap.take(64)
+    with heap.keep_freed_blocks():  # with room between blocks
+        heap.allocate_block(16)
+        block = heap.allocate_block(64)
         run.access(0, STORE_G, {0: block, 1: block + 60, 2: run.starts[0]})
         run.access(0, LOAD_G4, {33: block + 48})
         assert run.recorder.outside == []

@@ -59,7 +59,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Iterator[Seen]:
     with session.on_device("virtual:A100"):
         gl.use_device(watchdog_s=0.5)
         seen = Seen()
-        monkeypatch.setattr(machine.current(), "onlooker", seen)
+        monkeypatch.setattr(machine.current(), "make_launch_observer", seen)
         yield seen
     assert seen.begun == seen.ended
 
@@ -119,6 +119,6 @@ def test_a_machine_without_gpulab_has_no_observer() -> None:
     machine_before = machine.current()
     try:
         virtualgpu.use_device("A100")
-        assert machine.current().onlooker is None
+        assert machine.current().make_launch_observer is None
     finally:
         machine.use(machine_before)

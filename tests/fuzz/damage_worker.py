@@ -69,7 +69,7 @@ def execute(ptx: str, case: Case, seed: int) -> None:
         raw = np.asarray(value).tobytes()
         if isinstance(value, np.ndarray):
             address = memory.malloc(max(len(raw), 1))
-            memory.track(address, max(len(raw), 1), "argument")
+            memory.track_allocation(address, max(len(raw), 1), "argument")
             memory.view(address, len(raw))[:] = np.frombuffer(raw, np.uint8)
             raw = address.to_bytes(8, "little")
         end = min(param.offset + len(raw), len(params))

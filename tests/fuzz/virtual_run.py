@@ -33,7 +33,7 @@ def run(program: Program, k: generator.Kernel, **options: Any) -> list[npt.NDArr
     addresses = []
     for number, array in enumerate(arrays):
         address = memory.malloc(array.nbytes)
-        memory.track(address, array.nbytes, f"argument {number}")
+        memory.track_allocation(address, array.nbytes, f"argument {number}")
         memory.view(address, array.nbytes)[:] = array.view(np.uint8)
         addresses.append(address)
     params = np.array(addresses, np.uint64).tobytes() + np.int32(data.n).tobytes() + data.scale.tobytes()

@@ -24,12 +24,12 @@ SEEDS = range(50_000, 50_060)
 def capacity(cp: Any) -> Iterator[int]:
     """Bytes of this GPU, which the virtual one has, too; garbage is collected when programs say so."""
     total = int(cp.cuda.runtime.memGetInfo()[1])
-    previous = slot._slot.machine
+    previous = slot._current_machine.machine
     slot.use(Machine([replace(device_info("H200"), memory_bytes=total)]))
     gc.disable()
     yield total
     gc.enable()
-    slot._slot.machine = previous
+    slot._current_machine.machine = previous
 
 
 def test_memory_pool(cp: Any, capacity: int) -> None:

@@ -111,11 +111,11 @@ def test_a_kernel_reads_another_gpu_at_the_recorded_rate(gpus: Gpus) -> None:
     x = on(1, lambda: cp.arange(n, dtype=cp.float32))
     y = cp.empty(n, cp.float32)
     runtime.deviceEnablePeerAccess(1)
-    with machine.links.watched() as crossings:
+    with machine.links.collect_crossings() as crossings:
         READ((n // 256,), (256,), (x, y, n))
     np.testing.assert_array_equal(y.get(), np.arange(n, dtype=np.float32) + 1)
     assert [(c.source, c.target, c.size_bytes, c.over) for c in crossings] == [(1, 0, 4 * n, "NVLink")]
-    rate = machine.devices[0].work.log
+    rate = machine.devices[0].work_queue.log
     taken_ns = next(a.duration_ns for a in reversed(rate) if a.name == "add_one")
     assert 0.8 * 366 < 4 * n / taken_ns < 366
 
@@ -126,7 +126,7 @@ def test_a_kernel_writes_another_gpu(gpus: Gpus) -> None:
     x = cp.arange(1000, dtype=cp.float32)
     y = on(1, lambda: cp.zeros(1000, cp.float32))
     runtime.deviceEnablePeerAccess(1)
-    with machine.links.watched() as crossings:
+    with machine.links.collect_crossings() as crossings:
         READ((4,), (256,), (x, y, 1000))
     np.testing.assert_array_equal(y.get(), np.arange(1000, dtype=np.float32) + 1)
     assert [(c.source, c.target, c.size_bytes) for c in crossings] == [(0, 1, 4000)]
@@ -174,11 +174,13 @@ def test_functions_take_arrays_of_two_gpus_with_a_warning(gpus: Gpus, use: str) 
     x = cp.asarray(hosts[0])
     y = on(1, lambda: cp.asarray(hosts[1]))
     call, reference = USES[use]
-    before = machine.devices[1].work.log[-1].correlation_id
+    before = machine.devices[1].work_queue.log[-1].correlation_id
     with pytest.warns(cp._util.PerformanceWarning, match="activated automatically"):
         result = call(x, y)
     np.testing.assert_array_equal(result.get(), reference(*hosts))
-    kernels = [a for a in machine.devices[1].work.log if a.correlation_id > before and a.copy_kind is None]
+    kernels = [
+        a for a in machine.devices[1].work_queue.log if a.correlation_id > before and a.copy_kind is None
+    ]
     assert kernels == [], "kernels run on the current device"
     assert status_of(lambda: runtime.deviceEnablePeerAccess(1)) == 704
 
@@ -225,7 +227,7 @@ def copies(machine: Machine, *ways: tuple[int, int], size: int = 16 << 20) -> li
     targets = [on(target, lambda: cp.zeros(size, cp.uint8)) for _, target in ways]
     streams = [on(source, lambda: cp.cuda.Stream(non_blocking=True)) for source, _ in ways]
     quiet()
-    with machine.links.watched() as crossings:
+    with machine.links.collect_crossings() as crossings:
         for (source, target), y, stream in zip(ways, targets, streams, strict=True):
             runtime.memcpyPeerAsync(y.data.ptr, target, sources[source].data.ptr, source, size, stream.ptr)
     quiet()
@@ -250,7 +252,7 @@ def test_copies_share_a_port_not_a_direction(gpus: Gpus, direct: bool, ways: Any
     machine = gpus(4)
     for source, target in ways if direct else ():
         with cp.cuda.Device(source):
-            machine.links.enable(source, target)
+            machine.links.enable_access(source, target)
     first, second = copies(machine, *ways)
     assert (first.over, second.over) == ("NVLink" if direct else "PCIe",) * 2
     assert overlap(first, second) == together
@@ -266,11 +268,11 @@ def test_copies_through_the_host_share_its_port_with_uploads(gpus: Gpus) -> None
     host = cupyx.empty_pinned(size, np.uint8)
     z = cp.empty(size, cp.uint8)
     quiet()
-    with machine.links.watched() as crossings:
+    with machine.links.collect_crossings() as crossings:
         z.set(host, stream=upload)  # into device 0, as is the copy from 1
         with cp.cuda.Device(1):
             runtime.memcpyPeerAsync(x.data.ptr, 0, y.data.ptr, 1, size, download.ptr)
-    done = next(a for a in reversed(machine.devices[0].work.log) if a.copy_kind == "HtoD")
+    done = next(a for a in reversed(machine.devices[0].work_queue.log) if a.copy_kind == "HtoD")
     assert crossings[0].start_ns >= done.end_ns
 
 
@@ -280,13 +282,13 @@ def test_a_copy_in_the_default_stream_waits_for_both_devices(gpus: Gpus) -> None
     y = on(1, lambda: cp.zeros(64 << 20, cp.uint8))
     quiet()
     on(1, lambda: y.__iadd__(1))
-    long = machine.devices[1].work.log[-1]
+    long = machine.devices[1].work_queue.log[-1]
     runtime.memcpyPeerAsync(y.data.ptr, 1, x.data.ptr, 0, x.nbytes, 0)
-    copy = machine.devices[0].work.log[-1]
+    copy = machine.devices[0].work_queue.log[-1]
     assert (copy.device_id, copy.between) == (0, (0, 1))
     assert copy.start_ns >= long.end_ns
     on(1, lambda: y.__iadd__(1))
-    assert machine.devices[1].work.log[-1].start_ns >= copy.end_ns
+    assert machine.devices[1].work_queue.log[-1].start_ns >= copy.end_ns
 
 
 def test_a_record_of_crossings_counts_those_beyond_its_limit(
@@ -301,7 +303,7 @@ def test_a_record_of_crossings_counts_those_beyond_its_limit(
     for size in (100, 200, 300):
         copies(machine, (0, 1), size=size)
     record = recorder.stop()
-    assert (record.links, record.devices, record.lost) == (machine.links.kind, 2, 1)
+    assert (record.links, record.devices, record.lost) == (machine.links.topology, 2, 1)
     assert [crossing.size_bytes for crossing in record.crossings] == [100, 200]
     assert record.provenance.source == "modelled"
 
@@ -313,7 +315,7 @@ def test_every_gpu_has_the_links_that_it_is_sold_with(gpus: Gpus, name: str) -> 
     assert bool(runtime.deviceCanAccessPeer(0, 1)) == has_nvlink
     x = cp.arange(1000.0)
     y = on(1, lambda: cp.zeros(1000))
-    with machine.links.watched() as crossings:
+    with machine.links.collect_crossings() as crossings:
         cp.copyto(y, x)
     np.testing.assert_array_equal(y.get(), np.arange(1000.0))
     assert [(c.source, c.target, c.size_bytes, c.over) for c in crossings] == [

@@ -12,7 +12,7 @@ from virtualgpu import cp
 from virtualgpu.model import machine as slot
 from virtualgpu.model.devices import device_info
 from virtualgpu.model.machine import Machine
-from virtualgpu.records.traffic.ports import LinkKind
+from virtualgpu.records.traffic.ports import LinkTopology
 
 Gpus = Callable[..., Machine]
 
@@ -20,10 +20,10 @@ Gpus = Callable[..., Machine]
 @pytest.fixture
 def gpus() -> Iterator[Gpus]:
     """A function that creates a machine with such GPUs and links, and selects it."""
-    before = slot._slot.machine
+    before = slot._current_machine.machine
 
     def make(
-        count: int = 2, links: LinkKind | None = None, name: str = "H200", watchdog_s: float | None = None
+        count: int = 2, links: LinkTopology | None = None, name: str = "H200", watchdog_s: float | None = None
     ) -> Machine:
         machine = Machine([device_info(name)] * count, links=links)
         for device in machine.devices if watchdog_s else ():
@@ -32,7 +32,7 @@ def gpus() -> Iterator[Gpus]:
         return machine
 
     yield make
-    slot._slot.machine = before
+    slot._current_machine.machine = before
 
 
 def on(device: int, make: Callable[[], Any]) -> Any:

@@ -190,7 +190,7 @@ def test_a_ring_moves_the_minimum_through_each_port(gpus: Gpus, ranks: int, size
     machine = gpus(ranks)
     comms = nccl.NcclCommunicator.initAll(ranks)
     arrays = on_devices(random_arrays(ranks, size, "float32"))
-    with machine.links.watched() as crossings:
+    with machine.links.collect_crossings() as crossings:
         all_reduce(comms, arrays)
     chunk = 4 * -(-size // ranks)
     for rank in range(ranks):
@@ -243,7 +243,7 @@ def test_a_ring_takes_nvlink_where_there_is_one(gpus: Gpus, links: Any, over: li
     machine = gpus(4, links)
     comms = nccl.NcclCommunicator.initAll(4)
     arrays = on_devices(random_arrays(4, 400, "float32"))
-    with machine.links.watched() as crossings:
+    with machine.links.collect_crossings() as crossings:
         all_reduce(comms, arrays)
     assert [c.over for c in sorted(crossings, key=lambda c: c.source)] == over
     assert not any(machine.links.has_access(a, b) for a in range(4) for b in range(4))
@@ -263,7 +263,7 @@ def test_more_ranks_take_more_steps(gpus: Gpus, links: Any, step_ns: int) -> Non
         for array in arrays:
             array.device.synchronize()
         all_reduce(comms, arrays)
-        times_ns.append(machine.devices[-1].work.log[-1].duration_ns)
+        times_ns.append(machine.devices[-1].work_queue.log[-1].duration_ns)
     assert times_ns[1] - times_ns[0] == pytest.approx(12 * step_ns, abs=10)
 
 
@@ -291,15 +291,15 @@ def test_all_ranks_end_at_once_and_wait_for_the_last(gpus: Gpus) -> None:
         array.device.synchronize()
     long = lambda: cp.cuda.Stream.null.enqueue("CONCURRENT_KERNEL", "long", lambda: 200_000.0)  # noqa: E731
     on(2, long)
-    long_kernel = machine.devices[2].work.log[-1]
+    long_kernel = machine.devices[2].work_queue.log[-1]
     all_reduce(comms, arrays)
-    kernels = [device.work.log[-1] for device in machine.devices]
+    kernels = [device.work_queue.log[-1] for device in machine.devices]
     assert len({kernel.end_ns for kernel in kernels}) == 1
     assert min(kernel.end_ns for kernel in kernels) > long_kernel.end_ns + 20_000
     assert kernels[0].start_ns < long_kernel.end_ns, "it waits on its device"
     assert {kernel.name for kernel in kernels} == {"ncclDevKernel_AllReduce_Sum_f32_RING_LL"}
     sums = on(1, lambda: arrays[1].__iadd__(1))
-    assert machine.devices[1].work.log[-1].start_ns >= kernels[1].end_ns
+    assert machine.devices[1].work_queue.log[-1].start_ns >= kernels[1].end_ns
     assert float(sums[0]) == 1
 
 
@@ -310,7 +310,7 @@ def test_a_copy_waits_for_the_ports_of_a_ring(gpus: Gpus) -> None:
     cp.cuda.runtime.deviceEnablePeerAccess(1)
     streams = [on(n, lambda: cp.cuda.Stream(non_blocking=True)) for n in range(2)]
     other = cp.cuda.Stream(non_blocking=True)
-    with machine.links.watched() as crossings:
+    with machine.links.collect_crossings() as crossings:
         in_group(
             comms,
             lambda r, c: c.allReduce(
@@ -332,7 +332,7 @@ def test_calls_of_one_kind_in_a_group_share_a_kernel(gpus: Gpus) -> None:
     hosts = [np.arange(size, dtype=np.float32) + size for size in sizes]
     arrays = [on_devices([host if rank == 1 else 0 * host for rank in range(3)]) for host in hosts]
     launches = machine.kernel_launches
-    with machine.links.watched() as crossings:
+    with machine.links.collect_crossings() as crossings:
         nccl.groupStart()
         for rank, comm in enumerate(comms):
             for rank_arrays, size in zip(arrays, sizes, strict=True):
@@ -376,7 +376,7 @@ def test_all_to_all_in_one_group(gpus: Gpus) -> None:
     comms = nccl.NcclCommunicator.initAll(4)
     rows = on_devices([10.0 * r + np.arange(4) for r in range(4)])
     columns = on_devices([np.zeros(4)] * 4)
-    with machine.links.watched() as crossings:
+    with machine.links.collect_crossings() as crossings:
         nccl.groupStart()
         for r, c in enumerate(comms):
             for peer in range(4):
@@ -401,12 +401,12 @@ def test_all_streams_of_a_group_wait_for_it(gpus: Gpus) -> None:
         comms[0].send(x.data.ptr + 8 * half * k, half, nccl.NCCL_DOUBLE, 1, streams[0][k].ptr)
         comms[1].recv(y.data.ptr + 8 * half * k, half, nccl.NCCL_DOUBLE, 0, streams[1][k].ptr)
     nccl.groupEnd()
-    ends = {device.id: device.work.log[-1].end_ns for device in machine.devices}
+    ends = {device.id: device.work_queue.log[-1].end_ns for device in machine.devices}
     for r, array in enumerate((x, y)):
         for stream in streams[r]:
             with cp.cuda.Device(r), stream:
                 array += 1
-            assert machine.devices[r].work.log[-1].start_ns >= ends[r]
+            assert machine.devices[r].work_queue.log[-1].start_ns >= ends[r]
     assert (y.get() == 3).all()
 
 

@@ -442,4 +442,4 @@ def test_communicators_end_with_their_machine(gpus: Gpus) -> None:
     gpus()
     refused(comm.rank_id, 5, "no longer the selected device")
     refused(nccl.groupEnd, 5, "without a groupStart")  # the new machine knows of no group
-    assert current().devices[0].work.log == type(current().devices[0].work.log)(maxlen=65536)
+    assert current().devices[0].work_queue.log == type(current().devices[0].work_queue.log)(maxlen=65536)

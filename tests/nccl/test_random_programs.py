@@ -143,8 +143,8 @@ def test_every_lawful_order_of_streams_gives_the_same(gpus: Gpus, order: str) ->
 
     unordered_results = []
     for seed in range(4):
-        with machine.stream_order(order, seed):
+        with machine.use_stream_order(order, seed):
             assert program(ordered=True) == [12, 12, 12]
-        with machine.stream_order(order, seed):
+        with machine.use_stream_order(order, seed):
             unordered_results.append(program(ordered=False))
     assert any(results != [12, 12, 12] for results in unordered_results), "a wait that lacks shows"

@@ -97,7 +97,7 @@ class Callbacks:
         callbacks = self
         machine.clock.watch = self
         for device in machine.devices:
-            device.memory.watched = partial(self._segment)
+            device.memory.segment_callback = partial(self._segment)
 
         def event_init(event: Any, *args: Any, **options: Any) -> None:
             callbacks._event_init(event, *args, **options)
@@ -108,7 +108,7 @@ class Callbacks:
             callbacks._stream_init(stream, *args, **options)
             if stream.ptr > 2:
                 handle = c_void_p(stream.ptr)
-                blocking = machine.devices[0].work.place(stream.ptr).blocking
+                blocking = machine.devices[0].work_queue.make_stream_ref(stream.ptr).blocking
                 callbacks._emit(
                     "cudaStreamCreateWithPriority", ctypes.addressof(handle), 0 if blocking else 1, 0
                 )
@@ -123,7 +123,7 @@ class Callbacks:
         machine = self._current()
         machine.clock.watch = None
         for device in machine.devices:
-            device.memory.watched = None
+            device.memory.segment_callback = None
         self._event.__init__ = self._event_init
         self._stream.__init__ = self._stream_init
 
@@ -186,7 +186,7 @@ class Callbacks:
 
     def run(self, place: Any, number: int, operation: Any) -> float:
         stream = place.stream_id
-        if operation.watched is not None:
+        if operation.run_watched is not None:
 
             def run_kernel(launch: Any, options: Any = None) -> Any:
                 packed = launch.packed
@@ -198,7 +198,7 @@ class Callbacks:
                 emit_launch(site=1)
                 return finished, ((), (), ())
 
-            return float(operation.watched(run_kernel)[0])
+            return float(operation.run_watched(run_kernel)[0])
         duration = operation.run()
         arrays = [*operation.reads, *operation.writes]
         plain = all(array.flags.c_contiguous for array in arrays)

@@ -304,7 +304,7 @@ class FakeCupti:
 
     def queue(self, handle: int) -> Any:
         """What the machine knows of a stream."""
-        return self._current().devices[0].work.schedule.queue(handle)
+        return self._current().devices[0].work_queue.schedule.queue(handle)
 
     def _wanted(self, record: Any) -> bool:
         if isinstance(record, Api):
@@ -382,7 +382,11 @@ class FakeCupti:
                     )
 
     def _markers(self) -> None:
-        ranges = self._current().own(self.ranges, clock=self.clock).within(self._start_ns, self.clock.now_ns)
+        ranges = (
+            self._current()
+            .get_component(self.ranges, clock=self.clock)
+            .within(self._start_ns, self.clock.now_ns)
+        )
         natives = {thread.ident: thread.native_id for thread in threading.enumerate()}
         for number, nvtx_range in enumerate(ranges, 1):
             name = nvtx_range.name.encode()

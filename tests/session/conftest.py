@@ -81,7 +81,7 @@ def fresh_session() -> Iterator[None]:
         patch.delenv("GPULAB_DEVICE", raising=False)
         patch.delenv("GPULAB_WATCHDOG_S", raising=False)
         patch.setattr(current, "_session", None)
-        patch.setattr(machine._slot, "machine", machine._slot.machine)
+        patch.setattr(machine._current_machine, "machine", machine._current_machine.machine)
         yield
 
 

@@ -222,7 +222,7 @@ def test_a_bench_is_fresh_and_goes_when_it_is_done() -> None:
         assert session.cp().get_default_memory_pool().used_bytes() == 0
     with session.use_bench_device(session.find_table_info("H200"), 2, "host") as other:
         assert [device.info.sm_count for device in other.machine.devices] == [132] * 2
-        assert other.machine.links.kind == "host"
+        assert other.machine.links.topology == "host"
     assert machine.current() is before
     assert float(x.sum()) == 8
     assert session.real_cp() is None

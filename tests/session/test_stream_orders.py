@@ -25,7 +25,7 @@ def results(program: Callable[[Any], Any], order: str = "as given", seed: int = 
     with session.use_bench_device(session.find_table_info("T4")) as side:
         if order == "as given":
             return program(side.cp)
-        with side.machine.stream_order(order, seed):
+        with side.machine.use_stream_order(order, seed):
             return program(side.cp)
 
 
@@ -231,10 +231,10 @@ def test_unordered_work_runs_last_first() -> None:
     runs: list[int] = []
     deferral = StreamDeferral("last first")
     for number, after in [(1, ()), (2, (1,)), (3, ()), (4, (3,)), (5, ())]:
-        deferral.hold(number, partial(runs.append, number), after)
-    deferral.require([4, 2])
+        deferral.delay_operation(number, partial(runs.append, number), after)
+    deferral.run_required([4, 2])
     assert runs == [3, 4, 1, 2]
-    deferral.require()
+    deferral.run_required()
     assert runs[4:] == [5]
     with pytest.raises(ValueError, match="'last first' or 'random'"):
         StreamDeferral("backwards")
@@ -291,7 +291,7 @@ def test_graphs_run_though_their_arrays_have_been_dropped() -> None:
 
 
 @pytest.mark.parametrize(
-    "deferral", [StreamDeferral("last first"), LateFaults(blocking=False)], ids=["late", "faults"]
+    "deferral", [StreamDeferral("last first"), LateFaults(is_blocking=False)], ids=["late", "faults"]
 )
 def test_an_array_freed_on_the_thread_of_an_operation_does_not_wait_for_it(deferral: StreamDeferral) -> None:
     freed = []
@@ -305,6 +305,6 @@ def test_an_array_freed_on_the_thread_of_an_operation_does_not_wait_for_it(defer
         thread.start()
         thread.join(20)
 
-    deferral.hold(1, run, ())
-    deferral.require()
+    deferral.delay_operation(1, run, ())
+    deferral.run_required()
     assert freed

@@ -277,29 +277,29 @@ def test_a_score_has_the_figures_of_all_three() -> None:
 class Ledger:
     def __init__(self) -> None:
         self.driver_calls = 10
-        self.segments = 5
+        self.segment_count = 5
         self.reserved_bytes = 4000
         self.array_bytes = 300
         self.peak_reserved_bytes = 99_999
         self.peak_array_bytes = 99_999
 
-    def mark(self) -> None:
+    def reset_peaks(self) -> None:
         self.peak_reserved_bytes = self.reserved_bytes
         self.peak_array_bytes = self.array_bytes
 
 
 def test_memory_use_excludes_earlier_allocations() -> None:
     class Memory:
-        ledger = Ledger()
+        memory_totals = Ledger()
 
     class Device:
         memory = Memory()
 
     use = MemoryUse()
-    ledger = Memory.ledger
+    ledger = Memory.memory_totals
     with use.counting(Device()):
         ledger.driver_calls = 13
-        ledger.segments = 7
+        ledger.segment_count = 7
         ledger.peak_reserved_bytes = 4096
         ledger.peak_array_bytes = 340
         ledger.reserved_bytes = 4050
@@ -313,6 +313,6 @@ def test_memory_use_excludes_earlier_allocations() -> None:
     }
     assert use.wasted_bytes == 56
     with contextlib.suppress(ZeroDivisionError), use.counting(Device()):
-        ledger.segments += 1
+        ledger.segment_count += 1
         raise ZeroDivisionError
     assert (use.segments, use.peak_used_bytes) == (1, 0)

@@ -21,11 +21,11 @@ SIZE = 1 << 20
 
 @pytest.fixture(autouse=True, params=["A100", "T4"])
 def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
-    previous = slot._slot.machine
+    previous = slot._current_machine.machine
     chosen = Machine([device_info(request.param)])
     slot.use(chosen)
     yield chosen
-    slot._slot.machine = previous
+    slot._current_machine.machine = previous
 
 
 def recorded(work: Callable[[], object]) -> Timeline:

@@ -36,7 +36,7 @@ from virtualgpu.records.io import TraceFormatError
 @pytest.fixture(scope="module")
 def busy() -> Iterator[Timeline]:
     """A timeline with everything: two devices, streams, events, a graph that forks, ranges, waits."""
-    previous = slot._slot.machine
+    previous = slot._current_machine.machine
     machine = Machine([device_info("H200"), device_info("H200")])
     slot.use(machine)
     one = cp.cuda.Stream(non_blocking=True)
@@ -73,7 +73,7 @@ def busy() -> Iterator[Timeline]:
     with cp.cuda.Device(1):
         cp.zeros(10).fill(1)
     yield recording.stop()
-    slot._slot.machine = previous
+    slot._current_machine.machine = previous
 
 
 @pytest.fixture

@@ -263,11 +263,11 @@ def test_a_busy_stream_has_no_gaps() -> None:
 
 @pytest.fixture
 def machine() -> Iterator[Machine]:
-    previous = slot._slot.machine
+    previous = slot._current_machine.machine
     chosen = Machine([device_info("A100")])
     slot.use(chosen)
     yield chosen
-    slot._slot.machine = previous
+    slot._current_machine.machine = previous
 
 
 def test_recorded_gaps_name_the_line_of_their_cause(machine: Machine) -> None:

@@ -118,11 +118,11 @@ def test_length_of_a_union(spans: list[tuple[int, int]], length: int) -> None:
 
 @pytest.fixture
 def machine() -> Iterator[Machine]:
-    previous = slot._slot.machine
+    previous = slot._current_machine.machine
     chosen = Machine([device_info("H200"), device_info("H200")])
     slot.use(chosen)
     yield chosen
-    slot._slot.machine = previous
+    slot._current_machine.machine = previous
 
 
 def recorded(machine: Machine, work: Callable[[], object]) -> Timeline:

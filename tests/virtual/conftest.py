@@ -13,11 +13,11 @@ from virtualgpu.model.machine import Machine
 
 def fresh(*names: str) -> Iterator[Machine]:
     """A machine of these GPUs as the current one, and the previous one afterwards."""
-    previous = slot._slot.machine
+    previous = slot._current_machine.machine
     machine = Machine([device_info(name) for name in names])
     slot.use(machine)
     yield machine
-    slot._slot.machine = previous
+    slot._current_machine.machine = previous
 
 
 @pytest.fixture

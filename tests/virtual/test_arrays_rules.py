@@ -101,7 +101,7 @@ class TestMemory:
         b = (a * 2)[10:20]
         del a, b
         gc.collect()
-        assert machine.devices[0].memory.live()[0].size == 0
+        assert machine.devices[0].memory.find_live_ranges()[0].size == 0
         assert cp.get_default_memory_pool().used_bytes() == 0
 
     def test_zeros_are_zero_in_reused_memory(self) -> None:

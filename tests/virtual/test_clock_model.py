@@ -105,7 +105,7 @@ class Streams:
         name = {"kernel": "CONCURRENT_KERNEL", "memset": "MEMSET"}.get(kind, "MEMCPY")
         done = self.streams[stream].enqueue(name, kind, lambda: float(duration), **options)
         assert done is not None
-        assert done is self.machine.devices[0].work.log[-1]
+        assert done is self.machine.devices[0].work_queue.log[-1]
         return done.start_ns, done.end_ns
 
     def record(self, stream: int, event: int) -> None:
@@ -127,7 +127,7 @@ class Streams:
 @settings(max_examples=150, deadline=None)
 @given(PROGRAMS)
 def test_work_runs_when_the_reference_says(program: list[Any]) -> None:
-    previous = slot._slot.machine
+    previous = slot._current_machine.machine
     try:
         reference = Reference()
         streams = Streams()
@@ -136,7 +136,7 @@ def test_work_runs_when_the_reference_says(program: list[Any]) -> None:
             assert getattr(streams, name)(*arguments) == expected, (step, name, arguments)
             assert streams.now == reference.now, (step, name, arguments)
     finally:
-        slot._slot.machine = previous
+        slot._current_machine.machine = previous
 
 
 @settings(max_examples=150, deadline=None)
@@ -144,7 +144,7 @@ def test_work_runs_when_the_reference_says(program: list[Any]) -> None:
 @example([("work", 2, "DtoD", 1000, 1.0), ("follow", 0, 0), ("work", 1, "DtoD", 1000, 1.0)])
 def test_operations_follow_what_the_reference_says(program: list[Any]) -> None:
     """``after`` of an operation, with all that those follow, is exactly what must have ended before."""
-    previous = slot._slot.machine
+    previous = slot._current_machine.machine
     try:
         streams = Streams()
         fronts = [set[int]() for _ in range(4)]
@@ -157,7 +157,7 @@ def test_operations_follow_what_the_reference_says(program: list[Any]) -> None:
         for name, *arguments in program:
             getattr(streams, name)(*arguments)
             if name == "work":
-                a = streams.machine.devices[0].work.log[-1]
+                a = streams.machine.devices[0].work_queue.log[-1]
                 predecessors[a.correlation_id] = set(a.after).union(
                     *(predecessors[number] for number in a.after)
                 )
@@ -170,7 +170,7 @@ def test_operations_follow_what_the_reference_says(program: list[Any]) -> None:
             elif name == "wait":
                 fronts[arguments[0]] |= marks.get(arguments[1], set())
     finally:
-        slot._slot.machine = previous
+        slot._current_machine.machine = previous
 
 
 ADD = st.tuples(st.just("add"), st.integers(0, 2), st.integers(0, 3), st.integers(0, 3))
@@ -187,7 +187,7 @@ NODES = st.one_of(
 @given(st.lists(NODES, min_size=5, max_size=30))
 def test_a_graph_orders_its_nodes_as_streams_and_events_do(program: list[Any]) -> None:
     """Its edges give the same order as streams and events, and its launch the same arrays."""
-    previous = slot._slot.machine
+    previous = slot._current_machine.machine
     slot.use(Machine([device_info("A100")]))
     try:
         streams = [cp.cuda.Stream(non_blocking=True) for _ in range(3)]
@@ -224,17 +224,19 @@ def test_a_graph_orders_its_nodes_as_streams_and_events_do(program: list[Any]) -
 
         predecessors: list[set[int]] = []
         for node in graph._nodes:
-            predecessors.append(set(node.after).union(*(predecessors[number] for number in node.after)))
+            predecessors.append(
+                set(node.predecessors).union(*(predecessors[number] for number in node.predecessors))
+            )
         assert predecessors == before
         np.testing.assert_array_equal(x.get(), [1, 1, 1, 1])
         graph.launch()
         np.testing.assert_array_equal(x.get(), plain)
-        ran = {a.graph_node_id: a for a in slot.current().devices[0].work.log if a.graph_id}
+        ran = {a.graph_node_id: a for a in slot.current().devices[0].work_queue.log if a.graph_id}
         assert all(
             ran[b].end_ns <= ran[n].start_ns for n, numbers in enumerate(predecessors) for b in numbers
         )
     finally:
-        slot._slot.machine = previous
+        slot._current_machine.machine = previous
 
 
 def test_an_engine_forgets_old_work_but_never_overlaps_it() -> None:

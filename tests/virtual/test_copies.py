@@ -56,7 +56,7 @@ def host_buffer(pinned: bool) -> Buffer:
 
 
 def last(machine: Machine, device: int = 0) -> Any:
-    return machine.devices[device].work.log[-1]
+    return machine.devices[device].work_queue.log[-1]
 
 
 @pytest.mark.parametrize("pinned", [True, False], ids=["pinned", "pageable"])

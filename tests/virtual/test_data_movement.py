@@ -32,7 +32,7 @@ needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not 
 def modelled_ns(machine: Machine, call: Callable[[], object]) -> int:
     """Return the modelled time of the kernel or copy that a call submits."""
     call()
-    return machine.current_device.work.log[-1].duration_ns
+    return machine.current_device.work_queue.log[-1].duration_ns
 
 
 def mapped(host: np.ndarray[Any, Any]) -> Any:
@@ -141,14 +141,14 @@ def test_the_bare_address_of_page_locked_memory_is_a_kernels_argument(
         runtime.hostRegister(address := owned.ctypes.data, owned.nbytes)
     host = view_host_memory(address, 4 * n).view(np.float32)
     host[:] = np.arange(n)
-    arrays_before = machine.current_device.memory.ledger.array_bytes
+    arrays_before = machine.current_device.memory.memory_totals.array_bytes
     both = np.array((address, 32), np.dtype([("x", "u8"), ("n", "i4")], align=True))
     module.get_function("one")((1,), (64,), (both,))
     module.get_function("two")((n // 1024,), (1024,), (np.uint64(address),))
     assert (host == np.arange(n) + 2 + (np.arange(n) < 32)).all()
-    last = machine.current_device.work.log[-1]
+    last = machine.current_device.work_queue.log[-1]
     assert last.duration_ns > 4 * n / 26.0  # over the bus of an A100, there and back
-    assert machine.current_device.memory.ledger.array_bytes == arrays_before  # not the device's
+    assert machine.current_device.memory.memory_totals.array_bytes == arrays_before  # not the device's
     with pytest.raises(CUDARuntimeError, match=r"right after the end of the page-locked host memory"):
         module.get_function("two")((1,), (32,), (np.uint64(address + 4 * n),))
     if function == "hostAlloc":
@@ -164,8 +164,8 @@ def test_the_bare_address_of_managed_memory_moves_its_pages(machine: Machine) ->
     code = 'extern "C" __global__ void one(char* x) { x[threadIdx.x] = 1; }'
     address = runtime.mallocManaged(65 * PAGE_BYTES - 7)  # the driver's granularity is larger
     cp.RawKernel(code, "one")((1,), (32,), (np.uint64(address),))
-    pages = machine.current_device.memory.managed[address]
-    assert pages.on_device.sum() == 1
+    pages = machine.current_device.memory.managed_pages[address]
+    assert pages.is_on_device.sum() == 1
     runtime.free(address)
 
 
@@ -173,7 +173,7 @@ def test_arrays_over_host_memory_copy_like_host_memory(machine: Machine) -> None
     host = cupyx.zeros_pinned(N, np.float32)
     host[:] = 5
     copied = mapped(host).copy()
-    last = machine.current_device.work.log[-1]
+    last = machine.current_device.work_queue.log[-1]
     assert (last.copy_kind, last.pinned, last.size_bytes) == ("HtoD", True, host.nbytes)
     assert float(copied[7]) == 5
 
@@ -190,7 +190,7 @@ def test_registered_memory_is_page_locked_until_it_is_unregistered(machine: Mach
 
     def pinned() -> Any:
         x.set(host)
-        return machine.current_device.work.log[-1].pinned
+        return machine.current_device.work_queue.log[-1].pinned
 
     assert pinned() is False
     runtime.hostRegister(host.ctypes.data, host.nbytes, 0)
@@ -284,17 +284,17 @@ def test_pages_move_to_the_side_that_touches_them(read_mostly: bool) -> None:
     managed_pages.advise(read_mostly)
     moves = []
     for side, first, last in script:
-        bring = managed_pages.to_device if side == "device" else managed_pages.to_host
+        bring = managed_pages.move_to_device if side == "device" else managed_pages.move_to_host
         moved = bring(first * PAGE_BYTES, (last - first) * PAGE_BYTES)
-        moves.append((moved.copied_bytes, moved.new_bytes, moved.blocks))
+        moves.append((moved.copied_bytes, moved.new_bytes, moved.faulted_blocks))
     assert moves == by_hand(script, pages, read_mostly)
 
 
 def test_a_short_last_page_counts_its_bytes() -> None:
     pages = ManagedPages(PAGE_BYTES + 100)
-    pages.to_host(0, PAGE_BYTES + 100)
-    assert pages.to_device(PAGE_BYTES, 100).copied_bytes == 100
-    assert pages.to_device(0, PAGE_BYTES + 100).copied_bytes == PAGE_BYTES
+    pages.move_to_host(0, PAGE_BYTES + 100)
+    assert pages.move_to_device(PAGE_BYTES, 100).copied_bytes == 100
+    assert pages.move_to_device(0, PAGE_BYTES + 100).copied_bytes == PAGE_BYTES
 
 
 def test_a_kernel_waits_for_pages_that_the_host_has_and_only_once(machine: Machine) -> None:
@@ -316,7 +316,7 @@ def test_a_prefetch_moves_the_pages_without_faults(machine: Machine) -> None:
     np.from_dlpack(x)[:] = 2
     stream = cp.cuda.Stream()
     x.data.mem.prefetch(stream)
-    done = machine.current_device.work.log[-1]
+    done = machine.current_device.work_queue.log[-1]
     assert (done.copy_kind, done.size_bytes, done.stream_id) == ("HtoD", x.nbytes, stream.ptr)
     assert done.duration_ns == pytest.approx(8 * bus.PREFETCH_BLOCK_NS + x.nbytes / 26.0, rel=0.05)
     resident = cp.zeros(N, cp.float32)
@@ -325,7 +325,7 @@ def test_a_prefetch_moves_the_pages_without_faults(machine: Machine) -> None:
     assert after == modelled_ns(machine, lambda: cp.multiply(resident, 3, out=y))
     assert machine.current_device.memory.page_faults == 0
     runtime.memPrefetchAsync(x.data.ptr, x.nbytes, 0, stream.ptr)  # all there already
-    assert machine.current_device.work.log[-1].duration_ns < 20_000
+    assert machine.current_device.work_queue.log[-1].duration_ns < 20_000
 
 
 def test_memory_that_is_read_mostly_stays_on_both_sides(machine: Machine) -> None:
@@ -365,10 +365,10 @@ def test_dlpack_orders_the_consumers_stream(machine: Machine) -> None:
     with producer:
         cp.zeros(1 << 24, cp.float32)
         x.__dlpack__(stream=consumer.ptr)
-        written = machine.current_device.work.log[-1].correlation_id
+        written = machine.current_device.work_queue.log[-1].correlation_id
     with consumer:
         x.fill(1)
-    assert written in machine.current_device.work.log[-1].after
+    assert written in machine.current_device.work_queue.log[-1].after
 
 
 # What the host waits for
@@ -383,7 +383,7 @@ def test_asarray_takes_the_data_along_and_set_leaves_it_to_the_driver(machine: M
         cp.cuda.Device().synchronize()
         with stream:
             stream.enqueue("CONCURRENT_KERNEL", "busy", lambda: 5e6)
-            busy_until = machine.current_device.work.log[-1].end_ns
+            busy_until = machine.current_device.work_queue.log[-1].end_ns
             call()
         return machine.clock.now_ns >= busy_until
 

@@ -25,7 +25,7 @@ def test_one_launch_instead_of_many(machine: Machine) -> None:
     assert machine.kernel_launches == launches + 6
     cp.fuse(kernel_name="all_at_once")(work)(x)
     assert machine.kernel_launches == launches + 7
-    assert machine.devices[0].work.log[-1].name == "all_at_once"
+    assert machine.devices[0].work_queue.log[-1].name == "all_at_once"
 
 
 @pytest.mark.parametrize("function", [*REDUCTIONS, lambda x, y: step(x, y, 0.5)])

@@ -176,7 +176,7 @@ def test_an_elementwise_kernel_is_one_launch_on_its_stream(machine: Machine) -> 
     launches = machine.kernel_launches
     squared_difference()(x, 1, stream=stream)
     assert machine.kernel_launches == launches + 1
-    last = machine.devices[0].work.log[-1]
+    last = machine.devices[0].work_queue.log[-1]
     assert (last.name, last.stream_id) == ("squared_difference", stream.ptr)
 
 

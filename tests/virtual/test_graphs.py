@@ -62,7 +62,7 @@ class TestReplay:
     def test_nothing_runs_before_the_launch(self, machine: Machine, add: Any) -> None:
         x = cp.zeros(64, cp.float32)
         y = cp.zeros(64, cp.float32)
-        logged = len(machine.devices[0].work.log)
+        logged = len(machine.devices[0].work_queue.log)
         launches = machine.kernel_launches
 
         def work(stream: Any) -> None:
@@ -75,7 +75,7 @@ class TestReplay:
         assert not stream.is_capturing()
         assert (float(x.sum()), float(y.sum())) == (0, 0)
         assert machine.kernel_launches == launches + 2  # the two sums
-        assert [a.name for a in list(machine.devices[0].work.log)[logged:]].count("add") == 0
+        assert [a.name for a in list(machine.devices[0].work_queue.log)[logged:]].count("add") == 0
         for turn in (1, 2, 3):
             graph.launch(stream)
             stream.synchronize()
@@ -171,7 +171,7 @@ class TestReplay:
         host[:] = 4
         graph.launch()
         assert sums == [16 * 5 + 16 * 0 + 32 * 1]
-        ran = list(machine.devices[0].work.log)[-6:]
+        ran = list(machine.devices[0].work_queue.log)[-6:]
         assert [a.kind for a in ran] == [
             "MEMCPY",
             "CONCURRENT_KERNEL",
@@ -215,13 +215,13 @@ class TestReplay:
         stream = Stream(non_blocking=True)
         with stream:
             add(x)
-            before = machine.devices[0].work.log[-1]
+            before = machine.devices[0].work_queue.log[-1]
             graph.launch()
             add(x)
-        first, *_, after = list(machine.devices[0].work.log)[-4:]
+        first, *_, after = list(machine.devices[0].work_queue.log)[-4:]
         assert before.end_ns <= first.start_ns
         assert first.after == (before.correlation_id,)
-        last_node = machine.devices[0].work.log[-2]
+        last_node = machine.devices[0].work_queue.log[-2]
         assert after.start_ns >= last_node.end_ns
         assert after.after == (last_node.correlation_id,)
 
@@ -244,7 +244,7 @@ class TestReplay:
             graph = stream.end_capture()
             assert edges_of(graph.debug_dot_str()) == {(0, 1)}
             graph.launch(stream)
-            assert [d.work.log[-1].name for d in machine.devices] == ["cupy_fill__float32"] * 2
+            assert [d.work_queue.log[-1].name for d in machine.devices] == ["cupy_fill__float32"] * 2
             assert (float(x[0]), float(y.get()[0])) == (3, 4)
 
 
@@ -287,12 +287,12 @@ class TestMemoryNodes:
             runtime.freeAsync(addresses[0], stream.ptr)  # it does not live before the first launch
         for _ in range(2):
             graph.launch(stream)
-            operations = len(machine.devices[0].work.log)
+            operations = len(machine.devices[0].work_queue.log)
             with pytest.raises(CUDARuntimeError) as error:
                 graph.launch(stream)
             assert error.value.status == 1
             assert str(error.value).startswith("cudaErrorInvalidValue: invalid argument")
-            assert len(machine.devices[0].work.log) == operations
+            assert len(machine.devices[0].work_queue.log) == operations
             assert machine.devices[0].memory.view(addresses[0], 4096).tolist() == [7] * 4096
             runtime.freeAsync(addresses[0], stream.ptr)
 

@@ -78,14 +78,14 @@ def test_out_of_memory_is_cudas_error(memory: DeviceMemory) -> None:
 def test_live_ranges_are_sorted_and_exact(memory: DeviceMemory) -> None:
     base = memory.malloc(4096)
     for offset, size in ((2048, 10), (0, 1000), (1024, 3)):
-        memory.track(base + offset, size, f"at {offset}")
-    starts, ends = memory.live()
+        memory.track_allocation(base + offset, size, f"at {offset}")
+    starts, ends = memory.find_live_ranges()
     assert (starts - base).tolist() == [0, 1024, 2048]
     assert (ends - starts).tolist() == [1000, 3, 10]
-    assert memory.live()[0] is starts
-    memory.untrack(base + 1024)
-    assert (memory.live()[0] - base).tolist() == [0, 2048]
-    memory.untrack(base + 1)
+    assert memory.find_live_ranges()[0] is starts
+    memory.untrack_allocation(base + 1024)
+    assert (memory.find_live_ranges()[0] - base).tolist() == [0, 2048]
+    memory.untrack_allocation(base + 1)
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_live_ranges_are_sorted_and_exact(memory: DeviceMemory) -> None:
 )
 def test_nearest_allocation(memory: DeviceMemory, offset: int, name: str) -> None:
     base = memory.malloc(4096)
-    memory.track(base, 100, "a")
-    memory.track(base + 512, 100, "b")
-    allocation = memory.find_nearest(base + offset)
+    memory.track_allocation(base, 100, "a")
+    memory.track_allocation(base + 512, 100, "b")
+    allocation = memory.find_nearest_allocation(base + offset)
     assert allocation is not None
     assert allocation.label == name
 
@@ -150,46 +150,46 @@ def test_the_device_heap_against_a_map_of_its_bytes(seed: int) -> None:
     for _ in range(300):
         if lengths and rng.random() < 0.45:
             unit = list(lengths)[rng.integers(len(lengths))]
-            heap.give(base + 16 * unit)
+            heap.free_block(base + 16 * unit)
             length = lengths.pop(unit)
             busy[unit : unit + length] = [False] * length
             continue
         size = int(rng.integers(0, 200))
         need = max(1, (size + 15) // 16)
         fits = [n for n in range(units - need + 1) if not any(busy[n : n + need])]
-        assert heap.take(size) == (base + 16 * fits[0] if fits else 0)
+        assert heap.allocate_block(size) == (base + 16 * fits[0] if fits else 0)
         if fits:
             lengths[fits[0]] = need
             busy[fits[0] : fits[0] + need] = [True] * need
-        assert {*heap.used} == {base + 16 * unit for unit in lengths}
+        assert {*heap.used_blocks} == {base + 16 * unit for unit in lengths}
     for unit in lengths:
-        heap.give(base + 16 * unit)
-    assert heap.take(16 * units) == base
-    assert heap.take(1) == 0
-    heap.give(0)
-    heap.give(base)
+        heap.free_block(base + 16 * unit)
+    assert heap.allocate_block(16 * units) == base
+    assert heap.allocate_block(1) == 0
+    heap.free_block(0)
+    heap.free_block(base)
     with pytest.raises(ValueError, match="already been freed"):
-        heap.give(base)
+        heap.free_block(base)
 
 
 def test_the_device_heap_serves_the_lanes_of_a_warp() -> None:
     contents = np.arange(16 * 64, dtype=np.uint8)
     heap = DeviceHeap(4096, contents)
     sizes = np.full(32, 20, np.uint64)
-    addresses = heap.serve("malloc", sizes, 0b1010)
+    addresses = heap.execute_calls("malloc", sizes, 0b1010)
     assert addresses.tolist() == [0, 4096, 0, 4128, *[0] * 28]
-    with heap.checked():
-        assert heap.take(20) == 4160
-        assert heap.take(1) == 4160 + 48, "under checks, a unit after each block belongs to nobody"
-        heap.give(4160)
-        assert heap.freed == {4160: 20}
-        assert heap.take(20) == 4160 + 80, "what is free is not given out again"
+    with heap.keep_freed_blocks():
+        assert heap.allocate_block(20) == 4160
+        assert heap.allocate_block(1) == 4160 + 48, "under checks, a unit after each block belongs to nobody"
+        heap.free_block(4160)
+        assert heap.freed_blocks == {4160: 20}
+        assert heap.allocate_block(20) == 4160 + 80, "what is free is not given out again"
         contents[:] = 0
-    assert heap.freed is None
+    assert heap.freed_blocks is None
     assert (contents == np.arange(16 * 64, dtype=np.uint8)).all()
-    assert {*heap.used} == {4096, 4128}
-    assert not heap.serve("free", addresses, 0b1000).any()
-    assert heap.take(20) == 4128
+    assert {*heap.used_blocks} == {4096, 4128}
+    assert not heap.execute_calls("free", addresses, 0b1000).any()
+    assert heap.allocate_block(20) == 4128
 
 
 def test_the_heaps_size_is_set_before_its_first_use(memory: DeviceMemory) -> None:
@@ -221,11 +221,11 @@ def test_uninitialized_words_are_marked(memory: DeviceMemory) -> None:
     address = memory.malloc(4096)
     memory.view(address, 4096)[:] = 1
     memory.mark_unwritten(address + 64, 18)
-    marked = memory.find_unwritten(address, 4096)
+    marked = memory.find_unwritten_words(address, 4096)
     assert np.flatnonzero(marked).tolist() == [16, 17, 18, 19]
     assert (memory.view(address + 80, 2) == 1).all()
     memory.view(address + 68, 1)[:] = 0
-    assert np.flatnonzero(memory.find_unwritten(address, 4096)).tolist() == [16, 18, 19]
+    assert np.flatnonzero(memory.find_unwritten_words(address, 4096)).tolist() == [16, 18, 19]
     # What a checking tool shows of a float nobody wrote is a NaN no program computes by chance.
     assert memory.view(address + 64, 4).view(np.uint32)[0] == 0xFFB75EED
 

@@ -474,7 +474,7 @@ def test_ordered_memory_goes_back_to_its_device_after_a_switch() -> None:
         x = before.zeros(1000)
     owner = x.data.mem.owner
     gl.use_device("virtual:T4")
-    used = owner.memory.ledger.array_bytes
+    used = owner.memory.memory_totals.array_bytes
     del x
     gc.collect()
-    assert owner.memory.ledger.array_bytes == used - 8000
+    assert owner.memory.memory_totals.array_bytes == used - 8000

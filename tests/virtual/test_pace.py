@@ -18,7 +18,7 @@ def test_data_evicted_from_l2_comes_from_memory(machine: Machine) -> None:
     )
     x = cp.zeros(1 << 20, cp.float32)
     large = cp.zeros(64 << 20, cp.float32)
-    log = machine.devices[0].work.log
+    log = machine.devices[0].work_queue.log
 
     def run() -> int:
         kernel((1 << 12,), (256,), (x,))
@@ -42,4 +42,4 @@ def test_a_kernel_with_a_long_chain_has_a_pace(machine: Machine) -> None:
         x[t] = s[(a * 4) & 1020];
     }}"""
     cp.RawKernel(code, "k")((1,), (32,), (cp.ones(1024, cp.float32), np.int32(512)))
-    assert machine.devices[0].work.log[-1].duration_ns > 3_000
+    assert machine.devices[0].work_queue.log[-1].duration_ns > 3_000

@@ -99,14 +99,14 @@ def test_device_memory_counts_what_the_pool_holds(machine: Machine) -> None:
 
 def test_kernels_may_touch_exactly_the_requested_bytes(machine: Machine) -> None:
     a = cp.empty(3, dtype=cp.float32)
-    starts, ends = machine.devices[0].memory.live()
+    starts, ends = machine.devices[0].memory.find_live_ranges()
     assert starts.tolist() == [a.data.ptr]
     assert ends.tolist() == [a.data.ptr + 12]
-    allocation = machine.devices[0].memory.find_nearest(a.data.ptr + 100)
+    allocation = machine.devices[0].memory.find_nearest_allocation(a.data.ptr + 100)
     assert allocation is not None
     assert allocation.label == "float32 array of shape (3,)"
     del a
-    assert machine.devices[0].memory.live()[0].size == 0
+    assert machine.devices[0].memory.find_live_ranges()[0].size == 0
 
 
 def test_each_device_has_its_own_part(two_gpus: Machine) -> None:

@@ -18,8 +18,8 @@ from virtualgpu.model.recording.timeline import Recording
 
 
 def work(number: int, duration: int, **options: Any) -> PlannedWork:
-    values: dict[str, Any] = {"queue": number, "engine": "compute", "share": 1.0, "waves": 1}
-    values |= {"priority": 0, "floor_ns": 0, "after": ()} | options
+    values: dict[str, Any] = {"queue_id": number, "engine": "compute", "requested_share": 1.0, "waves": 1}
+    values |= {"priority": 0, "earliest_start_ns": 0, "after": ()} | options
     return PlannedWork(number=number, duration_ns=duration, **values)
 
 
@@ -31,11 +31,11 @@ def spans(*works: PlannedWork) -> list[tuple[int, int]]:
 class TestPlan:
     def test_an_urgent_kernel_comes_in_when_a_wave_ends(self) -> None:
         long = work(1, 100, waves=10)
-        assert spans(long, work(2, 7, priority=-1, floor_ns=34)) == [(0, 107), (40, 47)]
+        assert spans(long, work(2, 7, priority=-1, earliest_start_ns=34)) == [(0, 107), (40, 47)]
 
     def test_an_overtaken_kernel_continues_on_the_remaining_sms(self) -> None:
         long = work(1, 100, waves=10)
-        urgent = work(2, 20, share=0.25, priority=-5, floor_ns=30)
+        urgent = work(2, 20, requested_share=0.25, priority=-5, earliest_start_ns=30)
         assert spans(long, urgent) == [(0, 105), (30, 50)]  # 20 at three quarters, then at full speed
 
     def test_copies_ignore_priority(self) -> None:
@@ -43,7 +43,7 @@ class TestPlan:
         assert spans(*works) == [(0, 10), (10, 20), (20, 30)]
 
     def test_work_starts_where_other_load_leaves_room(self) -> None:
-        one = work(1, 10, share=0.5)
+        one = work(1, 10, requested_share=0.5)
         plan_works([one], {"compute": [(0, 40, 0.75)]})
         assert (one.start_ns, one.end_ns) == (40, 50)
 
@@ -71,7 +71,7 @@ def test_the_plan_equals_a_step_by_step_clock(given_works: list[Any]) -> None:
             waves * ns,
             waves=waves,
             priority=priority,
-            floor_ns=floor_ns,
+            earliest_start_ns=floor_ns,
             after=tuple(a for a in after if a < n),
         )
         for n, (waves, ns, priority, floor_ns, after) in enumerate(given_works)
@@ -89,7 +89,7 @@ def test_the_plan_equals_a_step_by_step_clock(given_works: list[Any]) -> None:
             ready = [
                 one
                 for one in works
-                if left[one.number] and one.floor_ns <= time and all(a in ends for a in one.after)
+                if left[one.number] and one.earliest_start_ns <= time and all(a in ends for a in one.after)
             ]
             running = min(ready, key=lambda w: (w.priority, w.number not in starts, w.number), default=None)
             if running is not None:
@@ -138,7 +138,7 @@ class TestUrgentStreams:
         front.synchronize()
         synchronized_ns = machine.clock.now_ns
         cp.cuda.Device().synchronize()
-        log = list(machine.devices[0].work.log)[-5:]
+        log = list(machine.devices[0].work_queue.log)[-5:]
         assert (log[-1].end_ns < log[1].start_ns) == urgent
         assert synchronized_ns == log[-1].end_ns
         assert [a.start_ns for a in log[:4]] == sorted(a.start_ns for a in log[:4])
@@ -151,12 +151,12 @@ class TestUrgentStreams:
         middle = background.record()
         submit(background, 2000, 10)
         middle.synchronize()
-        spans = [(a.start_ns, a.end_ns) for a in list(machine.devices[0].work.log)[-4:-1]]
+        spans = [(a.start_ns, a.end_ns) for a in list(machine.devices[0].work_queue.log)[-4:-1]]
         middle_ns = middle.time_ns
         for _ in range(20):
             submit(front, 8, 2)
         cp.cuda.Device().synchronize()
-        log = list(machine.devices[0].work.log)
+        log = list(machine.devices[0].work_queue.log)
         assert [(a.start_ns, a.end_ns) for a in log[-24:-21]] == spans
         assert middle.time_ns == middle_ns == spans[-1][1]
 
@@ -173,7 +173,7 @@ class TestUrgentStreams:
                 one.synchronize()
                 assert one.done
         cp.cuda.Device().synchronize()
-        log = list(machine.devices[0].work.log)
+        log = list(machine.devices[0].work_queue.log)
         ends = {a.correlation_id: a.end_ns for a in log}
         assert all(ends[n] <= a.start_ns for a in log for n in a.after)
         assert machine.clock.now_ns >= max(ends.values())
@@ -189,7 +189,7 @@ class TestUrgentStreams:
         for work_arguments in ((background, 2000, 100), (background, 2000, 100), (front, 8, 10)):
             submit(*work_arguments)
         activities = {a.correlation_id: a for a in recording.stop().activities}
-        log = list(machine.devices[0].work.log)[-3:]
+        log = list(machine.devices[0].work_queue.log)[-3:]
         assert [activities[a.correlation_id] for a in log] == log
         assert log[2].end_ns < log[1].start_ns
 
@@ -205,7 +205,7 @@ class TestUrgentStreams:
             submit(streams[number % 2], *((block_count, 25), (8, 10))[number % 2])
             marks.append(streams[number % 2].record())
         cp.cuda.Device().synchronize()
-        log = list(machine.devices[0].work.log)[-60:]
+        log = list(machine.devices[0].work_queue.log)[-60:]
         assert [mark.time_ns for mark in marks] == [a.end_ns for a in log]
         for stream_log in (log[::2], log[1::2]):
             assert all(b.start_ns >= a.end_ns for a, b in pairwise(stream_log))

@@ -377,7 +377,7 @@ class Pinned:
             reads=reads,
             writes=writes,
             run=run or (lambda: 5.0),
-            watched=watched,
+            run_watched=watched,
         )
 
     def run(self, *args: Any, number: int = 1, stream: StreamRef = PLACE, **options: Any) -> Any:

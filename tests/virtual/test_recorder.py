@@ -50,9 +50,9 @@ def test_operations_are_those_of_the_log(machine: Machine) -> None:
             add((2,), (32,), (x,), stream=stream)
         x.get()
 
-    before = len(machine.current_device.work.log)
+    before = len(machine.current_device.work_queue.log)
     timeline = recorded(machine, work)
-    log = list(machine.current_device.work.log)[before:]
+    log = list(machine.current_device.work_queue.log)[before:]
     assert sorted(timeline.activities, key=lambda a: a.correlation_id) == log
     assert [a.start_ns for a in timeline.activities] == sorted(a.start_ns for a in log)
     assert [(s.name, s.non_blocking, s.priority) for s in timeline.streams] == [

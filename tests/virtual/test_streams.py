@@ -93,7 +93,7 @@ class TestStreams:
         assert not stream.done
         stream.synchronize()
         assert stream.done
-        activities = list(machine.devices[0].work.log)
+        activities = list(machine.devices[0].work_queue.log)
         assert {activity.stream_id for activity in activities} == {stream.ptr}
         assert activities[-1].name == "cupy_multiply__float32_int_float32"
         assert activities[-1].size_bytes == a.nbytes + b.nbytes
@@ -121,7 +121,9 @@ class TestStreams:
                 with stream:
                     cp.add(array, 1, out=array)
             cp.cuda.Device().synchronize()
-            first, second = [a for a in machine.devices[0].work.log if a.kind == "CONCURRENT_KERNEL"][-2:]
+            first, second = [a for a in machine.devices[0].work_queue.log if a.kind == "CONCURRENT_KERNEL"][
+                -2:
+            ]
             return overlap((first.start_ns, first.end_ns), (second.start_ns, second.end_ns)) > 0
 
         assert not at_once(1 << 24)
@@ -154,7 +156,7 @@ class TestEvents:
         end.record()
         end.synchronize()
         milliseconds = cp.cuda.get_elapsed_time(start, end)
-        activity: Activity = machine.devices[0].work.log[-1]
+        activity: Activity = machine.devices[0].work_queue.log[-1]
         assert milliseconds == pytest.approx((activity.end_ns - activity.start_ns) / 1e6, rel=0.1)
         bandwidth = (a.nbytes + b.nbytes) / (milliseconds * 1e6)
         assert 0.5 < bandwidth / (machine.devices[0].info.memory_bandwidth_gbps or 0) < 1
@@ -224,7 +226,7 @@ class TestPerThreadDefault:
             [thread.join() for thread in threads]  # type: ignore[func-returns-value]
         work()
         work()
-        ids = [a.stream_id for a in machine.devices[0].work.log]
+        ids = [a.stream_id for a in machine.devices[0].work_queue.log]
         assert ids[-1] == ids[-2]
         assert ids[-1] not in ids[:-2]
         assert 0 not in ids
@@ -233,7 +235,7 @@ class TestPerThreadDefault:
         cp.zeros(1 << 26)
         with cp.cuda.Stream.ptds:
             cp.zeros(1)
-        first, second = list(machine.devices[0].work.log)[-2:]
+        first, second = list(machine.devices[0].work_queue.log)[-2:]
         assert second.start_ns >= first.end_ns
 
     @pytest.mark.parametrize(("value", "ptr"), [(None, 0), ("0", 0), ("1", 2)])
@@ -259,7 +261,7 @@ class TestHostFunctions:
             stream.launch_host_func(numbers.append, number)
         stream.synchronize()
         assert numbers == [0, 1, 2]
-        spans = [(a.start_ns, a.end_ns) for a in machine.devices[0].work.log]
+        spans = [(a.start_ns, a.end_ns) for a in machine.devices[0].work_queue.log]
         assert all(later[0] >= earlier[1] > earlier[0] for earlier, later in pairwise(spans))
 
     @pytest.mark.parametrize(
@@ -310,7 +312,7 @@ class TestForbiddenSynchronisation:
 
 class TestLog:
     def test_the_log_has_a_limit(self, machine: Machine) -> None:
-        log = machine.devices[0].work.log
+        log = machine.devices[0].work_queue.log
         x = cp.zeros(1)
         for _ in range(MAX_ACTIVITIES // 1024):
             log.extend([log[-1]] * 1024)  # type: ignore[attr-defined]

@@ -156,7 +156,7 @@ def test_freed_textures_and_freed_memory_are_named() -> None:
     assert other.ptr != old_handle
     with pytest.raises(IllegalAddressError, match="no such object has this handle"):
         rows(np.uint64(old_handle))
-    other.device.memory.untrack(other.ResDesc.cuArr.ptr)
+    other.device.memory.untrack_allocation(other.ResDesc.cuArr.ptr)
     report = gl.sanitize(kernel, 1, 32, (other, out, np.int32(8), np.int32(1)))
     assert not report.clean
     with pytest.raises(IllegalAddressError, match="freed"):

@@ -217,7 +217,7 @@ def load(case: Case) -> LoadedCase:
     for values in (*case.inputs, None):
         nbytes = size_bytes if values is None else values.nbytes
         address = memory.malloc(nbytes)
-        memory.track(address, nbytes, "an array of the benchmark")
+        memory.track_allocation(address, nbytes, "an array of the benchmark")
         addresses.append(address)
         if values is not None:
             memory.view(address, nbytes)[:] = values.reshape(-1).view(np.uint8)

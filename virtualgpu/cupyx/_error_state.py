@@ -18,7 +18,7 @@ _DEFAULT_SETTINGS: dict[str, str | None] = {
 
 def geterr() -> dict[str, str | None]:
     """Return the error settings of the calling thread. As in CuPy, only the setting ``linalg`` exists."""
-    return dict(getattr(_machine.current().thread, "error_state", _DEFAULT_SETTINGS))
+    return dict(getattr(_machine.current().thread_state, "error_state", _DEFAULT_SETTINGS))
 
 
 def seterr(
@@ -45,7 +45,7 @@ def seterr(
         raise NotImplementedError("only `linalg` can be set: arithmetic on a GPU does not raise errors")
     if linalg not in (None, "ignore", "raise"):
         raise NotImplementedError(f'linalg must be "ignore" or "raise", not {linalg!r}')
-    _machine.current().thread.error_state = {
+    _machine.current().thread_state.error_state = {
         **previous_settings,
         "linalg": linalg or previous_settings["linalg"],
     }

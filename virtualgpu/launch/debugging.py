@@ -154,7 +154,7 @@ def copy_memory_contents(memory: DeviceMemory) -> list[tuple[int, npt.NDArray[np
     """Return a copy of each range of device memory in use, as a pair (address, bytes). The result is None if
     the memory is too large to copy.
     """
-    range_starts, range_ends = (range_column.tolist() for range_column in memory.live())
+    range_starts, range_ends = (range_column.tolist() for range_column in memory.find_live_ranges())
     if sum(range_ends) - sum(range_starts) > _MAX_SAVED_BYTES:
         return None
     return [

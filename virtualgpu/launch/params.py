@@ -199,8 +199,8 @@ def _warn_of_strides(array: Any, integer_args: Set[int], location: str) -> None:
 def _record_host_range(address: int, device: VirtualDevice, arrays: dict[int, int]) -> None:
     """Record an address of pinned or managed memory as an array, so that its accesses cost time."""
     memory = device.memory
-    allocation_start = memory.segment(address)[0]
-    managed_pages = memory.managed.get(allocation_start)
+    allocation_start = memory.find_segment(address)[0]
+    managed_pages = memory.managed_pages.get(allocation_start)
     size_bytes = (
         memory.host_ranges.get(allocation_start, 0) if managed_pages is None else managed_pages.size_bytes
     )

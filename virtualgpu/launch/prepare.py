@@ -19,7 +19,7 @@ from virtualgpu.model import bus, cost
 from virtualgpu.model.caches.geometry import compute_cache_sizes
 from virtualgpu.model.choice import DEFAULT_WATCHDOG_S
 from virtualgpu.model.graph import KernelCounts, Operation
-from virtualgpu.model.links.ports import Passage
+from virtualgpu.model.links.ports import PeerTransfers
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.placement import Placement, place_blocks
 from virtualgpu.model.recording.watch import Regions, RunWatched
@@ -116,8 +116,8 @@ class PreparedLaunch:
             patient=device.watchdog_s == DEFAULT_WATCHDOG_S,
             idle_s=device.idle_s,
             stdout=device.machine.stdout,
-            onlooker=device.machine.onlooker,
-            independent_threads=device.independent_threads,
+            onlooker=device.machine.make_launch_observer,
+            independent_threads=device.has_independent_threads,
             block_order=None if device.block_order is None else device.block_order(prod(self.grid)),
             turns_seed=device.turns_seed,
         )
@@ -130,7 +130,7 @@ class PreparedLaunch:
         device = self.device
         device.machine.count_launch()
         for address, name in self.names.items():
-            device.memory.name(address, name)
+            device.memory.add_parameter_name(address, name)
         result = self.kernel.program.launch(self.packed, device.memory, options or self.options)
         missing_bytes = device.l2.touch(self.arrays)
         return FinishedLaunch(self, result, sum(self.arrays.values()) if self.cold else missing_bytes)
@@ -145,7 +145,9 @@ class PreparedLaunch:
 
         def finish(launch: FinishedLaunch) -> float:
             finished_launches[:] = [launch]
-            return launch.stream_time_ns(operation_details["counted"], operation_details["passage"])
+            return launch.stream_time_ns(
+                operation_details["kernel_counts"], operation_details["peer_transfers"]
+            )
 
         def run() -> float:
             return finish(self.run(options))
@@ -159,7 +161,7 @@ class PreparedLaunch:
             self.packed.title,
             run,
             device=self.device,
-            watched=watched,
+            run_watched=watched,
             **operation_details,
         )
         return finished_launches[0] if finished_launches else None
@@ -173,9 +175,9 @@ class PreparedLaunch:
             "grid": self.grid,
             "block": self.block,
             "shared_bytes": self.packed.shared_bytes,
-            "counted": KernelCounts(),
-            "passage": Passage(),
-            "call": self,
+            "kernel_counts": KernelCounts(),
+            "peer_transfers": PeerTransfers(),
+            "kernel_call": self,
         }
 
     @property
@@ -183,15 +185,19 @@ class PreparedLaunch:
         operation_details = self._operation_details
 
         def run() -> float:
-            return self.run().stream_time_ns(operation_details["counted"], operation_details["passage"])
+            return self.run().stream_time_ns(
+                operation_details["kernel_counts"], operation_details["peer_transfers"]
+            )
 
         def watched(run_watched: RunWatched) -> tuple[float, tuple[Regions, ...]]:
             finished_launch, accessed_regions = run_watched(self, None)
             return finished_launch.stream_time_ns(
-                operation_details["counted"], operation_details["passage"]
+                operation_details["kernel_counts"], operation_details["peer_transfers"]
             ), accessed_regions
 
-        return Operation("CONCURRENT_KERNEL", self.packed.title, run, watched=watched, **operation_details)
+        return Operation(
+            "CONCURRENT_KERNEL", self.packed.title, run, run_watched=watched, **operation_details
+        )
 
     # Nodes of graphs
 
@@ -220,7 +226,7 @@ class PreparedLaunch:
             for index, param in enumerate(params)
         )
 
-    def changed(self, node: GraphNode) -> Operation:
+    def make_changed_operation(self, node: GraphNode) -> Operation:
         """Return a copy of the launch with the parameters and launch shape of a graph node, after checking
         them.
         """
@@ -395,7 +401,7 @@ class FinishedLaunch:
             self.prepared.device, self.duration_ns, self.prepared.arrays, accessed_bytes
         )
 
-    def stream_time_ns(self, counts: KernelCounts, passage: Passage) -> float:
+    def stream_time_ns(self, counts: KernelCounts, passage: PeerTransfers) -> float:
         """Return the time in ns for which the kernel occupies its stream, including transfers between
         devices.
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from virtualgpu.model import cost
-from virtualgpu.model.links.ports import Passage
+from virtualgpu.model.links.ports import PeerTransfers
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.memory.managed import BLOCK_BYTES, PAGE_BYTES, ManagedPages, Migration
 from virtualgpu.records import SECTOR_BYTES, CopyKind, DeviceInfo
-from virtualgpu.records.traffic.ports import Over
+from virtualgpu.records.traffic.ports import Route
 
 # All from an H200 and an H100 (CUDA 13.0, PCIe 5.0, 64 MiB; tests/recordings/data/moving_data_*.json).
 # Over the bus: 64 MiB read once in 1.33 ms, where a pinned copy takes 1.22 ms; read 8 times in 12.5 ms, so
@@ -59,13 +59,13 @@ def add_bus_time_ns(
         if memory.is_host_address(address):
             host_bytes += array_request_bytes
             continue
-        allocation_start = memory.segment(address)[0]
-        managed_pages = memory.managed.get(allocation_start)
+        allocation_start = memory.find_segment(address)[0]
+        managed_pages = memory.managed_pages.get(allocation_start)
         if managed_pages is not None:
-            migration = managed_pages.to_device(
+            migration = managed_pages.move_to_device(
                 address - allocation_start, size_bytes, -int(-array_request_bytes // SECTOR_BYTES)
             )
-            memory.page_faults += migration.blocks
+            memory.page_faults += migration.faulted_blocks
             memory.bus_bytes += migration.copied_bytes
             faults_ns += _fault_wait_ns(device.info, migration)
     if host_bytes:
@@ -76,7 +76,10 @@ def add_bus_time_ns(
 
 
 def add_link_time_ns(
-    device: VirtualDevice, duration_ns: float, moved_bytes: Mapping[tuple[int, int], int], passage: Passage
+    device: VirtualDevice,
+    duration_ns: float,
+    moved_bytes: Mapping[tuple[int, int], int],
+    passage: PeerTransfers,
 ) -> float:
     """Return the duration in ns of a kernel that moves bytes between devices.
 
@@ -89,7 +92,7 @@ def add_link_time_ns(
         peer = device.machine.device(target_id if source_id == device.id else source_id)
         transfer_ns = max(transfer_ns, cost.kernel_over_ns(device.info, peer.info, size_bytes))
     duration_ns = max(duration_ns, transfer_ns + cost.KERNEL_FLOOR_NS if moved_bytes else 0.0)
-    hops: list[tuple[int, int, int, Over]] = [
+    hops: list[tuple[int, int, int, Route]] = [
         (*device_pair, size, "NVLink") for device_pair, size in moved_bytes.items()
     ]
     passage.set_transfers(links, hops, min(1.0, transfer_ns / duration_ns))
@@ -100,7 +103,7 @@ def _fault_wait_ns(info: DeviceInfo, migration: Migration) -> float:
     """Return the time that a kernel waits for its page faults, in ns."""
     page_count = (migration.new_bytes + migration.copied_bytes) / PAGE_BYTES
     return (
-        migration.blocks * FAULT_BLOCK_NS
+        migration.faulted_blocks * FAULT_BLOCK_NS
         + page_count * FAULT_PAGE_NS
         + migration.copied_bytes / cost.pinned_gbps(info)
     )
@@ -124,6 +127,6 @@ def migrate_to_host(device: VirtualDevice, pages: ManagedPages, start: int, size
     """Move the managed pages that the host accesses from the device to the host. The host waits until the
     pages have been transferred.
     """
-    migration = pages.to_host(start, size_bytes)
+    migration = pages.move_to_host(start, size_bytes)
     device.memory.bus_bytes += migration.copied_bytes
     device.clock.advance(host_touch_ns(device.info, migration))

@@ -374,7 +374,7 @@ class Schedule:
         if not self._pending or self._is_planned:
             return
         pending_works = list(self._pending.values())
-        begin_ns = min(planned_work.floor_ns for planned_work in pending_works)
+        begin_ns = min(planned_work.earliest_start_ns for planned_work in pending_works)
         plan_works(
             pending_works, {name: engine.intervals_after(begin_ns) for name, engine in self._engines.items()}
         )
@@ -405,7 +405,7 @@ class Schedule:
             self._last_end_ns = max(self._last_end_ns, planned_work.end_ns)
             if planned_work.engine != "none" and planned_work.end_ns > self.clock.now_ns:
                 self._engines[planned_work.engine].reserve(
-                    planned_work.start_ns, planned_work.end_ns, planned_work.share
+                    planned_work.start_ns, planned_work.end_ns, planned_work.requested_share
                 )
         self._moments.clear()
         self._pending.clear()

@@ -22,7 +22,7 @@ from virtualgpu.model.closures import (
     find_addresses,
     move_views,
 )
-from virtualgpu.model.links.ports import Passage
+from virtualgpu.model.links.ports import PeerTransfers
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.model.priorities import EngineName
 from virtualgpu.model.recording.program_lines import ProgramLines
@@ -62,7 +62,7 @@ _ENGINE_BY_COPY_KIND: dict[CopyKind | None, EngineName] = {
 }
 
 # Status -> CUDA's name and first words, and the remedy.
-_REFUSALS = {
+_CAPTURE_ERRORS = {
     900: (
         "StreamCaptureUnsupported",
         "operation not permitted when stream is capturing",
@@ -111,18 +111,18 @@ _REFUSALS = {
 }
 
 
-def make_refusal(
-    status: int, driver: bool = False, reason: str = "", remedy: str = ""
+def make_capture_error(
+    status: int, is_driver_call: bool = False, reason: str = "", remedy: str = ""
 ) -> CUDARuntimeError | CUDADriverError:
     """Return CUDA's error for an operation that is forbidden during a capture.
 
     The error is either a driver error, as for kernel launches, or a runtime error. `reason` is added to
     CUDA's message, `remedy` replaces the usual advice.
     """
-    name, explanation, usual_remedy = _REFUSALS[status]
+    name, explanation, usual_remedy = _CAPTURE_ERRORS[status]
     remedy = remedy or usual_remedy
     message = f"{explanation}{reason}. {remedy}"
-    if not driver:
+    if not is_driver_call:
         return CUDARuntimeError(status, f"cudaError{name}", message)
     driver_name = "".join(f"_{letter}" if letter.isupper() else letter.upper() for letter in name)
     return CUDADriverError(status, f"CUDA_ERROR{driver_name}", message)
@@ -162,7 +162,7 @@ class KernelCall(Protocol):
         """The occupancy of the kernel with its registers and its static and dynamic shared memory."""
         ...
 
-    def changed(self, node: GraphNode) -> Operation:
+    def make_changed_operation(self, node: GraphNode) -> Operation:
         """Return the launch with the parameters and the grid of a graph node."""
         ...
 
@@ -175,14 +175,15 @@ class KernelCall(Protocol):
 class Operation:
     """A device operation of a stream before it runs, such as a kernel or a copy.
 
-    The function ``run`` executes the operation and returns its duration on the device in ns. ``sm_share`` is
-    the part of the SMs that a kernel keeps busy, ``waves`` the number of times that its blocks fill their
-    slots. ``call`` is set for a kernel that the engine runs, ``node_kind`` for operations that only graphs
-    have. ``check`` raises an error if a graph with it cannot be launched. ``watched`` runs it while its
-    memory accesses are observed, and returns these, too. ``reads`` and ``writes`` are the arrays that any
-    other operation uses, as NumPy arrays; pageable host memory is not among them, because the call itself
-    reads or fills it. ``run`` stores a kernel's counts in ``counted`` and its traffic between devices in
-    ``passage``. ``between`` are the source and target device of a copy.
+    The function ``run`` executes the operation and returns its duration on the device in ns. ``sm_share``
+    is the part of the SMs that a kernel keeps busy, ``waves`` the number of times that its blocks fill
+    their slots. ``kernel_call`` is set for a kernel that the engine runs, ``node_kind`` for operations
+    that only graphs have. ``check_launch`` raises an error if a graph with it cannot be launched.
+    ``run_watched`` runs it while its memory accesses are observed, and returns these, too. ``reads`` and
+    ``writes`` are the arrays that any other operation uses, as NumPy arrays; pageable host memory is not
+    among them, because the call itself reads or fills it. ``run`` stores a kernel's counts in
+    ``kernel_counts`` and its traffic between devices in ``peer_transfers``. ``copy_devices`` are the
+    source and target device of a copy.
     """
 
     kind: ActivityKind
@@ -194,24 +195,24 @@ class Operation:
     grid: Dim3 | None = None
     block: Dim3 | None = None
     shared_bytes: int = 0
-    counted: KernelCounts = field(default_factory=KernelCounts)
+    kernel_counts: KernelCounts = field(default_factory=KernelCounts)
     sm_share: float = 1.0
     waves: int = 1
-    call: KernelCall | None = None
+    kernel_call: KernelCall | None = None
     node_kind: NodeKind | None = None
-    check: Callable[[], None] | None = None
+    check_launch: Callable[[], None] | None = None
     reads: Sequence[npt.NDArray[Any]] = ()
     writes: Sequence[npt.NDArray[Any]] = ()
-    watched: Callable[[RunWatched], tuple[float, tuple[Regions, ...]]] | None = None
-    passage: Passage = field(default_factory=Passage)
-    between: tuple[int, int] | None = None
+    run_watched: Callable[[RunWatched], tuple[float, tuple[Regions, ...]]] | None = None
+    peer_transfers: PeerTransfers = field(default_factory=PeerTransfers)
+    copy_devices: tuple[int, int] | None = None
 
     def make_graph_operation(self) -> Operation:
         """Return the operation as a graph node. As in CUDA, the node stores addresses and does not keep
         arrays alive.
         """
-        if self.call is not None:
-            return self.call.make_graph_operation()
+        if self.kernel_call is not None:
+            return self.kernel_call.make_graph_operation()
         return self if self.kind == "HOST_LAUNCH" else replace(self, run=copy_without_views(self.run))
 
     @property
@@ -221,7 +222,7 @@ class Operation:
             return "none"
         return _ENGINE_BY_COPY_KIND.get(self.copy_kind, "compute")
 
-    def activity(
+    def make_activity(
         self, device_id: int, stream_id: int, number: int, start_ns: int, end_ns: int, after: tuple[int, ...]
     ) -> Activity:
         """Return the `Activity` record of the operation after it has run."""
@@ -239,12 +240,16 @@ class Operation:
             grid=self.grid,
             block=self.block,
             after=after,
-            shared_bytes=self.call.occupancy.shared_bytes if self.call is not None else self.shared_bytes,
-            registers_per_thread=self.call.occupancy.registers_per_thread if self.call is not None else 0,
-            moved_bytes=self.counted.moved_bytes,
-            flop=self.counted.flop,
-            double_flop=self.counted.double_flop,
-            between=self.between,
+            shared_bytes=self.kernel_call.occupancy.shared_bytes
+            if self.kernel_call is not None
+            else self.shared_bytes,
+            registers_per_thread=self.kernel_call.occupancy.registers_per_thread
+            if self.kernel_call is not None
+            else 0,
+            moved_bytes=self.kernel_counts.moved_bytes,
+            flop=self.kernel_counts.flop,
+            double_flop=self.kernel_counts.double_flop,
+            between=self.copy_devices,
         )
 
 
@@ -257,20 +262,20 @@ class CapturedNode:
     """
 
     operation: Operation
-    after: tuple[int, ...]
+    predecessors: tuple[int, ...]
     device_id: int
     schedule: Schedule
     stream_id: int = 0
     source: SourceLine | None = None
 
-    def record(self, number: int, memory: DeviceMemory) -> GraphNode:
+    def make_record(self, number: int, memory: DeviceMemory) -> GraphNode:
         """Return the `GraphNode` record of the node. The argument `memory` is the memory of the node's
         device.
         """
         operation = self.operation
         parameters: tuple[NodeParameter, ...] = ()
-        if operation.call is not None:
-            parameters = operation.call.parameters
+        if operation.kernel_call is not None:
+            parameters = operation.kernel_call.parameters
         elif operation.kind != "HOST_LAUNCH":
             names_by_address: dict[int, str] = {}
             if operation.kind != "CONCURRENT_KERNEL":
@@ -298,14 +303,16 @@ class CapturedNode:
             source=self.source,
         )
 
-    def changed(self, before: GraphNode, after: GraphNode, memory: DeviceMemory) -> CapturedNode:
-        """Return a copy of the node in which the parameters of the record `before` are replaced by those of
-        `after`.
+    def make_changed_node(
+        self, old_record: GraphNode, new_record: GraphNode, memory: DeviceMemory
+    ) -> CapturedNode:
+        """Return a copy of the node in which the parameters of the record `old_record` are replaced by those
+        of `new_record`.
         """
         operation = self.operation
-        if operation.call is not None:
-            return replace(self, operation=operation.call.changed(after))
-        moves = dict(zip(before.addresses, after.addresses, strict=True))
+        if operation.kernel_call is not None:
+            return replace(self, operation=operation.kernel_call.make_changed_operation(new_record))
+        moves = dict(zip(old_record.addresses, new_record.addresses, strict=True))
         reads = move_views(operation.reads, moves, memory)
         writes = move_views(operation.writes, moves, memory)
         run = copy_with_moved_views(operation.run, moves, memory)
@@ -322,17 +329,17 @@ class Capture:
     The dictionary ``frontiers`` maps each of these streams to the predecessors of its next node.
     """
 
-    origin: StreamKey
+    origin_stream: StreamKey
     mode: int
     nodes: list[CapturedNode] = field(default_factory=list)
     frontiers: dict[StreamKey, tuple[int, ...]] = field(default_factory=dict)
-    left: tuple[int, ...] = ()  # the last nodes of destroyed streams
+    nodes_of_destroyed_streams: tuple[int, ...] = ()  # the last nodes of destroyed streams
     is_invalidated: bool = False
     invalidating_call: str = ""  # the call that broke it, in words
     remedy: str = ""  # if it is not the usual one
-    ended: bool = False
-    lines: ProgramLines = field(default_factory=ProgramLines)
-    thread: int = field(default_factory=threading.get_ident)
+    has_ended: bool = False
+    program_lines: ProgramLines = field(default_factory=ProgramLines)
+    thread_id: int = field(default_factory=threading.get_ident)
 
     def add(
         self, stream: StreamKey, operation: Operation, schedule: Schedule, source: SourceLine | None = None
@@ -352,36 +359,36 @@ class Capture:
         if not self.is_invalidated:
             self.is_invalidated = True
             self.remedy = remedy
-            source_line, function_name = self.lines.here()
+            source_line, function_name = self.program_lines.here()
             if source_line is not None:
                 quoted_line = f", `{source_line.text}`" if source_line.text else ""
                 self.invalidating_call = (
                     f": {description or function_name or 'a call'} in {source_line}{quoted_line}"
                 )
 
-    def make_invalidated_error(self, driver: bool = False) -> CUDARuntimeError | CUDADriverError:
+    def make_invalidated_error(self, is_driver_call: bool = False) -> CUDARuntimeError | CUDADriverError:
         """Return CUDA error 901 for a call during an invalidated capture. The error message contains the name
         of the call that invalidated the capture.
         """
-        return make_refusal(901, driver, self.invalidating_call, self.remedy)
+        return make_capture_error(901, is_driver_call, self.invalidating_call, self.remedy)
 
-    def join(self, stream: StreamKey, after: tuple[int, ...]) -> None:
+    def join(self, stream: StreamKey, predecessors: tuple[int, ...]) -> None:
         """Make the next node of a stream wait for the given nodes. If the stream is new, it joins the
         capture.
         """
-        self.frontiers[stream] = tuple(sorted({*self.frontiers.get(stream, ()), *after}))
+        self.frontiers[stream] = tuple(sorted({*self.frontiers.get(stream, ()), *predecessors}))
 
     def remove_stream(self, stream: StreamKey) -> None:
-        """Remove a stream that the program has destroyed. The first stream must still wait for its last nodes
-        before the capture ends.
+        """Remove a stream that the program has destroyed. The capture's first stream must still wait for the
+        last nodes of the destroyed stream before the capture ends.
         """
-        self.left += self.frontiers.pop(stream, ())
+        self.nodes_of_destroyed_streams += self.frontiers.pop(stream, ())
 
     def has_unjoined_work(self) -> bool:
         """Return whether the capture contains work for which its first stream does not wait."""
-        frontier = self.frontiers[self.origin]
+        frontier = self.frontiers[self.origin_stream]
         reachable_nodes = {*frontier, *self._find_predecessors(frontier)}
-        last_nodes = (self.left, *self.frontiers.values())
+        last_nodes = (self.nodes_of_destroyed_streams, *self.frontiers.values())
         return any(
             node_number not in reachable_nodes for node_numbers in last_nodes for node_number in node_numbers
         )
@@ -390,11 +397,11 @@ class Capture:
         """Return all direct and indirect predecessors of the nodes `numbers`."""
         predecessors: set[int] = set()
         pending_nodes = [
-            predecessor for node_number in numbers for predecessor in self.nodes[node_number].after
+            predecessor for node_number in numbers for predecessor in self.nodes[node_number].predecessors
         ]
         while pending_nodes:
             node_number = pending_nodes.pop()
             if node_number not in predecessors:
                 predecessors.add(node_number)
-                pending_nodes.extend(self.nodes[node_number].after)
+                pending_nodes.extend(self.nodes[node_number].predecessors)
         return predecessors

@@ -31,7 +31,7 @@ from virtualgpu.model.queue import WorkQueue
 from virtualgpu.records import DeviceInfo
 from virtualgpu.records.launch.whereabouts import LaunchObserver
 from virtualgpu.records.libraries import LibraryCall
-from virtualgpu.records.traffic.ports import LinkKind
+from virtualgpu.records.traffic.ports import LinkTopology
 
 T = TypeVar("T")
 # Typical memory of a CUDA context before the first allocation on data-centre GPUs.
@@ -55,14 +55,14 @@ class VirtualDevice:
         Address space and live allocations.
     l2 : L2Contents
         The arrays in its L2 cache.
-    work : WorkQueue
+    work_queue : WorkQueue
         Its streams, and the times of their work on the modelled clock.
     watchdog_s : float
         Seconds of computing on the host after which a kernel counts as hung; with the default it continues
         as long as threads or blocks of it still end.
     idle_s : float, optional
         The same limit for a kernel that makes no progress: no new stores or output, and no thread ends.
-    independent_threads : bool
+    has_independent_threads : bool
         Whether diverged lanes that wait for each other can take turns, as on GPUs since Volta.
     block_order : callable, optional
         Returns, for a number of blocks, the order in which kernels run them.
@@ -76,16 +76,16 @@ class VirtualDevice:
         self.info = info
         context_bytes = min(CONTEXT_BYTES, info.memory_bytes // 16)
         self.memory = DeviceMemory(info.memory_bytes, context_bytes=context_bytes)
-        self.work = WorkQueue(
+        self.work_queue = WorkQueue(
             device_id,
             machine.clock,
             2 if info.copy_engines is None else info.copy_engines,
-            machine.next_operation,
+            machine.next_operation_number,
         )
         self.l2 = L2Contents(cost.L2_USABLE_SHARE * info.l2_bytes)
         self.watchdog_s = read_initial_watchdog_s()
         self.idle_s: float | None = None
-        self.independent_threads = True
+        self.has_independent_threads = True
         self.block_order: Callable[[int], npt.NDArray[np.int64]] | None = None
         self.turns_seed: int | None = None
 
@@ -112,7 +112,7 @@ class VirtualDevice:
     @property
     def schedule(self) -> Schedule:
         """The start and end times of the device's operations."""
-        return self.work.schedule
+        return self.work_queue.schedule
 
     def kernel_ns(self, bytes_moved: float, flop: float = 0.0) -> float:
         """Return the modelled duration of a library kernel in ns. The duration is the longer of the memory
@@ -137,8 +137,8 @@ class Machine:
         One entry per device.
     stdout : callable
         Receives the output of ``printf`` in kernels.
-    onlooker : callable, optional
-        Creates an observer that is told the position of a launch while it runs.
+    make_launch_observer : callable, optional
+        Creates an observer of a launch, which can read the position of the launch while it runs.
     links : str, optional
         Topology of the links (`virtualgpu.model.links.topology`); by default that of such GPUs in products.
     """
@@ -147,48 +147,51 @@ class Machine:
         self,
         infos: Sequence[DeviceInfo],
         stdout: Callable[[str], None] = _print_output,
-        onlooker: Callable[[], LaunchObserver] | None = None,
-        links: LinkKind | None = None,
+        make_launch_observer: Callable[[], LaunchObserver] | None = None,
+        links: LinkTopology | None = None,
     ) -> None:
         if not infos:
             raise ValueError("A machine needs at least one device. Pass at least one DeviceInfo.")
         self.clock = HostClock()
         self.stdout = stdout
-        self.onlooker = onlooker
+        self.make_launch_observer = make_launch_observer
         self.kernel_launches = 0
         # Library calls while they are recorded: name, arrays read, arrays written.
         self.library_calls: list[LibraryCall] | None = None
-        self._operations = count(1)
-        self._graphs = count(1)
+        self._operation_numbers = count(1)
+        self._graph_numbers = count(1)
         self.graphs: WeakValueDictionary[int, Any] = WeakValueDictionary()  # by both their handles
         self.devices = [VirtualDevice(self, i, info) for i, info in enumerate(infos)]
         self.links = Links(self.devices, links)
         for device in self.devices:
-            device.memory.device_of = self.device_at
+            device.memory.find_device = self.device_at
         self.allocator: Callable[[int], Any] | None = None
         self.pinned_allocator: Callable[[int], Any] | None = None
         self.pinned_ranges: dict[int, int] = {}
-        self.registered: set[int] = set()  # pinned ranges that hostRegister locked
+        self.registered_addresses: set[int] = set()  # pinned ranges that hostRegister locked
         self.random_states: dict[int, Any] = {}
-        self.handles: dict[int, Any] = {}  # streams and events that the runtime's functions created
+        self.runtime_objects: dict[int, Any] = {}  # streams and events that the runtime's functions created
         self.events: WeakValueDictionary[int, Any] = (
             WeakValueDictionary()
         )  # by `ptr`, for events whose `ptr` was read
         self._components: dict[type, Any] = {}
         self._lock = threading.RLock()
-        self.thread = threading.local()
+        self.thread_state = threading.local()
         # The environment variable has CuPy's meaning.
-        self.per_thread_default = os.environ.get("CUPY_CUDA_PER_THREAD_DEFAULT_STREAM", "0") not in ("", "0")
+        self.has_per_thread_default = os.environ.get("CUPY_CUDA_PER_THREAD_DEFAULT_STREAM", "0") not in (
+            "",
+            "0",
+        )
 
     @property
     def current_device_id(self) -> int:
         """The number of the device that is current in the calling thread."""
-        return int(getattr(self.thread, "device_id", 0))
+        return int(getattr(self.thread_state, "device_id", 0))
 
     @current_device_id.setter
     def current_device_id(self, device_id: int) -> None:
         self.device(device_id)
-        self.thread.device_id = device_id
+        self.thread_state.device_id = device_id
 
     @property
     def current_device(self) -> VirtualDevice:
@@ -234,7 +237,7 @@ class Machine:
                 setattr(device, name, saved_value)
 
     @contextmanager
-    def stream_order(self, order: str, seed: int = 0) -> Iterator[None]:
+    def use_stream_order(self, order: str, seed: int = 0) -> Iterator[None]:
         """Context manager that delays the operations of streams and runs them in another permitted order.
 
         If the program lacks a wait, its results can differ in that order. Times are not modelled in the
@@ -250,35 +253,35 @@ class Machine:
 
         def run_before_free(_address: int, _size_bytes: int, is_allocation: bool) -> None:
             if not is_allocation:
-                deferral.require()
+                deferral.run_required()
 
         for device in self.devices:
-            device.memory.watched = run_before_free
+            device.memory.segment_callback = run_before_free
         try:
             yield
-            deferral.require()
+            deferral.run_required()
         finally:
             self.clock.deferral = None
             for device in self.devices:
-                device.memory.watched = None
+                device.memory.segment_callback = None
 
-    def own(self, kind: type[T], **arguments: Any) -> T:
+    def get_component(self, component_class: type[T], **arguments: Any) -> T:
         """Return the single instance of a class for this machine, such as the memory pool. The first call
         creates the instance.
         """
         with self._lock:
-            if kind not in self._components:
-                self._components[kind] = kind(**arguments)
-            component: T = self._components[kind]
+            if component_class not in self._components:
+                self._components[component_class] = component_class(**arguments)
+            component: T = self._components[component_class]
             return component
 
-    def next_operation(self) -> int:
+    def next_operation_number(self) -> int:
         """Return an unused number for a new operation. CUPTI calls this number the correlation id."""
-        return next(self._operations)
+        return next(self._operation_numbers)
 
-    def next_graph(self) -> int:
+    def next_graph_number(self) -> int:
         """Return an unused number for a new graph."""
-        return next(self._graphs)
+        return next(self._graph_numbers)
 
     @property
     def in_use(self) -> bool:
@@ -299,15 +302,17 @@ class _CurrentMachine:
     def __init__(self) -> None:
         self.machine: Machine | None = None
         self.lock = threading.Lock()
-        self.thread = threading.local()
-        self.forked = False  # from a process that had used its machine
+        self.thread_state = threading.local()
+        self.is_forked = False  # from a process that had used its machine
 
 
-_slot = _CurrentMachine()
+_current_machine = _CurrentMachine()
 
 
 def _after_fork() -> None:
-    _slot.forked = _slot.forked or (_slot.machine is not None and _slot.machine.in_use)
+    _current_machine.is_forked = _current_machine.is_forked or (
+        _current_machine.machine is not None and _current_machine.machine.in_use
+    )
 
 
 if hasattr(os, "register_at_fork"):
@@ -323,27 +328,27 @@ def current() -> Machine:
         Status 3, ``cudaErrorInitializationError``, in a process forked from one that had used its devices,
         as with CUDA: the threads that run kernels, and a GPU's context, are not inherited.
     """
-    if _slot.forked:
+    if _current_machine.is_forked:
         raise CUDARuntimeError(
             3,
             "cudaErrorInitializationError",
             "initialization error: this process was forked from one that had used the GPU already. Start "
             'workers with multiprocessing.get_context("spawn"), or use the GPU in the workers only.',
         )
-    machine = _slot.machine
+    machine = _current_machine.machine
     if machine is None:
-        with _slot.lock:
-            if _slot.machine is None:
+        with _current_machine.lock:
+            if _current_machine.machine is None:
                 from virtualgpu.model.choice import find_device_infos
 
-                _slot.machine = Machine(find_device_infos())
-            machine = _slot.machine
+                _current_machine.machine = Machine(find_device_infos())
+            machine = _current_machine.machine
     return machine
 
 
 def use(machine: Machine) -> None:
     """Make the given machine the current one. Arrays of the previous machine remain readable."""
-    _slot.machine = machine
+    _current_machine.machine = machine
 
 
 def use_device(name: str | None = None, count: int | None = None, links: str | None = None) -> None:
@@ -355,4 +360,4 @@ def use_device(name: str | None = None, count: int | None = None, links: str | N
 
 def get_thread_state() -> dict[str, Any]:
     """Return the state of the calling thread as a dictionary. All machines share this state."""
-    return _slot.thread.__dict__
+    return _current_machine.thread_state.__dict__

@@ -58,7 +58,7 @@ def place_blocks(
 
 
 def _schedule_each_block(
-    duration_ns: npt.NDArray[np.float64], slots: int, dispatch_ns: float
+    duration_ns: npt.NDArray[np.float64], slot_count: int, dispatch_ns: float
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     # One integer contains the time when a slot becomes free (in ps) and its number: heaps of integers are
     # several times faster than heaps of tuples.
@@ -67,47 +67,47 @@ def _schedule_each_block(
     starts_ps = [0] * len(durations_ps)
     slot_numbers = list(range(len(durations_ps)))
     slot_heap = []
-    for block in range(slots):
+    for block in range(slot_count):
         starts_ps[block] = block * step_ps
-        slot_heap.append((starts_ps[block] + durations_ps[block]) * slots + block)
+        slot_heap.append((starts_ps[block] + durations_ps[block]) * slot_count + block)
     heapq.heapify(slot_heap)
     heap_replace = heapq.heapreplace
-    earliest_ps = starts_ps[slots - 1]
-    for block in range(slots, len(durations_ps)):
-        free_ps, slot = divmod(slot_heap[0], slots)
+    earliest_ps = starts_ps[slot_count - 1]
+    for block in range(slot_count, len(durations_ps)):
+        free_ps, slot = divmod(slot_heap[0], slot_count)
         earliest_ps += step_ps
         if free_ps > earliest_ps:
             earliest_ps = free_ps
         starts_ps[block] = earliest_ps
         slot_numbers[block] = slot
-        heap_replace(slot_heap, (earliest_ps + durations_ps[block]) * slots + slot)
+        heap_replace(slot_heap, (earliest_ps + durations_ps[block]) * slot_count + slot)
     return np.array(slot_numbers, np.int64), np.array(starts_ps, np.float64) / 1000
 
 
 def _schedule_batches(
-    duration_ns: npt.NDArray[np.float64], slots: int, dispatch_ns: float
+    duration_ns: npt.NDArray[np.float64], slot_count: int, dispatch_ns: float
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Return the slot and the start in ns of each block, computed for a batch of blocks at a time."""
     blocks = int(duration_ns.size)
-    batch_size = max(slots // 8, 1)
+    batch_size = max(slot_count // 8, 1)
     start_ns = np.empty(blocks)
     slot_numbers = np.empty(blocks, np.int64)
-    free_ns = np.zeros(slots)
-    slots_by_free_time = np.arange(slots)
+    free_ns = np.zeros(slot_count)
+    slots_by_free_time = np.arange(slot_count)
     earliest_ns = 0.0
     spacing_ns = np.arange(batch_size) * dispatch_ns
     for first_block in range(0, blocks, batch_size):
         block_count = min(batch_size, blocks - first_block)
-        if first_block >= slots:
+        if first_block >= slot_count:
             slots_by_free_time = (
                 np.argpartition(free_ns, block_count - 1)[:block_count]
-                if block_count < slots
-                else np.arange(slots)
+                if block_count < slot_count
+                else np.arange(slot_count)
             )
             slots_by_free_time = slots_by_free_time[np.argsort(free_ns[slots_by_free_time], kind="stable")]
             batch_slots = slots_by_free_time[:block_count]
         else:
-            batch_slots = np.arange(first_block, first_block + block_count) % slots
+            batch_slots = np.arange(first_block, first_block + block_count) % slot_count
         begin_ns = np.maximum(
             np.maximum.accumulate(free_ns[batch_slots]), earliest_ns + spacing_ns[:block_count]
         )

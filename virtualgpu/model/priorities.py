@@ -30,19 +30,20 @@ _SHARE_TOLERANCE = 1e-9
 class PlannedWork:
     """An operation of a stream with its planned start and end times.
 
-    The operation starts when the operations ``after`` have ended, but not before the time ``floor_ns``.
-    ``waves`` is the number of times that the blocks fill their slots, ``share`` the part of the device's
+    The operation starts when the operations ``after`` have ended, but not before the time
+    ``earliest_start_ns``. ``waves`` is the number of times that the blocks fill their slots,
+    ``requested_share`` the part of the device's
     slots that they can use.
     """
 
     number: int
-    queue: int
+    queue_id: int
     engine: EngineName
     duration_ns: int
-    share: float
+    requested_share: float
     waves: int
     priority: int
-    floor_ns: int
+    earliest_start_ns: int
     after: tuple[int, ...]
     start_ns: int = -1
     end_ns: int = -1
@@ -54,10 +55,10 @@ class _OperationRun:
 
     work: PlannedWork
     remaining_ns: float
-    waits_for: int = 0
+    open_predecessors: int = 0
     engine_share: float = 0.0
-    since_ns: int = 0
-    next_ns: int = 0  # when it ends, or yields
+    updated_ns: int = 0
+    next_change_ns: int = 0  # when it ends, or yields
     will_yield: bool = False
     followers: list[_OperationRun] = field(default_factory=list)
 
@@ -75,28 +76,29 @@ class _OperationRun:
         if self.work.start_ns < 0:
             self.work.start_ns = now_ns
         self.engine_share = engine_share
-        self.since_ns = now_ns
+        self.updated_ns = now_ns
         self.will_yield = False
-        self.next_ns = now_ns + max(
-            ceil(self.remaining_ns * self.work.share / engine_share - _SHARE_TOLERANCE), 0
+        self.next_change_ns = now_ns + max(
+            ceil(self.remaining_ns * self.work.requested_share / engine_share - _SHARE_TOLERANCE), 0
         )
 
     def pause(self, now_ns: int) -> None:
         """Pause the operation, and update the remaining time."""
-        self.remaining_ns -= (now_ns - self.since_ns) * self.engine_share / self.work.share
+        self.remaining_ns -= (now_ns - self.updated_ns) * self.engine_share / self.work.requested_share
         if self.remaining_ns >= self.work.duration_ns - _SHARE_TOLERANCE:
             self.work.start_ns = -1  # none of its blocks has begun
-        self.since_ns = now_ns
+        self.updated_ns = now_ns
 
     def yield_engine(self, now_ns: int) -> None:
         """Let the operation pause at the end of its current wave of blocks."""
-        done_ns = (now_ns - self.since_ns) * self.engine_share / self.work.share
+        done_ns = (now_ns - self.updated_ns) * self.engine_share / self.work.requested_share
         wave_ns = self.work.duration_ns / self.work.waves
         remaining_ns = floor((self.remaining_ns - done_ns) / wave_ns + 1e-6) * wave_ns
         if remaining_ns > _SHARE_TOLERANCE and not self.will_yield:
             self.will_yield = True
-            self.next_ns = self.since_ns + ceil(
-                (self.remaining_ns - remaining_ns) * self.work.share / self.engine_share - _SHARE_TOLERANCE
+            self.next_change_ns = self.updated_ns + ceil(
+                (self.remaining_ns - remaining_ns) * self.work.requested_share / self.engine_share
+                - _SHARE_TOLERANCE
             )
 
 
@@ -104,7 +106,7 @@ ReservedInterval = tuple[int, int, float]  # start, end, and the share of an eng
 
 
 def plan_works(
-    works: Sequence[PlannedWork], reserved: Mapping[str, Sequence[ReservedInterval]] | None = None
+    works: Sequence[PlannedWork], reserved_intervals: Mapping[str, Sequence[ReservedInterval]] | None = None
 ) -> None:
     """Compute the start and end times of all operations, and store them in the `PlannedWork` objects.
 
@@ -112,7 +114,7 @@ def plan_works(
     ----------
     works
         The operations in the order in which they were submitted.
-    reserved
+    reserved_intervals
         Engine -> intervals that are in use already.
     """
     run_by_number = {
@@ -125,16 +127,16 @@ def plan_works(
         run.work.end_ns = -1
         for work_number in set(run.work.after) & run_by_number.keys():
             run_by_number[work_number].followers.append(run)
-            run.waits_for += 1
-        if not run.waits_for:
-            heapq.heappush(arrival_times, (run.work.floor_ns, run.work.number))
+            run.open_predecessors += 1
+        if not run.open_predecessors:
+            heapq.heappush(arrival_times, (run.work.earliest_start_ns, run.work.number))
     names = {planned_work.engine for planned_work in works}
-    engines = {name: _EnginePlan(name, (reserved or {}).get(name, ())) for name in names}
+    engines = {name: _EnginePlan(name, (reserved_intervals or {}).get(name, ())) for name in names}
     for engine in engines.values():
-        for time_ns in engine.changes:
+        for time_ns in engine.change_times_ns:
             heapq.heappush(arrival_times, (time_ns, -1))
     while True:
-        next_times = [run.next_ns for engine in engines.values() for run in engine.running]
+        next_times = [run.next_change_ns for engine in engines.values() for run in engine.running_operations]
         if arrival_times:
             next_times.append(arrival_times[0][0])
         if not next_times:
@@ -146,75 +148,78 @@ def plan_works(
             if work_number < 0:
                 changed_engines.update(engines)
                 continue
-            engines[run_by_number[work_number].work.engine].add(run_by_number[work_number])
+            engines[run_by_number[work_number].work.engine].add_ready(run_by_number[work_number])
             changed_engines.add(run_by_number[work_number].work.engine)
         for engine in engines.values():
-            for run in engine.remove_due(now_ns):
+            for run in engine.remove_due_runs(now_ns):
                 changed_engines.add(engine.name)
                 if run.work.end_ns < 0:
                     continue
                 for follower in run.followers:
-                    follower.waits_for -= 1
-                    if not follower.waits_for:
+                    follower.open_predecessors -= 1
+                    if not follower.open_predecessors:
                         heapq.heappush(
-                            arrival_times, (max(follower.work.floor_ns, now_ns), follower.work.number)
+                            arrival_times,
+                            (max(follower.work.earliest_start_ns, now_ns), follower.work.number),
                         )
         if arrival_times and arrival_times[0][0] <= now_ns:
             for name in changed_engines:
-                engines[name].stale = True
+                engines[name].is_stale = True
             continue
         for name, engine in engines.items():
-            if name in changed_engines or engine.stale:
-                engine.start_waiting(now_ns)
+            if name in changed_engines or engine.is_stale:
+                engine.start_waiting_runs(now_ns)
 
 
 class _EnginePlan:
     """An engine with its running operations and its waiting ones, the most urgent first."""
 
-    def __init__(self, name: EngineName, reserved: Sequence[ReservedInterval]) -> None:
+    def __init__(self, name: EngineName, reserved_intervals: Sequence[ReservedInterval]) -> None:
         self.name = name
         share_changes: defaultdict[int, float] = defaultdict(float)
-        for start_ns, end_ns, reserved_share in reserved:
+        for start_ns, end_ns, reserved_share in reserved_intervals:
             share_changes[start_ns] += reserved_share
             share_changes[end_ns] -= reserved_share
-        self.changes = sorted(share_changes)
-        self._reserved_shares = [0.0, *accumulate(share_changes[time_ns] for time_ns in self.changes)]
-        self.running: list[_OperationRun] = []
+        self.change_times_ns = sorted(share_changes)
+        self._reserved_shares = [0.0, *accumulate(share_changes[time_ns] for time_ns in self.change_times_ns)]
+        self.running_operations: list[_OperationRun] = []
         self._ready_runs: list[_OperationRun] = []
-        self.stale = False
+        self.is_stale = False
 
-    def add(self, run: _OperationRun) -> None:
+    def add_ready(self, run: _OperationRun) -> None:
         """Add an operation that is ready to run to the waiting operations."""
         insort(self._ready_runs, run, key=lambda waiting_run: waiting_run.sort_key)
 
-    def remove_due(self, now_ns: int) -> list[_OperationRun]:
+    def remove_due_runs(self, now_ns: int) -> list[_OperationRun]:
         """Remove and return the operations that have ended or paused by the given time."""
-        due_runs = [run for run in self.running if run.next_ns <= now_ns]
+        due_runs = [run for run in self.running_operations if run.next_change_ns <= now_ns]
         for run in due_runs:
-            self.running.remove(run)
+            self.running_operations.remove(run)
             if run.will_yield:
                 run.pause(now_ns)
-                self.add(run)
+                self.add_ready(run)
             else:
                 run.work.end_ns = now_ns
         return due_runs
 
-    def start_waiting(self, now_ns: int) -> None:
+    def start_waiting_runs(self, now_ns: int) -> None:
         """Begin the waiting operations for which the hardware unit has free capacity."""
-        self.stale = False
+        self.is_stale = False
         slowed_runs = [
             run
-            for run in self.running
-            if run.engine_share < run.work.share - _SHARE_TOLERANCE and not run.will_yield
+            for run in self.running_operations
+            if run.engine_share < run.work.requested_share - _SHARE_TOLERANCE and not run.will_yield
         ]
         for run in slowed_runs:
-            self.running.remove(run)  # it can possibly use more of the engine now
+            self.running_operations.remove(run)  # it can possibly use more of the engine now
             run.pause(now_ns)
-            self.add(run)
+            self.add_ready(run)
         is_limited = self.name != "none"
-        reserved_share = self._reserved_shares[bisect_right(self.changes, now_ns)]
+        reserved_share = self._reserved_shares[bisect_right(self.change_times_ns, now_ns)]
         free_share = (
-            1.0 - reserved_share - sum(run.engine_share for run in self.running) if is_limited else 1.0
+            1.0 - reserved_share - sum(run.engine_share for run in self.running_operations)
+            if is_limited
+            else 1.0
         )
         waiting_runs = self._ready_runs
         self._ready_runs = []
@@ -226,16 +231,18 @@ class _EnginePlan:
                 self._ready_runs.append(run)
             elif (
                 not is_limited
-                or run.work.share <= free_share + _SHARE_TOLERANCE
+                or run.work.requested_share <= free_share + _SHARE_TOLERANCE
                 or (is_continued and free_share > 1e-3)
             ):
-                engine_share = run.work.share if not is_limited else min(run.work.share, free_share)
+                engine_share = (
+                    run.work.requested_share if not is_limited else min(run.work.requested_share, free_share)
+                )
                 run.begin(now_ns, engine_share)
-                self.running.append(run)
+                self.running_operations.append(run)
                 free_share -= engine_share if is_limited else 0.0
             else:
                 self._ready_runs.append(run)
                 highest_urgency = urgency
-                for running_work in self.running if self.name == "compute" else ():
+                for running_work in self.running_operations if self.name == "compute" else ():
                     if running_work.work.priority > urgency and running_work.work.waves > 1:
                         running_work.yield_engine(now_ns)

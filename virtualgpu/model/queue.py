@@ -24,7 +24,7 @@ from virtualgpu.model.graph import (
     Capture,
     CapturedNode,
     Operation,
-    make_refusal,
+    make_capture_error,
 )
 from virtualgpu.model.recording.watch import StreamRef
 from virtualgpu.records import Activity
@@ -45,7 +45,7 @@ class WorkQueue:
         The machine's clock.
     copy_engines : int
         Copy engines of the device.
-    next_number : callable
+    next_operation_number : callable
         Returns the number of a new operation of the machine.
 
     Attributes
@@ -59,11 +59,11 @@ class WorkQueue:
         device_id: int,
         clock: HostClock,
         copy_engines: int,
-        next_number: Callable[[], int],
+        next_operation_number: Callable[[], int],
     ) -> None:
         self._device_id = device_id
         self._clock = clock
-        self._next_number = next_number
+        self._next_operation_number = next_operation_number
         # Streams of a machine have different handles.
         self.schedule = Schedule(clock, copy_engines, 0x1000 + (device_id << 32))
         self.captures: dict[int, Capture] = {}  # by the handles of the streams that take part
@@ -86,18 +86,18 @@ class WorkQueue:
         """
         if self.captures:
             is_driver_call = operation.kind == "CONCURRENT_KERNEL"
-            self.check_legacy(stream_id, is_driver_call)
+            self.check_legacy_stream(stream_id, is_driver_call)
             capture = self.find_capture(stream_id, is_driver_call)
             if capture is not None:
                 stream_watch = self._clock.watch
-                source_line = capture.lines.here()[0] if stream_watch is None else stream_watch.here()
+                source_line = capture.program_lines.here()[0] if stream_watch is None else stream_watch.here()
                 begun_ns = self._clock.now_ns
                 self._clock.advance(CAPTURE_NODE_NS)
                 capture.add((self._device_id, stream_id), operation, self.schedule, source_line)
                 if self._clock.recorder is not None:
                     self._clock.recorder.record_captured_call(operation.kind, begun_ns)
                 return None
-        operation_number = self._next_number()
+        operation_number = self._next_operation_number()
         schedule = self.schedule
         stream_watch = self._clock.watch
         deferral = self._clock.deferral
@@ -106,7 +106,7 @@ class WorkQueue:
         elif stream_watch is None:
             duration_ns = operation.run()
         else:
-            duration_ns = stream_watch.run(self.place(stream_id), operation_number, operation)
+            duration_ns = stream_watch.run(self.make_stream_ref(stream_id), operation_number, operation)
         with self._clock.lock:
             begun_ns = self._clock.now_ns
             self._clock.advance(cost.call_ns(operation.kind))
@@ -118,26 +118,26 @@ class WorkQueue:
                 duration_ns,
                 operation.sm_share,
                 operation.waves,
-                partial(operation.activity, self._device_id, queue, operation_number),
-                operation.passage.engines,
+                partial(operation.make_activity, self._device_id, queue, operation_number),
+                operation.peer_transfers.engines,
             )
-            operation.passage.report(activity)
+            operation.peer_transfers.report(activity)
             if self._clock.recorder is not None:
                 self._clock.recorder.record_operation(activity, schedule.queue(queue), begun_ns)
         if deferral is not None:
             is_kernel = operation.kind == "CONCURRENT_KERNEL"
-            deferral.hold(operation_number, operation.run, activity.after, kernel=is_kernel)
+            deferral.delay_operation(operation_number, operation.run, activity.after, is_kernel=is_kernel)
         return activity
 
-    def run_delayed(self, after: Iterable[int] | None = None) -> None:
-        """Run the delayed operations with the given numbers and those that they depend on. If ``after`` is
-        None, all delayed operations are run.
+    def run_delayed_operations(self, numbers: Iterable[int] | None = None) -> None:
+        """Run the delayed operations with the given numbers and those that they depend on. If ``numbers``
+        is None, all delayed operations are run.
         """
         if self._clock.deferral is not None:
-            self._clock.deferral.require(after)
+            self._clock.deferral.run_required(numbers)
 
-    def place(self, stream_id: int) -> StreamRef:
-        """Return a reference to a stream for observers of the machine."""
+    def make_stream_ref(self, stream_id: int) -> StreamRef:
+        """Return the `StreamRef` (device, handle and kind) by which observers identify a stream."""
         handle = self.schedule.select_queue(stream_id)
         return StreamRef(self._device_id, handle, self.schedule.queue(handle).blocking)
 
@@ -146,16 +146,16 @@ class WorkQueue:
         """The most recently submitted operations, in the order of submission."""
         return self.schedule.log
 
-    def destroy(self, stream_id: int) -> None:
+    def destroy_stream(self, stream_id: int) -> None:
         """Remove a stream. If a capture has begun in the stream, its graph is lost."""
         capture = self.captures.pop(stream_id, None)
-        if capture is not None and not capture.ended:
-            if capture.origin == (self._device_id, stream_id):
+        if capture is not None and not capture.has_ended:
+            if capture.origin_stream == (self._device_id, stream_id):
                 capture.invalidate(
                     "the last reference to the capturing stream was deleted",
                     "The graph is lost: keep a reference to this stream until end_capture().",
                 )
-                capture.ended = True
+                capture.has_ended = True
             else:
                 capture.remove_stream((self._device_id, stream_id))
         self.schedule.destroy_queue(stream_id)
@@ -171,8 +171,8 @@ class WorkQueue:
         CUDARuntimeError
             Status 900, if the stream captures a graph itself.
         """
-        self.check_legacy(stream_id)
-        self.refuse_capturing(stream_id)
+        self.check_legacy_stream(stream_id)
+        self.check_not_capturing(stream_id)
         begun_ns = self._clock.now_ns
         self._clock.advance(upload_ns)
         self._record_call("cudaGraphUpload", begun_ns)
@@ -195,11 +195,11 @@ class WorkQueue:
             Status 900, ``cudaErrorStreamCaptureUnsupported``, if the stream captures a graph itself; 1 if
             memory that an earlier launch allocated is still in use.
         """
-        self.check_legacy(stream_id)
-        self.refuse_capturing(stream_id)
+        self.check_legacy_stream(stream_id)
+        self.check_not_capturing(stream_id)
         for node in nodes:
-            if node.operation.check is not None:
-                node.operation.check()
+            if node.operation.check_launch is not None:
+                node.operation.check_launch()
         begun_ns = self._clock.now_ns
         self._clock.advance(upload_ns)
         self._clock.advance(cost.graph_launch_ns(len(nodes)))
@@ -213,7 +213,7 @@ class WorkQueue:
         stream_watch = self._clock.watch
         try:
             for node_id, node in enumerate(nodes):
-                operation_number = self._next_number()
+                operation_number = self._next_operation_number()
                 operation = node.operation
                 if self._clock.deferral is not None:
                     duration_ns = _DEFERRED_DURATION_NS
@@ -225,7 +225,7 @@ class WorkQueue:
                         stream_ref, operation_number, operation, node.source
                     )
                     work_records.append(work_record)
-                predecessors = [activities[node_index] for node_index in node.after]
+                predecessors = [activities[node_index] for node_index in node.predecessors]
                 node_ready_ns = ready_ns
                 if predecessors:
                     node_ready_ns = max(
@@ -237,12 +237,12 @@ class WorkQueue:
                     operation.engine,
                     duration_ns,
                     operation.sm_share,
-                    operation.passage.engines,
+                    operation.peer_transfers.engines,
                 )
                 predecessor_numbers = (
                     tuple(activity.correlation_id for activity in predecessors) or awaited_operations
                 )
-                activity = operation.activity(
+                activity = operation.make_activity(
                     node.device_id,
                     stream_id,
                     operation_number,
@@ -251,11 +251,15 @@ class WorkQueue:
                     predecessor_numbers,
                 )
                 activities.append(replace(activity, graph_id=graph_id, graph_node_id=node_id))
-                operation.passage.report(activities[-1])
+                operation.peer_transfers.report(activities[-1])
                 if self._clock.deferral is not None:
-                    kernel = operation.kind == "CONCURRENT_KERNEL"
-                    self._clock.deferral.hold(
-                        operation_number, operation.run, predecessor_numbers, keeps=False, kernel=kernel
+                    is_kernel = operation.kind == "CONCURRENT_KERNEL"
+                    self._clock.deferral.delay_operation(
+                        operation_number,
+                        operation.run,
+                        predecessor_numbers,
+                        keeps_arrays=False,
+                        is_kernel=is_kernel,
                     )
                 if operation.node_kind is None:
                     node.schedule.log.append(activities[-1])
@@ -275,9 +279,9 @@ class WorkQueue:
                 edges = (
                     (source_index, target_index)
                     for target_index, node in enumerate(nodes[: len(work_records)])
-                    for source_index in node.after
+                    for source_index in node.predecessors
                 )
-                stream_watch.note_graph_launch(self.place(stream_id), work_records, edges, graph_id)
+                stream_watch.note_graph_launch(self.make_stream_ref(stream_id), work_records, edges, graph_id)
             if self._clock.recorder is not None:
                 recorded_activities = [
                     activity
@@ -297,7 +301,7 @@ class WorkQueue:
             Status 401, ``cudaErrorIllegalState``, if the stream captures already.
         """
         capture = self.captures.get(stream_id)
-        if capture is not None and not capture.ended:
+        if capture is not None and not capture.has_ended:
             raise CUDARuntimeError(
                 401,
                 "cudaErrorIllegalState",
@@ -326,22 +330,22 @@ class WorkQueue:
                 "the operation cannot be performed in the present state: the stream is "
                 "not capturing. Call begin_capture() first.",
             )
-        if capture.origin != (self._device_id, stream_id):
+        if capture.origin_stream != (self._device_id, stream_id):
             raise self.invalidate_capture(capture, 903)
-        capture.ended = True
+        capture.has_ended = True
         begun_ns = self._clock.now_ns
         if not capture.is_invalidated:
             self._clock.advance(INSTANTIATE_NS + len(capture.nodes) * INSTANTIATE_NODE_NS)
         self._record_call("cudaStreamEndCapture", begun_ns)
-        if capture.mode != RELAXED_MODE and capture.thread != threading.get_ident():
-            raise make_refusal(908)
+        if capture.mode != RELAXED_MODE and capture.thread_id != threading.get_ident():
+            raise make_capture_error(908)
         if capture.is_invalidated:
             raise capture.make_invalidated_error()
         if capture.has_unjoined_work():
-            raise make_refusal(904)
+            raise make_capture_error(904)
         return capture
 
-    def find_capture(self, stream_id: int, driver: bool = False) -> Capture | None:
+    def find_capture(self, stream_id: int, is_driver_call: bool = False) -> Capture | None:
         """Return the capture in which a stream takes part, or None.
 
         Raises
@@ -352,14 +356,14 @@ class WorkQueue:
         capture = self.captures.get(stream_id)
         if capture is None:
             return None
-        if capture.ended:
+        if capture.has_ended:
             del self.captures[stream_id]
             return None
         if capture.is_invalidated:
-            raise capture.make_invalidated_error(driver)
+            raise capture.make_invalidated_error(is_driver_call)
         return capture
 
-    def join(self, stream_id: int, capture: Capture, after: tuple[int, ...]) -> None:
+    def join_capture(self, stream_id: int, capture: Capture, predecessors: tuple[int, ...]) -> None:
         """Make a stream wait for nodes of a graph that is being captured. The stream then takes part in the
         capture.
 
@@ -377,7 +381,7 @@ class WorkQueue:
         if capture.is_invalidated:
             raise capture.make_invalidated_error()
         self.captures[stream_id] = capture
-        capture.join((self._device_id, stream_id), after)
+        capture.join((self._device_id, stream_id), predecessors)
 
     @staticmethod
     def invalidate_capture(
@@ -385,15 +389,15 @@ class WorkQueue:
     ) -> CUDARuntimeError | CUDADriverError:
         """Invalidate a capture, and return the CUDA error with the given status."""
         capture.invalidate()
-        return make_refusal(status, remedy=remedy)
+        return make_capture_error(status, remedy=remedy)
 
     def find_active_captures(self) -> list[Capture]:
         """Return the captures in which streams of this device take part."""
-        for stream_id in [handle for handle, capture in self.captures.items() if capture.ended]:
+        for stream_id in [handle for handle, capture in self.captures.items() if capture.has_ended]:
             del self.captures[stream_id]
         return list(dict.fromkeys(self.captures.values()))
 
-    def refuse_capturing(self, stream_id: int) -> None:
+    def check_not_capturing(self, stream_id: int) -> None:
         """Raise CUDA error 900 or 901 if a stream takes part in a capture."""
         capture = self.find_capture(stream_id)
         if capture is not None:
@@ -411,12 +415,12 @@ class WorkQueue:
         for capture in captures:
             capture.invalidate()
         if captures:
-            raise make_refusal(900)
+            raise make_capture_error(900)
         begun_ns = self._clock.now_ns
-        self.run_delayed()
+        self.run_delayed_operations()
         self.schedule.synchronize()
         if self._clock.watch is not None:
-            self._clock.watch.note_host_wait("device", self.place(0))
+            self._clock.watch.note_host_wait("device", self.make_stream_ref(0))
         if self._clock.recorder is not None:
             self._clock.recorder.record_wait(
                 "CONTEXT_SYNCHRONIZE", "cudaDeviceSynchronize", begun_ns, self._device_id, None
@@ -427,7 +431,9 @@ class WorkQueue:
         if self._clock.recorder is not None:
             self._clock.recorder.record_call(call, self._clock.now_ns if begun_ns is None else begun_ns)
 
-    def check_legacy(self, stream_id: int, driver: bool = False, spoils: bool = True) -> None:
+    def check_legacy_stream(
+        self, stream_id: int, is_driver_call: bool = False, invalidates_capture: bool = True
+    ) -> None:
         """Raise CUDA error 906 for an operation in the legacy default stream while a blocking stream is
         captured.
         """
@@ -438,6 +444,6 @@ class WorkQueue:
                 device == self._device_id and self.schedule.queue(handle).blocking
                 for device, handle in capture.frontiers
             ):
-                if spoils:
+                if invalidates_capture:
                     capture.invalidate()
-                raise make_refusal(906, driver)
+                raise make_capture_error(906, is_driver_call)

@@ -226,7 +226,7 @@ class Checker:
         self.shared.heap_end = heap.address + heap.size_bytes
 
     def _find_regions(self) -> None:
-        range_starts, range_ends = self.memory.live()
+        range_starts, range_ends = self.memory.find_live_ranges()
         self._starts = range_starts
         self._ends = range_ends
         self._regions = (structures.Region * max(len(range_starts), 1))()  # type: ignore[operator]
@@ -393,7 +393,7 @@ class Checker:
     ) -> None:
         """Report the lanes whose access to the device heap is outside of an allocated block of memory."""
         assert self.memory.heap is not None
-        used_blocks = self.memory.heap.used
+        used_blocks = self.memory.heap.used_blocks
         site = self.sites[site_number]
         segment_number = self.ordering.slot(block).block_state.segment
         for lane in range(layout.LANES):

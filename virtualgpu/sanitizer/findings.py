@@ -124,11 +124,11 @@ class Findings:
         """Add an access to the device heap that is outside of all allocated blocks."""
         heap = self.memory.heap
         assert heap is not None
-        freed_blocks = heap.freed or {}
+        freed_blocks = heap.freed_blocks or {}
         is_freed = any(start <= address < start + size for start, size in freed_blocks.items())
         finding_kind = FREED if is_freed else OUTSIDE_BLOCK
         finding_key = (finding_kind, "global", 0, self.sites[access.site].line, 0)
-        blocks = freed_blocks if finding_kind == FREED else heap.used
+        blocks = freed_blocks if finding_kind == FREED else heap.used_blocks
         start = max((start for start in blocks if start <= address), default=0)
         self.heap_blocks.setdefault(finding_key, (start, blocks.get(start, 0)))
         self._add_finding(finding_key, Finding(1, False, "global", address, 0, None, access))

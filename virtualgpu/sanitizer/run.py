@@ -241,10 +241,10 @@ def _watch_heap_leaks(memory: DeviceMemory, uses_heap: bool) -> Iterator[list[in
         yield leaked_sizes
         return
     heap = memory.open_heap()
-    earlier_blocks = set(heap.used)
-    with heap.checked():
+    earlier_blocks = set(heap.used_blocks)
+    with heap.keep_freed_blocks():
         yield leaked_sizes
-        leaked_sizes += [size for start, size in heap.used.items() if start not in earlier_blocks]
+        leaked_sizes += [size for start, size in heap.used_blocks.items() if start not in earlier_blocks]
 
 
 def _make_leak_hazard(leaked_sizes: Sequence[int], kernel: str) -> Hazard:
@@ -282,7 +282,7 @@ def _make_bounds_finder(
         cache_key = ("makers", launch.packed.name, function.name)
         writers: RegisterWriters = program.get_cached(cache_key, lambda: find_register_writers(function))
         base_address = find_base_pointer(function, i, launch.packed.params, variable_addresses, writers)
-        allocation = None if base_address is None else memory.find_nearest(base_address)
+        allocation = None if base_address is None else memory.find_nearest_allocation(base_address)
         if (
             base_address is None
             or allocation is None
@@ -300,10 +300,10 @@ def _find_unwritten_granules(
     """Return for each allocation which granules still have the initial contents of ``cp.empty``."""
     granules_by_start = {}
     for address in arrays:
-        allocation = memory.find_nearest(address)
+        allocation = memory.find_nearest_allocation(address)
         if allocation is None or allocation.address in granules_by_start:
             continue
-        unwritten_words = memory.find_unwritten(allocation.address, allocation.size_bytes)
+        unwritten_words = memory.find_unwritten_words(allocation.address, allocation.size_bytes)
         if unwritten_words.any():
             is_unwritten = np.zeros(-(-allocation.size_bytes // granule_size), np.bool_)
             unwritten_flags = np.repeat(unwritten_words, 4 // granule_size)
@@ -323,7 +323,7 @@ def _make_unwritten_hazards(
         hazard.address for hazard in earlier_hazards if hazard.kind == UNWRITTEN and hazard.space == "global"
     ]
     for address, size in launch.arrays.items():
-        allocation = memory.find_nearest(address)
+        allocation = memory.find_nearest_allocation(address)
         unwritten_words = None if allocation is None else checker.find_never_written(allocation.address)
         is_reported = any(
             read_address is not None and address <= read_address < address + size

@@ -128,7 +128,7 @@ class AccessRecorder:
     def __init__(self, device: VirtualDevice, accesses: list[ir.Instruction]) -> None:
         self._device = device
         self._granule_bytes = find_granule_bytes(accesses)
-        self._starts, self._ends = device.memory.live()
+        self._starts, self._ends = device.memory.find_live_ranges()
         self._maps: dict[int, npt.NDArray[np.uint8]] = {}
         allocation_count = max(len(self._starts), 1)
         self._map_addresses = np.zeros(allocation_count, np.int64)
@@ -194,7 +194,7 @@ class AccessRecorder:
 
 
 def _find_array_label(device: VirtualDevice, address: int) -> str:
-    allocation = device.memory.find_nearest(address)
+    allocation = device.memory.find_nearest_allocation(address)
     return allocation.label if allocation is not None else ""
 
 

@@ -20,7 +20,7 @@ from gpulab.words import count, size
 from virtualgpu.errors import GpulabError
 from virtualgpu.records.origin import Provenance
 from virtualgpu.records.traffic.collective import Collective, CollectiveStep, Move, Operation, make_crossings
-from virtualgpu.records.traffic.ports import Crossing, LinkKind
+from virtualgpu.records.traffic.ports import Crossing, LinkTopology
 from virtualgpu.records.traffic.schedules import Steps, merge_adjacent_moves
 
 MAX_TOTAL_BYTES = 1 << 30  # in all arrays together
@@ -35,7 +35,7 @@ def collective(
     *,
     gpus: int | None = None,
     size_bytes: int = 8 << 20,
-    links: LinkKind | None = None,
+    links: LinkTopology | None = None,
 ) -> views.CollectiveView:
     """Run a collective operation on several GPUs, and show the data of each GPU step by step.
 
@@ -137,7 +137,7 @@ def _count_real_gpus() -> int:
     return 0 if real_cp is None else int(real_cp.cuda.runtime.getDeviceCount())
 
 
-def _use_gpus(gpus: int, real_gpus: int, links: LinkKind | None) -> AbstractContextManager[Any]:
+def _use_gpus(gpus: int, real_gpus: int, links: LinkTopology | None) -> AbstractContextManager[Any]:
     """Return a context with virtual GPUs. Its value is None if the session has enough real GPUs."""
     if real_gpus >= gpus:
         return nullcontext()
@@ -273,10 +273,10 @@ def _describe_library_bytes(virtual_side: Any) -> str:
 
 def _find_origin(
     virtual_side: Any, connections: set[tuple[int, int]], gpus: int
-) -> tuple[Provenance, LinkKind]:
+) -> tuple[Provenance, LinkTopology]:
     """Return the provenance of the measured times, and the kind of links between the GPUs."""
     if virtual_side is not None:
-        return virtual_side.provenance, virtual_side.machine.links.kind
+        return virtual_side.provenance, virtual_side.machine.links.topology
     is_fully_connected = len(connections) == gpus * (gpus - 1)
     return (
         session.backend().provenance,

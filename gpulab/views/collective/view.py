@@ -15,7 +15,7 @@ from gpulab.views.parts.palette import choose_ink
 from gpulab.views.parts.plots import make_labels, make_sentence_args, plot
 from gpulab.words import count, duration, listing, number, size
 from virtualgpu.records.traffic.collective import Collective, Move, Parts
-from virtualgpu.records.traffic.ports import Over
+from virtualgpu.records.traffic.ports import Route
 
 COLOURS = ("accent", "warn", "good", "purple", "accent-2", "tail", "other", "range")
 ROW_PX = 32
@@ -59,7 +59,7 @@ class CollectiveView(View):
         self._states = record.states
         moves = (move for step in record.steps for move in step.moves)
         self._gpu_pairs = [*dict.fromkeys((move.source, move.target) for move in moves)]
-        self._links: tuple[Over, ...] = tuple(
+        self._links: tuple[Route, ...] = tuple(
             dict.fromkeys(crossing.over for crossing in record.traffic.crossings)
         )
         clock_text = "without the time of the host"

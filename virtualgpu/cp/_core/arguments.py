@@ -56,7 +56,7 @@ def check_device(array: HostAccess, device: VirtualDevice | None = None) -> None
             f"inside `with cp.cuda.Device({owner_device.id}):`, or copy the array with "
             "cp.asarray."
         )
-    links.enable(device.id, owner_device.id)
+    links.enable_access(device.id, owner_device.id)
     warnings.warn(
         f"{location_sentence} Peer access has been activated automatically.", PerformanceWarning, stacklevel=4
     )

@@ -68,7 +68,7 @@ class ndarray(OperatorMethods, FunctionMethods, ExportMethods, DeviceArray):  # 
         if memptr is None:
             memptr = alloc(size_bytes)
             label = f"{element_dtype.name} array of shape {extents}"
-            memptr.mem.owner.memory.track(memptr.ptr, size_bytes, label)
+            memptr.mem.owner.memory.track_allocation(memptr.ptr, size_bytes, label)
         elif strides is not None and element_count:
             size_bytes = (
                 sum((n - 1) * abs(stride) for n, stride in zip(extents, strides, strict=True))

@@ -12,7 +12,7 @@ from virtualgpu.cp._core.host_access import HostAccess
 from virtualgpu.cp.cuda.stream import get_current_stream
 from virtualgpu.model import bus
 from virtualgpu.model.graph import KernelCounts
-from virtualgpu.model.links.ports import Passage
+from virtualgpu.model.links.ports import PeerTransfers
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.records.libraries import ArrayLayout
 
@@ -62,7 +62,7 @@ def run_kernel(
     block_count = -(-max((a.size for a in arrays), default=0) // 128) if arrays and not flop else 0
     resident_blocks = device.info.sm_count * (device.info.max_warps_per_sm // 4)
 
-    link_passage = Passage()
+    link_passage = PeerTransfers()
 
     def run_and_time() -> float:
         device.machine.count_launch()
@@ -79,13 +79,13 @@ def run_kernel(
         name,
         run_and_time,
         size_bytes=int(bytes_moved),
-        counted=KernelCounts(int(bytes_moved), int(flop) or None),
+        kernel_counts=KernelCounts(int(bytes_moved), int(flop) or None),
         device=device,
         sm_share=min(1.0, block_count / resident_blocks) if block_count else 1.0,
         waves=max(1, -(-block_count // resident_blocks)),
         reads=sources,
         writes=results,
-        passage=link_passage,
+        peer_transfers=link_passage,
     )
 
 

@@ -28,7 +28,7 @@ def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Cal
         def call(*args: Any, **kwargs: Any) -> Any:
             machine = _machine.current()
             device_key = machine.current_device_id if for_each_device else -1
-            cached_results = machine.own(_CachedResults)
+            cached_results = machine.get_component(_CachedResults)
             key = function, device_key, args, frozenset(kwargs.items())
             if key not in cached_results:
                 cached_results[key] = function(*args, **kwargs)
@@ -41,4 +41,4 @@ def memoize(for_each_device: bool = False) -> Callable[[Callable[..., Any]], Cal
 
 def clear_memo() -> None:
     """Delete the cached results of all functions that are decorated with `memoize`."""
-    _machine.current().own(_CachedResults).clear()
+    _machine.current().get_component(_CachedResults).clear()

@@ -71,12 +71,12 @@ class Device:
         machine = _machine.current()
         previous_device_id = machine.current_device_id
         machine.current_device_id = self.id
-        machine.thread.__dict__.setdefault("device_stack", []).append(previous_device_id)
+        machine.thread_state.__dict__.setdefault("device_stack", []).append(previous_device_id)
         return self
 
     def __exit__(self, *_: object) -> None:
         machine = _machine.current()
-        device_stack = machine.thread.__dict__.get("device_stack")
+        device_stack = machine.thread_state.__dict__.get("device_stack")
         if device_stack:  # empty if the machine was replaced within the block
             machine.current_device_id = device_stack.pop()
 
@@ -89,7 +89,7 @@ class Device:
         """Wait on the host until all work of the device is done."""
         declare_synchronize()
         refuse_in_host_function()
-        _machine.current().device(self.id).work.synchronize()
+        _machine.current().device(self.id).work_queue.synchronize()
 
     @property
     def compute_capability(self) -> str:

@@ -42,7 +42,7 @@ def get_loaded_object(handle: int, expected_class: type, type_name: str) -> Any:
     CUDADriverError
         Status 400, ``CUDA_ERROR_INVALID_HANDLE``.
     """
-    loaded_code = _machine.current().own(LoadedObjects).get(handle)
+    loaded_code = _machine.current().get_component(LoadedObjects).get(handle)
     if not isinstance(loaded_code, expected_class):
         raise CUDADriverError(
             400,
@@ -71,7 +71,7 @@ class Module:
         # A weak reference, since the device keeps its machine and thereby the memory of all arrays alive.
         module._device = weakref.ref(device)
         module.ptr = id(module)
-        device.machine.own(LoadedObjects)[module.ptr] = module
+        device.machine.get_component(LoadedObjects)[module.ptr] = module
         return module
 
     @property
@@ -176,7 +176,7 @@ class Module:
         compiled_module = load_ptx_module(ptx_text, module)
         loaded_module = Module.from_compiled(compiled_module, device)
         self._compiled, self._device, self.ptr = loaded_module._compiled, loaded_module._device, id(self)
-        device.machine.own(LoadedObjects)[self.ptr] = self
+        device.machine.get_component(LoadedObjects)[self.ptr] = self
 
     def load_file(self, filename: str) -> None:
         """Load a PTX file on the current device. If the file is missing, error 301 ("file not found") is
@@ -244,7 +244,7 @@ class Function:
         self.module = module
         self.name = module.compiled.symbol(funcname)
         self.ptr = id(self)
-        module.device.machine.own(LoadedObjects)[self.ptr] = self
+        module.device.machine.get_component(LoadedObjects)[self.ptr] = self
         static_shared_bytes = module.compiled.resources[self.name].static_shared_bytes
         self._max_dynamic_shared_bytes = max(
             module.device.info.shared_per_block_bytes - static_shared_bytes, 0

@@ -53,7 +53,7 @@ class Graph:
         graph._machine = machine
         graph._is_uploaded = False
         graph._get_current_stream = get_current_stream
-        graph._id = machine.next_graph()
+        graph._id = machine.next_graph_number()
         graph.graph = _FIRST_HANDLE + 2 * graph._id
         graph.graphExec = graph.graph + 1
         machine.graphs[graph.graph] = machine.graphs[graph.graphExec] = graph
@@ -91,19 +91,19 @@ class Graph:
         edges = sorted(
             (predecessor, successor)
             for successor, node in enumerate(self._nodes)
-            for predecessor in node.after
+            for predecessor in node.predecessors
         )
         return GraphRecord(provenance, tuple(nodes), tuple(edges))
 
     def _make_node_record(self, node_number: int) -> GraphNode:
         node = self._executable_nodes[node_number]
-        return node.record(node_number, self._machine.device(node.device_id).memory)
+        return node.make_record(node_number, self._machine.device(node.device_id).memory)
 
     def _set_node(self, node: GraphNode) -> None:
         """Set the parameters of a node for later launches, like ``cuGraphExecKernelNodeSetParams``."""
         current_record = self._make_node_record(node.number)
         memory = self._machine.device(node.device_id).memory
-        self._executable_nodes[node.number] = self._executable_nodes[node.number].changed(
+        self._executable_nodes[node.number] = self._executable_nodes[node.number].make_changed_node(
             current_record, node, memory
         )
 
@@ -144,7 +144,7 @@ class Graph:
         lines += [
             f'"{name}_node_{predecessor}" -> "{name}_node_{node_number}"{edge_label};'
             for predecessor, node_number in sorted(
-                (predecessor, n) for n, node in enumerate(self._nodes) for predecessor in node.after
+                (predecessor, n) for n, node in enumerate(self._nodes) for predecessor in node.predecessors
             )
         ]
         return "\n".join([*lines, "}", "}", ""])

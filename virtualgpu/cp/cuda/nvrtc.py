@@ -59,14 +59,14 @@ def createProgram(  # noqa: N802
             "The virtual GPU's NVRTC does not support headers in memory. Pass their folder with -I."
         )
     program = _Program(src, name or "default_program")
-    _machine.current().handles[id(program)] = program
+    _machine.current().runtime_objects[id(program)] = program
     return id(program)
 
 
 def destroyProgram(prog: int) -> None:  # noqa: N802
     """Destroy a program that `createProgram` created."""
     _find_program(prog)
-    del _machine.current().handles[prog]
+    del _machine.current().runtime_objects[prog]
 
 
 def addNameExpression(prog: int, name: str) -> None:  # noqa: N802
@@ -138,7 +138,7 @@ def getLoweredName(prog: int, name: str) -> str:  # noqa: N802
 
 
 def _find_program(handle: int) -> _Program:
-    program = _machine.current().handles.get(handle)
+    program = _machine.current().runtime_objects.get(handle)
     if not isinstance(program, _Program):
         raise NVRTCError(_INVALID_PROGRAM_STATUS)
     return program

@@ -31,7 +31,7 @@ COLORS = (
 
 def _get_range_log() -> RangeLog:
     machine = _machine.current()
-    return machine.own(RangeLog, clock=machine.clock)
+    return machine.get_component(RangeLog, clock=machine.clock)
 
 
 def _check_message(message: object) -> str:

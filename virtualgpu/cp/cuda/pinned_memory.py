@@ -193,7 +193,7 @@ def _allocate_unpooled(size: int) -> PinnedMemoryPointer:
 
 def get_default_pinned_pool() -> PinnedMemoryPool:
     """Return the default pool of pinned memory."""
-    return _machine.current().own(PinnedMemoryPool)
+    return _machine.current().get_component(PinnedMemoryPool)
 
 
 def alloc_pinned_memory(size: int) -> PinnedMemoryPointer:
@@ -255,7 +255,7 @@ def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
     pinned_ranges = machine.pinned_ranges
     for pinned_start, pinned_bytes in list(pinned_ranges.items()):
         if pinned_start < ptr + size and ptr < pinned_start + pinned_bytes:
-            if pinned_start not in machine.registered:
+            if pinned_start not in machine.registered_addresses:
                 raise _make_invalid_value_error(
                     f"{pinned_bytes:,} bytes at {pinned_start:#x} have been pinned since they were allocated."
                 )
@@ -267,7 +267,7 @@ def hostRegister(ptr: int, size: int, flags: int = 0) -> None:  # noqa: N802
                 "hostUnregister first, or register them only once.",
             )
     _pin_range(machine, ptr, size)
-    machine.registered.add(ptr)
+    machine.registered_addresses.add(ptr)
 
 
 def hostUnregister(ptr: int) -> None:  # noqa: N802
@@ -279,7 +279,7 @@ def hostUnregister(ptr: int) -> None:  # noqa: N802
         Status 1 for an address within pinned memory; 713, ``cudaErrorHostMemoryNotRegistered``, for others.
     """
     machine = _machine.current()
-    if ptr not in machine.registered:
+    if ptr not in machine.registered_addresses:
         if is_memory_pinned(ptr):
             raise _make_invalid_value_error(f"{ptr:#x} is not an address that was passed to hostRegister.")
         raise CUDARuntimeError(
@@ -288,7 +288,7 @@ def hostUnregister(ptr: int) -> None:  # noqa: N802
             f"pointer does not correspond to a registered memory region: {ptr:#x}. Pass "
             "the address that was passed to hostRegister, and unregister it only once.",
         )
-    machine.registered.discard(ptr)
+    machine.registered_addresses.discard(ptr)
     _unpin_range(machine, ptr)
 
 

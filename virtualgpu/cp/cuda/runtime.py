@@ -55,7 +55,7 @@ from virtualgpu.model import machine as _machine
 from virtualgpu.model.clock import LEGACY_ALIAS, PER_THREAD_QUEUE
 from virtualgpu.model.graph import GLOBAL_MODE, RELAXED_MODE, THREAD_LOCAL_MODE
 from virtualgpu.model.machine import VirtualDevice
-from virtualgpu.model.memory.textures import FIELD_NUMBERS as _TEXTURES
+from virtualgpu.model.memory.textures import ENUMERATION_VALUES as _TEXTURES
 from virtualgpu.records.device.attributes import ATTRIBUTES
 
 # Values of the CUDA runtime's enumerations (driver_types.h).
@@ -126,7 +126,7 @@ def _get_current_device() -> VirtualDevice:
 
 def deviceSynchronize() -> None:  # noqa: N802
     """Wait on the host until all work of the current device is done."""
-    _get_current_device().work.synchronize()
+    _get_current_device().work_queue.synchronize()
 
 
 def streamSynchronize(stream: int) -> None:  # noqa: N802
@@ -143,7 +143,7 @@ def malloc(size: int) -> int:
     size = convert_size(size)
     device_memory = _get_current_device().memory
     address = device_memory.malloc(size)
-    device_memory.track(address, size, f"cudaMalloc of {size:,} bytes")
+    device_memory.track_allocation(address, size, f"cudaMalloc of {size:,} bytes")
     return address
 
 
@@ -151,7 +151,7 @@ def free(ptr: int) -> None:
     """Free device memory of any kind, like ``cudaFree``. The address 0 is ignored."""
     device_memory = (find_device_at(ptr := convert_integer(ptr)) or _get_current_device()).memory
     device_memory.free(ptr)
-    device_memory.untrack(ptr)
+    device_memory.untrack_allocation(ptr)
 
 
 def memcpy(dst: int, src: int, size: int, kind: int) -> None:
@@ -186,7 +186,7 @@ def _copy_bytes(dst: int, src: int, size: int, kind: int, stream: _BaseStream, i
         )
     for device, address in ((target_device, dst), (source_device, src)):
         if device is not None:
-            device.memory.check(address, size)
+            device.memory.check_range(address, size)
     target_bytes = (
         view_host_bytes(dst, size) if target_device is None else target_device.memory.view(dst, size)
     )
@@ -221,7 +221,7 @@ def memsetAsync(ptr: int, value: int, size: int, stream: int) -> None:  # noqa: 
     if not size:
         return
     device = find_device_at(ptr) or _get_current_device()
-    device.memory.check(ptr, size)
+    device.memory.check_range(ptr, size)
     target_bytes = device.memory.view(ptr, size)
 
     def fill_bytes() -> None:
@@ -283,7 +283,7 @@ def memPoolGetAttribute(pool: int, attr: int) -> int:  # noqa: N802
     """Return an attribute of a memory pool, such as ``cudaMemPoolAttrUsedMemCurrent``. All sizes are in
     bytes.
     """
-    return get_driver_pools().find_pool(pool).attribute(attr)
+    return get_driver_pools().find_pool(pool).get_attribute(attr)
 
 
 def memPoolSetAttribute(pool: int, attr: int, value: int) -> None:  # noqa: N802
@@ -406,7 +406,7 @@ def streamBeginCapture(stream: int, mode: int = streamCaptureModeRelaxed) -> Non
 def streamEndCapture(stream: int) -> int:  # noqa: N802
     """End a capture and return the handle of the graph. The graph is released with `graphDestroy`."""
     graph = get_stream(stream).end_capture()
-    _machine.current().handles[graph.graph] = graph
+    _machine.current().runtime_objects[graph.graph] = graph
     return graph.graph
 
 
@@ -431,7 +431,7 @@ def graphInstantiate(graph: int) -> int:  # noqa: N802
     `graphExecDestroy`.
     """
     graph_object = _get_graph(graph)
-    _machine.current().handles[graph_object.graphExec] = graph_object
+    _machine.current().runtime_objects[graph_object.graphExec] = graph_object
     return graph_object.graphExec
 
 
@@ -472,13 +472,13 @@ def freeHost(ptr: int) -> None:  # noqa: N802
     """Free host memory that `hostAlloc` allocated. The address 0 is ignored."""
     if not ptr:
         return
-    if not isinstance(_machine.current().handles.get(ptr), PinnedMemory):
+    if not isinstance(_machine.current().runtime_objects.get(ptr), PinnedMemory):
         raise CUDARuntimeError(
             errorInvalidValue,
             "cudaErrorInvalidValue",
             f"invalid argument: {ptr:#x} was not returned by hostAlloc, or has already been freed.",
         )
-    del _machine.current().handles[ptr]
+    del _machine.current().runtime_objects[ptr]
 
 
 def mallocManaged(size: int, flags: int = cudaMemAttachGlobal) -> int:  # noqa: N802

@@ -21,7 +21,7 @@ from virtualgpu.model.graph import (
     Capture,
     CapturedNode,
     Operation,
-    make_refusal,
+    make_capture_error,
 )
 from virtualgpu.model.machine import VirtualDevice
 from virtualgpu.model.queue import WorkQueue
@@ -77,7 +77,7 @@ class Event:
         """Modelled time of the event in ns, or None before its first recording outside a capture."""
         if self._device is None or self.queue_position is None:
             return None
-        return self._device.work.schedule.find_reached_time(self.queue_position)
+        return self._device.work_queue.schedule.find_reached_time(self.queue_position)
 
     @property
     def done(self) -> bool:
@@ -91,7 +91,7 @@ class Event:
             return True
         is_done = _query_completion(self._device, self.time_ns or 0, "cudaEventQuery")
         if is_done and self.queue_position is not None:
-            self._device.work.run_delayed(self.queue_position.after)
+            self._device.work_queue.run_delayed_operations(self.queue_position.after)
         if is_done and self._device.clock.watch is not None:
             self._device.clock.watch.note_host_wait("event", event=self)
         return is_done
@@ -108,7 +108,7 @@ class Event:
             clock = self._device.clock
             start_ns = self._device.clock.now_ns
             clock.wait_until(self.time_ns or 0)
-            self._device.work.run_delayed(self.queue_position.after)
+            self._device.work_queue.run_delayed_operations(self.queue_position.after)
             if clock.watch is not None:
                 clock.watch.note_host_wait("event", event=self)
             if clock.recorder is not None:
@@ -133,9 +133,9 @@ class Event:
 
     def _invalidate_capture(self, capture: Capture) -> Exception:
         """Invalidate a capture in progress, and return CUDA's error for the use of its event."""
-        if not capture.ended:
+        if not capture.has_ended:
             capture.invalidate()
-            return make_refusal(907)
+            return make_capture_error(907)
         return CUDARuntimeError(
             1,
             "cudaErrorInvalidValue",
@@ -161,7 +161,7 @@ def get_elapsed_time(start_event: Event, end_event: Event) -> float:
     """
     for event in (start_event, end_event):
         if event.capture is not None:
-            raise make_refusal(907)
+            raise make_capture_error(907)
         if event.disable_timing or event.queue_position is None or event._device is None:
             reason = "was created with disable_timing=True" if event.disable_timing else "was never recorded"
             raise CUDARuntimeError(
@@ -188,7 +188,7 @@ def _query_completion(device: VirtualDevice, time_ns: int, call_name: str) -> bo
     """Return whether the modelled clock has passed a time; the query takes some host time."""
     clock = device.clock
     start_ns = device.clock.now_ns
-    is_done = device.work.schedule.is_done(time_ns)
+    is_done = device.work_queue.schedule.is_done(time_ns)
     if clock.recorder is not None:
         clock.recorder.record_call(call_name, start_ns)
     return is_done
@@ -214,7 +214,7 @@ class _BaseStream:
         return 0, self.ptr
 
     def __enter__(self) -> _BaseStream:
-        thread = _machine.current().thread
+        thread = _machine.current().thread_state
         stream_stack = thread.__dict__.setdefault("stream_stack", [])
         device_id = self._check_device_id()
         stream_stack.append((device_id, self))
@@ -222,7 +222,7 @@ class _BaseStream:
         return self
 
     def __exit__(self, *_: object) -> None:
-        stream_stack = _machine.current().thread.__dict__.get("stream_stack")
+        stream_stack = _machine.current().thread_state.__dict__.get("stream_stack")
         if not stream_stack:
             return  # the machine was replaced within the block
         device_id, _ = stream_stack.pop()
@@ -278,37 +278,37 @@ class _BaseStream:
         if self.device_id >= 0 or device is None:
             device = _get_device(self.device_id)
         refuse_in_host_function()
-        return device.work.enqueue(self.ptr, Operation(kind, name, run, **options))
+        return device.work_queue.enqueue(self.ptr, Operation(kind, name, run, **options))
 
     @property
     def done(self) -> bool:
         """Return whether all work on this stream is done."""
         device_work = self._device_work
         try:
-            device_work.check_legacy(self.ptr)
-            device_work.refuse_capturing(self.ptr)
+            device_work.check_legacy_stream(self.ptr)
+            device_work.check_not_capturing(self.ptr)
         except CUDARuntimeError:
             return False  # CuPy compares the status with 0; the capture is invalidated anyway
         device = _get_device(self.device_id)
         is_done = _query_completion(device, device_work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
         if is_done:
-            device_work.run_delayed(device_work.schedule.find_queue_end(self.ptr).after)
+            device_work.run_delayed_operations(device_work.schedule.find_queue_end(self.ptr).after)
             if device.clock.watch is not None:
-                device.clock.watch.note_host_wait("stream", device_work.place(self.ptr))
+                device.clock.watch.note_host_wait("stream", device_work.make_stream_ref(self.ptr))
         return is_done
 
     def synchronize(self) -> None:
         """Wait on the host until all work queued on this stream is done."""
         refuse_in_host_function()
         device_work = self._device_work
-        device_work.check_legacy(self.ptr)
-        device_work.refuse_capturing(self.ptr)
+        device_work.check_legacy_stream(self.ptr)
+        device_work.check_not_capturing(self.ptr)
         clock = device_work.schedule.clock
         start_ns = device_work.schedule.clock.now_ns
         device_work.schedule.synchronize(self.ptr)
-        device_work.run_delayed(device_work.schedule.find_queue_end(self.ptr).after)
+        device_work.run_delayed_operations(device_work.schedule.find_queue_end(self.ptr).after)
         if clock.watch is not None:
-            clock.watch.note_host_wait("stream", device_work.place(self.ptr))
+            clock.watch.note_host_wait("stream", device_work.make_stream_ref(self.ptr))
         if clock.recorder is not None:
             device_id = _get_device(self.device_id).id
             predecessors = device_work.schedule.find_queue_end(self.ptr).after
@@ -321,15 +321,15 @@ class _BaseStream:
         refuse_in_host_function()
         event = event or Event()
         device = _get_device(self.device_id)
-        device_work = device.work
-        device_work.check_legacy(self.ptr)
+        device_work = device.work_queue
+        device_work.check_legacy_stream(self.ptr)
         capture = device_work.find_capture(self.ptr)
         if capture is not None:
             event._set_captured_nodes(capture, capture.frontiers[device.id, self.ptr])
         else:
             event._set_recorded_position(device, self.ptr, device_work.schedule.find_queue_end(self.ptr))
             if device.clock.watch is not None:
-                device.clock.watch.note_event_record(event, device_work.place(self.ptr))
+                device.clock.watch.note_event_record(event, device_work.make_stream_ref(self.ptr))
         if device.clock.recorder is not None:
             device.clock.recorder.record_call("cudaEventRecord", device.clock.now_ns)
         return event
@@ -344,14 +344,14 @@ class _BaseStream:
         device = _get_device(self.device_id)
         if device.clock.watch is not None and event.capture is None:
             device.clock.watch.note_event_wait(
-                event, device_work.place(self.ptr), event.queue_position is not None
+                event, device_work.make_stream_ref(self.ptr), event.queue_position is not None
             )
         if event.capture is not None:
-            if event.capture.ended:
+            if event.capture.has_ended:
                 raise event._invalidate_capture(event.capture)
-            device_work.join(self.ptr, event.capture, event.captured_nodes)
+            device_work.join_capture(self.ptr, event.capture, event.captured_nodes)
         elif event.queue_position is not None:
-            device_work.check_legacy(self.ptr)
+            device_work.check_legacy_stream(self.ptr)
             capture = device_work.find_capture(self.ptr)
             if capture is not None:
                 raise device_work.invalidate_capture(capture, 905)
@@ -377,7 +377,7 @@ class _BaseStream:
         """
 
         def call_callback() -> float:
-            thread = _machine.current().thread
+            thread = _machine.current().thread_state
             thread.in_host_function = True
             try:
                 callback(arg)
@@ -391,7 +391,7 @@ class _BaseStream:
         """Call ``callback(stream, status, arg)`` after the work queued on this stream. Such callbacks are not
         supported in graphs.
         """
-        self._device_work.refuse_capturing(self.ptr)
+        self._device_work.check_not_capturing(self.ptr)
         self.launch_host_func(lambda _: callback(self, 0, arg), None)
 
     # Graphs
@@ -438,7 +438,7 @@ class _BaseStream:
     def is_capturing(self) -> bool:
         """Return whether the stream takes part in the capture of a graph."""
         device_work = self._device_work
-        device_work.check_legacy(self.ptr, spoils=False)
+        device_work.check_legacy_stream(self.ptr, invalidates_capture=False)
         try:
             return device_work.find_capture(self.ptr) is not None
         except CUDARuntimeError as error:
@@ -456,7 +456,7 @@ class _BaseStream:
 
     @property
     def _device_work(self) -> WorkQueue:
-        return _get_device(self.device_id).work
+        return _get_device(self.device_id).work_queue
 
     @property
     def is_non_blocking(self) -> bool:
@@ -501,13 +501,13 @@ class Stream(_BaseStream):
             super().__init__(LEGACY_QUEUE if null else PER_THREAD_QUEUE, -1)
             return
         device = _machine.current().current_device
-        super().__init__(device.work.schedule.create_queue(not non_blocking, priority or 0), device.id)
+        super().__init__(device.work_queue.schedule.create_queue(not non_blocking, priority or 0), device.id)
         self._owner = device
 
     def __del__(self) -> None:
         owner = getattr(self, "_owner", None)
         if owner is not None and not sys.is_finalizing():
-            owner.work.destroy(self.ptr)
+            owner.work_queue.destroy_stream(self.ptr)
 
     @classmethod
     def from_external(cls, obj: Any) -> Stream:
@@ -556,7 +556,7 @@ Stream.ptds = Stream(ptds=True)
 
 
 def _get_current_streams() -> dict[int, _BaseStream]:
-    thread = _machine.current().thread
+    thread = _machine.current().thread_state
     streams: dict[int, _BaseStream] = thread.__dict__.setdefault("streams", {})
     return streams
 
@@ -566,7 +566,9 @@ def get_current_stream(device_id: int | None = None) -> _BaseStream:
     if device_id is None:
         device_id = _machine.current().current_device_id
     machine = _machine.current()
-    return _get_current_streams().get(device_id, Stream.ptds if machine.per_thread_default else Stream.null)
+    return _get_current_streams().get(
+        device_id, Stream.ptds if machine.has_per_thread_default else Stream.null
+    )
 
 
 def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None = None) -> bool:
@@ -575,11 +577,13 @@ def is_capturing(stream: _BaseStream | None = None, device: VirtualDevice | None
     """
     device = device or _machine.current().current_device
     stream = stream or get_current_stream(device.id)
-    captures_by_stream = (device if stream.device_id < 0 else _get_device(stream.device_id)).work.captures
+    captures_by_stream = (
+        device if stream.device_id < 0 else _get_device(stream.device_id)
+    ).work_queue.captures
     return (
         bool(captures_by_stream)
         and stream.ptr in captures_by_stream
-        and not captures_by_stream[stream.ptr].ended
+        and not captures_by_stream[stream.ptr].has_ended
     )
 
 
@@ -587,7 +591,7 @@ def run_deferred_work(device: VirtualDevice) -> None:
     """Run the current stream's deferred work, so that NumPy reads up-to-date values of device arrays."""
     if device.clock.deferral is not None:
         stream = get_current_stream(device.id)
-        device.work.run_delayed(device.work.schedule.find_queue_end(stream.ptr).after)
+        device.work_queue.run_delayed_operations(device.work_queue.schedule.find_queue_end(stream.ptr).after)
 
 
 def refuse_in_capture(
@@ -603,7 +607,7 @@ def refuse_in_capture(
 
 def refuse_in_host_function() -> None:
     """Raise error 800 if a function that was passed to `launch_host_func` calls CUDA."""
-    if getattr(_machine.current().thread, "in_host_function", False):
+    if getattr(_machine.current().thread_state, "in_host_function", False):
         raise CUDARuntimeError(
             800,
             "cudaErrorNotPermitted",
@@ -621,11 +625,13 @@ def refuse_unsafe_in_capture() -> None:
         Status 900; the capture is invalidated.
     """
     for device in _machine.current().devices:
-        for capture in device.work.find_active_captures() if device.work.captures else ():
-            is_local_capture = capture.mode == THREAD_LOCAL_MODE and capture.thread == threading.get_ident()
+        for capture in device.work_queue.find_active_captures() if device.work_queue.captures else ():
+            is_local_capture = (
+                capture.mode == THREAD_LOCAL_MODE and capture.thread_id == threading.get_ident()
+            )
             if is_local_capture or capture.mode == GLOBAL_MODE:
                 mode_name = "thread-local" if capture.mode == THREAD_LOCAL_MODE else "global"
-                raise device.work.invalidate_capture(
+                raise device.work_queue.invalidate_capture(
                     capture,
                     900,
                     "No memory can be requested from the driver during a capture in "

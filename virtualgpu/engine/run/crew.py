@@ -218,7 +218,7 @@ def run_launch_parts(
                 and block_order.size * part_launch.warps >= _MIN_PARALLEL_WARPS
             ):
                 runner_count = min(count_cores(), int(block_order.size))
-            live_allocations = part_launch.memory.live()
+            live_allocations = part_launch.memory.find_live_ranges()
             runners = [BlockRunner(part_launch, live_allocations, runner_count) for _ in range(runner_count)]
             block_orders = [
                 np.ascontiguousarray(blocks) for blocks in np.array_split(block_order, runner_count)

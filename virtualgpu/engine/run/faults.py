@@ -117,16 +117,16 @@ def _explain(memory: DeviceMemory, fault: Fault) -> str:
     pointer = address if fault.base is None else fault.base
     if min(pointer, address) < _NULL_PAGE_BYTES:
         return "That is a null pointer: pass the array itself, or check the pointer before using it."
-    owner = memory.device_of(pointer)
+    owner = memory.find_device(pointer)
     if owner is not None and owner.memory is not memory and memory.peer_of(pointer) is None:
         return (
             f"It is in the memory of device {owner.id}, which a kernel of this device can access only with "
             f"peer access: call cp.cuda.runtime.deviceEnablePeerAccess({owner.id}) if deviceCanAccessPeer "
             "returns 1."
         )
-    nearest = memory.find_nearest(pointer)
+    nearest = memory.find_nearest_allocation(pointer)
     is_inside = fault.base is not None and nearest is not None and nearest.address <= fault.base < nearest.end
-    freed_allocation = None if is_inside else memory.find_ended(pointer)
+    freed_allocation = None if is_inside else memory.find_freed_allocation(pointer)
     if freed_allocation is not None:
         past_end_advice = _make_past_end_advice(nearest, address)
         return (
@@ -158,7 +158,7 @@ def _describe_callee(memory: DeviceMemory, address: int) -> str:
         return "a null pointer"
     if address >> 32 == layout.FUNCTION_TAG >> 32:
         return "a pointer to a device function with other parameters"
-    nearest = memory.find_nearest(address)
+    nearest = memory.find_nearest_allocation(address)
     if nearest is not None and nearest.address <= address < nearest.end:
         return f"a pointer to the {nearest.label}, which is not a device function"
     return f"the pointer {address:#x}, which is not a device function"
@@ -190,7 +190,9 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
             error.kind = TOO_LONG_KIND
         error.space = _SPACE_OF_FAULT.get(fault.code, "")
         if fault.code == layout.ILLEGAL_GLOBAL:
-            nearest_array = memory.find_nearest(fault.address if fault.base is None else fault.base)
+            nearest_array = memory.find_nearest_allocation(
+                fault.address if fault.base is None else fault.base
+            )
             error.array = nearest_array.label if nearest_array is not None else ""
         if fault.code == layout.MISALIGNED and fault.instruction is not None:
             error.space = memory_ops.space_of(fault.instruction)

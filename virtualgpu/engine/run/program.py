@@ -188,7 +188,7 @@ class Program:
         if name not in self._variables:
             address = memory.malloc(max(variable.size_bytes, 1))
             self._variables[name] = address
-            memory.track(address, max(variable.size_bytes, 1), f"module variable {name}")
+            memory.track_allocation(address, max(variable.size_bytes, 1), f"module variable {name}")
             initial_bytes = bytearray(variable.initial.ljust(variable.size_bytes, b"\0"))
             for offset, pointer in variable.pointers:
                 if pointer.name in self.module.functions:
@@ -311,7 +311,7 @@ class Program:
         with self._lock:
             if name not in self._variables:
                 self._variables[name] = memory.malloc(_GRID_WORKSPACE_BYTES)
-                memory.track(self._variables[name], _GRID_WORKSPACE_BYTES, name)
+                memory.track_allocation(self._variables[name], _GRID_WORKSPACE_BYTES, name)
         address = self._variables[name]
         memory.view(address, _GRID_WORKSPACE_BYTES)[:] = 0
         memory.view(address, 4).view(np.uint32)[0] = _GRID_WORKSPACE_BYTES

@@ -173,7 +173,7 @@ class Watchdog:
     def _compute_checksum(self) -> int | None:
         """Return a checksum of all memory that the kernel can write to: the device's, and its blocks' own."""
         memory = self._launch.memory
-        range_starts, range_ends = (column.tolist() for column in memory.live())
+        range_starts, range_ends = (column.tolist() for column in memory.find_live_ranges())
         workers = [worker for runner in self._runners for worker in list(runner.workers)]
         block_memory = [array for worker in workers for array in worker.own_memory]
         if (

@@ -253,7 +253,7 @@ class Worker:
         try:
             inputs = self.bytes_at(inputs_address, 256 * rows).view(np.uint64).reshape(rows, layout.LANES)
             (request,) = self.launch.kernel.tables.services[number]
-            result = self.launch.memory.open_heap().serve(request, inputs[0], mask)
+            result = self.launch.memory.open_heap().execute_calls(request, inputs[0], mask)
             if outputs:
                 self.bytes_at(outputs_address, 256).view(np.uint64)[:] = result
         except BaseException as error:

@@ -19,7 +19,7 @@ from virtualgpu.model.clock import Engine, Schedule
 from virtualgpu.model.links.topology import choose_topology, has_nvlink
 from virtualgpu.model.memory import DeviceMemory
 from virtualgpu.records import Activity, DeviceInfo
-from virtualgpu.records.traffic.ports import Crossing, LinkKind, Over
+from virtualgpu.records.traffic.ports import Crossing, LinkTopology, Route
 
 MAX_CROSSINGS = 1_000_000  # most crossings of one recording
 
@@ -38,38 +38,40 @@ class LinkedDevice(Protocol):
 
 
 @dataclass(slots=True)
-class Passage:
+class PeerTransfers:
     """The transfers between devices that an operation causes. Each run of the operation replaces the
     transfers.
 
-    ``hops`` contains source, target, bytes and route of each transfer; ``share`` is the part of the ports'
-    rate that the transfers need.
+    ``transfers`` contains source, target, bytes and route of each transfer; ``port_share`` is the part of
+    the ports' rate that the transfers need.
     """
 
     links: Links | None = None
-    hops: list[tuple[int, int, int, Over]] = field(default_factory=list)
-    share: float = 1.0
+    transfers: list[tuple[int, int, int, Route]] = field(default_factory=list)
+    port_share: float = 1.0
 
     def set_transfers(
-        self, links: Links, hops: Sequence[tuple[int, int, int, Over]], share: float = 1.0
+        self, links: Links, transfers: Sequence[tuple[int, int, int, Route]], port_share: float = 1.0
     ) -> None:
         """Set the transfers of the current run of the operation between devices."""
         self.links = links
-        self.hops = [hop for hop in hops if hop[2] > 0]
-        self.share = share
+        self.transfers = [transfer for transfer in transfers if transfer[2] > 0]
+        self.port_share = port_share
 
     @property
     def engines(self) -> tuple[tuple[Engine, float], ...]:
         """The ports that the transfers use, with the fraction of each port's rate that they need."""
         if self.links is None:
             return ()
-        ports = (port for hop in self.hops for port in self.links.ports(*hop[:2], hop[3]))
-        return tuple((port, self.share) for port in dict.fromkeys(ports))
+        ports = (
+            port for transfer in self.transfers for port in self.links.find_ports(*transfer[:2], transfer[3])
+        )
+        return tuple((port, self.port_share) for port in dict.fromkeys(ports))
 
     def report(self, activity: Activity) -> None:
         """Add the transfers of a finished operation to all recordings of port traffic."""
-        if self.links is not None and self.hops:
-            self.links.note(activity, self.hops)
+        if self.links is not None and self.transfers:
+            self.links.record_transfers(activity, self.transfers)
 
 
 class Links:
@@ -79,19 +81,19 @@ class Links:
     ----------
     devices
         The machine's devices.
-    kind
+    topology
         Topology of the links; None: that of such GPUs in products.
 
     Attributes
     ----------
-    kind : str
+    topology : str
         Topology of the links.
     """
 
-    def __init__(self, devices: Sequence[LinkedDevice], kind: LinkKind | None = None) -> None:
+    def __init__(self, devices: Sequence[LinkedDevice], topology: LinkTopology | None = None) -> None:
         self._devices = devices
         self._infos = [device.info for device in devices]
-        self.kind = choose_topology(self._infos, kind)
+        self.topology = choose_topology(self._infos, topology)
         self._outgoing_ports = [Engine() for _ in devices]
         self._incoming_ports = [Engine() for _ in devices]
         self._enabled_access: set[tuple[int, int]] = set()
@@ -101,13 +103,13 @@ class Links:
 
     def can_access(self, device: int, peer: int) -> bool:
         """Return whether a device can access the memory of another device over a link."""
-        return has_nvlink(self.kind, self._infos, device, peer)
+        return has_nvlink(self.topology, self._infos, device, peer)
 
     def has_access(self, device: int, peer: int) -> bool:
         """Return whether access from a device to the memory of another device is enabled."""
         return (device, peer) in self._enabled_access
 
-    def enable(self, device: int, peer: int) -> bool:
+    def enable_access(self, device: int, peer: int) -> bool:
         """Enable access from a device to the memory of another one. The result is False if access was already
         enabled.
 
@@ -125,7 +127,7 @@ class Links:
                 217,
                 "cudaErrorPeerAccessUnsupported",
                 "peer access is not supported between these two devices: with "
-                f"links={self.kind!r} there is no link between {device} and {peer}, so "
+                f"links={self.topology!r} there is no link between {device} and {peer}, so "
                 "copies go through the host.",
             )
         if (device, peer) in self._enabled_access:
@@ -134,7 +136,7 @@ class Links:
         self._devices[device].memory.peers.append(self._devices[peer].memory)
         return True
 
-    def disable(self, device: int, peer: int) -> bool:
+    def disable_access(self, device: int, peer: int) -> bool:
         """Disable access from a device to the memory of another one. The result is False if access was not
         enabled.
         """
@@ -146,7 +148,7 @@ class Links:
 
     # Routes
 
-    def over(self, source: int, target: int) -> Over:
+    def find_route(self, source: int, target: int) -> Route:
         """Return the route of a copy between two devices. The route is NVLink if peer access is enabled in
         either direction, and PCIe otherwise.
         """
@@ -156,11 +158,11 @@ class Links:
         ) in self._enabled_access
         return "NVLink" if has_direct_access else "PCIe"
 
-    def ports(self, source: int, target: int, over: Over) -> tuple[Engine, Engine]:
+    def find_ports(self, source: int, target: int, route: Route) -> tuple[Engine, Engine]:
         """Return the outgoing port of the source device and the incoming port of the target device for a
         copy.
         """
-        if over == "NVLink":
+        if route == "NVLink":
             return self._outgoing_ports[source], self._incoming_ports[target]
         outgoing_port = self._devices[source].schedule.engine("to host")
         incoming_port = self._devices[target].schedule.engine("to device")
@@ -169,29 +171,29 @@ class Links:
     def copy_ns(self, source: int, target: int, size_bytes: int) -> float:
         """Return the duration in ns of a copy between two devices if no other transfer uses their ports."""
         infos = self._infos[source], self._infos[target]
-        return cost.peer_copy_ns(*infos, size_bytes, self.over(source, target) == "NVLink")
+        return cost.peer_copy_ns(*infos, size_bytes, self.find_route(source, target) == "NVLink")
 
     # Recordings of the traffic
 
     @contextmanager
-    def watched(self) -> Iterator[list[Crossing]]:
+    def collect_crossings(self) -> Iterator[list[Crossing]]:
         """Context manager that collects the traffic through the ports in a list."""
         crossings: list[Crossing] = []
-        self.begin(crossings)
+        self.begin_recording(crossings)
         try:
             yield crossings
         finally:
-            self.end(crossings)
+            self.end_recording(crossings)
 
-    def begin(self, crossings: list[Crossing]) -> None:
+    def begin_recording(self, crossings: list[Crossing]) -> None:
         """Begin to record the traffic through all ports in the given list."""
         self._recordings.append(crossings)
 
-    def end(self, crossings: list[Crossing]) -> None:
+    def end_recording(self, crossings: list[Crossing]) -> None:
         """Stop recording the traffic through the ports in the given list."""
         self._recordings = [recording for recording in self._recordings if recording is not crossings]
 
-    def note(self, activity: Activity, hops: Sequence[tuple[int, int, int, Over]]) -> None:
+    def record_transfers(self, activity: Activity, transfers: Sequence[tuple[int, int, int, Route]]) -> None:
         """Record that an operation has moved bytes between devices."""
         for crossings in self._recordings:
             crossings.extend(
@@ -200,10 +202,10 @@ class Links:
                     source=source_id,
                     target=target_id,
                     size_bytes=size_bytes,
-                    over=link_kind,
+                    over=route,
                     start_ns=activity.start_ns,
                     end_ns=activity.end_ns,
                     correlation_id=activity.correlation_id,
                 )
-                for source_id, target_id, size_bytes, link_kind in hops
+                for source_id, target_id, size_bytes, route in transfers
             )

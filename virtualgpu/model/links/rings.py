@@ -33,22 +33,22 @@ class RingStep:
     adds: bool
 
 
-def make_chunks(count: int, ranks: int) -> list[tuple[int, int]]:
-    """Divide `count` elements into one chunk per rank, and return the beginning and end of each chunk.
+def make_chunks(element_count: int, ranks: int) -> list[tuple[int, int]]:
+    """Divide `element_count` elements into one chunk per rank, and return the start and end of each chunk.
 
-    If `count` is not divisible by the number of ranks, the first chunks have one more element.
+    If `element_count` is not divisible by the number of ranks, the first chunks have one more element.
 
     Examples
     --------
-    >>> chunks(10, 4)
+    >>> make_chunks(10, 4)
     [(0, 3), (3, 6), (6, 8), (8, 10)]
     """
-    chunk_size, longer_chunks = divmod(count, ranks)
+    chunk_size, longer_chunks = divmod(element_count, ranks)
     chunk_ends = [0, *(chunk_size * (k + 1) + min(k + 1, longer_chunks) for k in range(ranks))]
     return list(pairwise(chunk_ends))
 
 
-def make_steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[RingStep]:
+def make_steps(call: RingCall, ranks: int, element_count: int, root: int = 0) -> list[RingStep]:
     """Return the steps of a collective operation around the ring in the order in which they run.
 
     Parameters
@@ -57,7 +57,7 @@ def make_steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[Ri
         The collective call.
     ranks
         Number of ranks.
-    count
+    element_count
         Number of elements as NCCL counts them: of the whole array, for ``reduceScatter`` of the part that a
         rank receives, for ``allGather`` of the part that it sends.
     root
@@ -77,12 +77,12 @@ def make_steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[Ri
                 (first_rank + step_index + 1) % n,
                 0,
                 0,
-                count,
+                element_count,
                 adds,
             )
             for step_index in range(n - 1)
         ]
-    total_elements = count if call == "allReduce" else n * count
+    total_elements = element_count if call == "allReduce" else n * element_count
     chunk_bounds = make_chunks(total_elements, n)
     # Offset of the first chunk of a rank: rank r ends with chunk r of a reduce-scatter, r + 1 of an
     # all-reduce.
@@ -111,11 +111,11 @@ def make_steps(call: RingCall, ranks: int, count: int, root: int = 0) -> list[Ri
 
 
 def count_moved_bytes(
-    call: RingCall, ranks: int, count: int, item_bytes: int, root: int = 0
+    call: RingCall, ranks: int, element_count: int, item_bytes: int, root: int = 0
 ) -> dict[tuple[int, int], int]:
     """Return the number of bytes that each rank sends to the next rank during a collective operation."""
     bytes_by_hop: Counter[tuple[int, int]] = Counter()
-    for ring_step in make_steps(call, ranks, count, root):
+    for ring_step in make_steps(call, ranks, element_count, root):
         bytes_by_hop[ring_step.source, ring_step.target] += (ring_step.end - ring_step.start) * item_bytes
     return dict(bytes_by_hop)
 
@@ -125,8 +125,8 @@ def count_steps(call: RingCall, ranks: int) -> int:
     return (2 if call == "allReduce" else 1) * (ranks - 1)
 
 
-def make_adding_order(ranks: int, last: int) -> Sequence[int]:
-    """Return the order in which the ranks add their values to a chunk. The rank `last` is the last one in
-    this order.
+def make_adding_order(ranks: int, last_rank: int) -> Sequence[int]:
+    """Return the order in which the ranks add their values to a chunk. The rank `last_rank` is the last
+    one in this order.
     """
-    return [(last + 1 + k) % ranks for k in range(ranks)]
+    return [(last_rank + 1 + k) % ranks for k in range(ranks)]

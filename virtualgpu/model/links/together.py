@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from virtualgpu.model import cost
 from virtualgpu.model.graph import Operation
-from virtualgpu.model.links.ports import Passage
+from virtualgpu.model.links.ports import PeerTransfers
 from virtualgpu.model.machine import VirtualDevice
-from virtualgpu.records.traffic.ports import Over
+from virtualgpu.records.traffic.ports import Route
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,15 +29,15 @@ class KernelPart:
 
 
 class _StreamEvent:
-    """An event between two of the streams, with which a watch records their order."""
+    """An event between two streams, which makes their order visible to the observers of the machine."""
 
 
 def run_together(
     name: str,
-    parts: Sequence[KernelPart],
-    move: Callable[[], object],
+    kernel_parts: Sequence[KernelPart],
+    compute_results: Callable[[], object],
     duration_ns: float,
-    hops: Sequence[tuple[int, int, int, Over]],
+    transfers: Sequence[tuple[int, int, int, Route]],
     other_streams: Sequence[KernelPart] = (),
 ) -> None:
     """Launch one kernel on each of several devices. All kernels end at the same time.
@@ -46,30 +46,31 @@ def run_together(
     ----------
     name
         Name of the kernels.
-    parts
+    kernel_parts
         The devices, in the order in which the host launches on them.
-    move
+    compute_results
         Does the work of all kernels.
     duration_ns
         Duration once all kernels have started and their ports are free.
-    hops
+    transfers
         Source, target, bytes and route of each transfer.
     other_streams
         Other streams that the work follows, and that wait for it.
     """
-    machine = parts[0].device.machine
+    machine = kernel_parts[0].device.machine
     clock = machine.clock
-    last_part = parts[-1]
-    passage = Passage()
-    passage.set_transfers(machine.links, hops)
-    sm_shares = {part: min(1.0, cost.CHANNELS / part.device.info.sm_count) for part in parts}
+    last_part = kernel_parts[-1]
+    peer_transfers = PeerTransfers()
+    peer_transfers.set_transfers(machine.links, transfers)
+    sm_shares = {part: min(1.0, cost.CHANNELS / part.device.info.sm_count) for part in kernel_parts}
     with clock.lock:
-        begin_ns = clock.now_ns + round(len(parts) * cost.call_ns("CONCURRENT_KERNEL"))
+        begin_ns = clock.now_ns + round(len(kernel_parts) * cost.call_ns("CONCURRENT_KERNEL"))
         begin_ns = max(
-            begin_ns, *(part.device.schedule.ready_ns(part.stream) for part in (*parts, *other_streams))
+            begin_ns,
+            *(part.device.schedule.ready_ns(part.stream) for part in (*kernel_parts, *other_streams)),
         )
-        engine_shares = [(part.device.schedule.engine("compute"), sm_shares[part]) for part in parts]
-        engine_shares += passage.engines
+        engine_shares = [(part.device.schedule.engine("compute"), sm_shares[part]) for part in kernel_parts]
+        engine_shares += peer_transfers.engines
         previous_ns = -1
         while begin_ns != previous_ns:  # until all engines are free at the same time
             previous_ns = begin_ns
@@ -78,9 +79,9 @@ def run_together(
                     begin_ns, max(1, round(duration_ns)), required_share, clock.now_ns
                 )
         end_ns = begin_ns + duration_ns
-        for part in (*parts[:-1], *other_streams):
+        for part in (*kernel_parts[:-1], *other_streams):
             _wait_for_stream(part, last_part)
-        for part in parts[:-1]:
+        for part in kernel_parts[:-1]:
             waiting_kernel = Operation(
                 "CONCURRENT_KERNEL",
                 name,
@@ -89,18 +90,18 @@ def run_together(
                 reads=part.reads,
                 writes=part.writes,
             )
-            part.device.work.enqueue(part.stream, waiting_kernel)
+            part.device.work_queue.enqueue(part.stream, waiting_kernel)
         last_part.device.schedule.hold_until(last_part.stream, begin_ns)
 
         def run() -> float:
-            move()
-            for part in parts:
+            compute_results()
+            for part in kernel_parts:
                 machine.count_launch()
                 for array in (*part.reads, *part.writes):
                     part.device.l2.touch({array.ctypes.data: array.nbytes})
             return duration_ns
 
-        last_part.device.work.enqueue(
+        last_part.device.work_queue.enqueue(
             last_part.stream,
             Operation(
                 "CONCURRENT_KERNEL",
@@ -109,10 +110,10 @@ def run_together(
                 sm_share=sm_shares[last_part],
                 reads=last_part.reads,
                 writes=last_part.writes,
-                passage=passage,
+                peer_transfers=peer_transfers,
             ),
         )
-        for part in (*parts[:-1], *other_streams):
+        for part in (*kernel_parts[:-1], *other_streams):
             _wait_for_stream(last_part, part)
 
 
@@ -135,5 +136,9 @@ def _wait_for_stream(first_part: KernelPart, second_part: KernelPart) -> None:
     stream_watch = first_part.device.clock.watch
     if stream_watch is not None:
         stream_event = _StreamEvent()
-        stream_watch.note_event_record(stream_event, first_part.device.work.place(first_part.stream))
-        stream_watch.note_event_wait(stream_event, second_part.device.work.place(second_part.stream), True)
+        stream_watch.note_event_record(
+            stream_event, first_part.device.work_queue.make_stream_ref(first_part.stream)
+        )
+        stream_watch.note_event_wait(
+            stream_event, second_part.device.work_queue.make_stream_ref(second_part.stream), True
+        )

@@ -7,13 +7,13 @@ from typing import Any, get_args
 
 from virtualgpu.model import cost
 from virtualgpu.records import DeviceInfo
-from virtualgpu.records.traffic.ports import LinkKind
+from virtualgpu.records.traffic.ports import LinkTopology
 
 # NVLink bridges between two cards are slower than the links of boards with a switch.
 _MAX_BRIDGE_GBPS = 200.0
 
 
-def check_links(kind: Any) -> LinkKind | None:
+def check_links(kind: Any) -> LinkTopology | None:
     """Return the name of a topology after checking that it is valid. The result is None if ``kind`` is None,
     which stands for the usual topology.
 
@@ -22,17 +22,17 @@ def check_links(kind: Any) -> LinkKind | None:
     ValueError
         For any other name.
     """
-    if kind is not None and kind not in get_args(LinkKind):
+    if kind is not None and kind not in get_args(LinkTopology):
         raise ValueError(
             '`links` must be "nvswitch" (links between all GPUs), "pairs" (links between '
             'GPUs 0 and 1, 2 and 3, ...) or "host" (no links: all copies go through the '
             f"host), not {kind!r}."
         )
-    checked_kind: LinkKind | None = kind
+    checked_kind: LinkTopology | None = kind
     return checked_kind
 
 
-def choose_topology(infos: Sequence[DeviceInfo], kind: LinkKind | None = None) -> LinkKind:
+def choose_topology(infos: Sequence[DeviceInfo], kind: LinkTopology | None = None) -> LinkTopology:
     """Return the topology with the given name, or the usual one of machines with these GPUs.
 
     Raises
@@ -50,7 +50,7 @@ def choose_topology(infos: Sequence[DeviceInfo], kind: LinkKind | None = None) -
     return kind
 
 
-def has_nvlink(kind: LinkKind, infos: Sequence[DeviceInfo], first: int, second: int) -> bool:
+def has_nvlink(kind: LinkTopology, infos: Sequence[DeviceInfo], first: int, second: int) -> bool:
     """Return whether two GPUs are connected by NVLink."""
     if first == second or kind == "host":
         return False

@@ -37,7 +37,7 @@ SMALL_UNIT_BYTES = 512
 UNWRITTEN_WORD = 0xFFB7_5EED
 MAX_MARKED_BYTES = 256 << 20
 # Number of ended allocations that are remembered to detect a use after free.
-MAX_ENDED_ALLOCATIONS = 256
+MAX_FREED_ALLOCATIONS = 256
 _PARAMETER_PREFIX = " (parameter "
 
 
@@ -65,7 +65,7 @@ class _FreeRanges:
         self._starts: list[int] = []
         self._sizes: list[int] = []
 
-    def give(self, start: int, size: int) -> tuple[int, int]:
+    def add_range(self, start: int, size: int) -> tuple[int, int]:
         """Add a free range of memory, and return the merged range that now contains it."""
         range_index = bisect_left(self._starts, start)
         if range_index < len(self._starts) and start + size == self._starts[range_index]:
@@ -81,7 +81,7 @@ class _FreeRanges:
             self._sizes.insert(range_index, size)
         return start, size
 
-    def take(self, size: int) -> int | None:
+    def take_range(self, size: int) -> int | None:
         """Take `size` bytes from the lowest free range that is large enough. The result is the address, or
         None if no range is large enough.
         """
@@ -96,7 +96,7 @@ class _FreeRanges:
                 return start
         return None
 
-    def remove(self, start: int, size: int) -> None:
+    def remove_range(self, start: int, size: int) -> None:
         """Remove a range of addresses from the free ranges. The range must be part of a single free range."""
         range_index = bisect_right(self._starts, start) - 1
         range_start = self._starts[range_index]
@@ -134,19 +134,19 @@ class DeviceMemory:
         self.capacity_bytes = capacity_bytes
         self.context_bytes = min(context_bytes, capacity_bytes)
         self._arena = Arena(capacity_bytes - self.context_bytes)
-        self._pages = _FreeRanges(PAGE_BYTES)
-        self._pages.give(self._arena.address, self._arena.size_bytes)
+        self._free_pages = _FreeRanges(PAGE_BYTES)
+        self._free_pages.add_range(self._arena.address, self._arena.size_bytes)
         self._small_ranges = _FreeRanges(SMALL_UNIT_BYTES)
         self._segments: dict[int, int] = {}
         self._segment_starts: list[int] = []
         self._page_bytes_used = 0
         self._live_allocations: dict[int, Allocation] = {}
-        self.ledger = MemoryTotals()
-        self._freed_allocations: deque[Allocation] = deque(maxlen=MAX_ENDED_ALLOCATIONS)
-        self._starts: npt.NDArray[np.int64] | None = None
-        self._ends = np.empty(0, dtype=np.int64)
+        self.memory_totals = MemoryTotals()
+        self._freed_allocations: deque[Allocation] = deque(maxlen=MAX_FREED_ALLOCATIONS)
+        self._live_starts: npt.NDArray[np.int64] | None = None
+        self._live_ends = np.empty(0, dtype=np.int64)
         self.lock = threading.RLock()
-        self.managed: dict[int, ManagedPages] = {}  # by addresses of `cudaMallocManaged`
+        self.managed_pages: dict[int, ManagedPages] = {}  # by addresses of `cudaMallocManaged`
         self.host_ranges: dict[
             int, int
         ] = {}  # address -> bytes of page-locked host memory that kernels can access
@@ -156,11 +156,13 @@ class DeviceMemory:
         self.heap: DeviceHeap | None = None
         self.textures = Textures()
         # Called for every new (True) and freed segment with its address and size in bytes.
-        self.watched: Callable[[int, int, bool], None] | None = None
+        self.segment_callback: Callable[[int, int, bool], None] | None = None
         self._heap_bytes = HEAP_BYTES
         self.peers: list[DeviceMemory] = []  # of other devices, which kernels of this one can access
-        self.device_of: Callable[[int], Any] = lambda _address: None  # the device that an address belongs to
-        self._merged: (
+        self.find_device: Callable[[int], Any] = lambda _address: (
+            None
+        )  # the device that an address belongs to
+        self._merged_ranges: (
             tuple[list[npt.NDArray[np.int64]], npt.NDArray[np.int64], npt.NDArray[np.int64]] | None
         ) = None
 
@@ -171,7 +173,7 @@ class DeviceMemory:
         with self.lock:
             if self.heap is None:
                 address = self.malloc(self._heap_bytes)
-                self.track(address, self._heap_bytes, "device heap")
+                self.track_allocation(address, self._heap_bytes, "device heap")
                 self.heap = DeviceHeap(address, self.view(address, self._heap_bytes))
             return self.heap
 
@@ -239,37 +241,37 @@ class DeviceMemory:
         with self.lock:
             if size_bytes < MAX_SMALL_BYTES:
                 rounded_bytes = _round_up(size_bytes, SMALL_UNIT_BYTES)
-                address = self._small_ranges.take(rounded_bytes)
+                address = self._small_ranges.take_range(rounded_bytes)
                 if address is None:
                     page_address = self._take_pages(PAGE_BYTES, size_bytes)
-                    self._small_ranges.give(page_address, PAGE_BYTES)
-                    address = self._small_ranges.take(rounded_bytes)
+                    self._small_ranges.add_range(page_address, PAGE_BYTES)
+                    address = self._small_ranges.take_range(rounded_bytes)
                     assert address is not None
             else:
                 rounded_bytes = _round_up(size_bytes, PAGE_BYTES)
                 address = self._take_pages(rounded_bytes, size_bytes)
             self._segments[address] = rounded_bytes
             insort(self._segment_starts, address)
-            self.ledger.add_segment(rounded_bytes)
-            if self.watched is not None:
-                self.watched(address, rounded_bytes, True)
+            self.memory_totals.add_segment(rounded_bytes)
+            if self.segment_callback is not None:
+                self.segment_callback(address, rounded_bytes, True)
             return address
 
-    def _take_pages(self, size: int, requested_bytes: int) -> int:
+    def _take_pages(self, size_bytes: int, requested_bytes: int) -> int:
         for pool in self.pools:
             pool.update_pool()
-        address = self._pages.take(size)
+        address = self._free_pages.take_range(size_bytes)
         if address is None:
             message = (
                 f"out of memory: {requested_bytes:,} bytes requested, "
                 f"{self.free_bytes:,} bytes free on the device."
             )
-            if size <= self.free_bytes:
+            if size_bytes <= self.free_bytes:
                 message += " The free memory is fragmented; free_all_blocks() of the pool may help."
             elif self.arena_bytes + self.context_bytes < self.capacity_bytes:
                 message += f" The host memory of this computer allows only {self.arena_bytes:,} bytes."
             raise CUDARuntimeError(2, "cudaErrorMemoryAllocation", message)
-        self._page_bytes_used += size
+        self._page_bytes_used += size_bytes
         return address
 
     def free(self, address: int) -> None:
@@ -284,10 +286,10 @@ class DeviceMemory:
             return
         with self.lock:
             for pool in self.pools:
-                if pool.owns(address):
+                if pool.owns_block(address):
                     pool.free(address)
                     return
-            self.managed.pop(address, None)
+            self.managed_pages.pop(address, None)
             freed_bytes = self._segments.pop(address, None)
             if freed_bytes is None:
                 raise CUDARuntimeError(
@@ -298,21 +300,21 @@ class DeviceMemory:
                     "one).",
                 )
             del self._segment_starts[bisect_left(self._segment_starts, address)]
-            self.ledger.remove_segment(freed_bytes)
-            if self.watched is not None:
-                self.watched(address, freed_bytes, False)
+            self.memory_totals.remove_segment(freed_bytes)
+            if self.segment_callback is not None:
+                self.segment_callback(address, freed_bytes, False)
             if freed_bytes >= PAGE_BYTES:
                 self._release_pages(address, freed_bytes)
                 return
-            free_start, merged_bytes = self._small_ranges.give(address, freed_bytes)
+            free_start, merged_bytes = self._small_ranges.add_range(address, freed_bytes)
             base_address = self._arena.address
             first_page = base_address + _round_up(free_start - base_address, PAGE_BYTES)
             last_page = base_address + (free_start + merged_bytes - base_address) // PAGE_BYTES * PAGE_BYTES
             if last_page > first_page:
-                self._small_ranges.remove(first_page, last_page - first_page)
+                self._small_ranges.remove_range(first_page, last_page - first_page)
                 self._release_pages(first_page, last_page - first_page)
 
-    def check(self, address: int, size_bytes: int) -> None:
+    def check_range(self, address: int, size_bytes: int) -> None:
         """Check that a copy or memset stays within one segment. A size of 0 bytes is always allowed.
 
         Raises
@@ -323,10 +325,10 @@ class DeviceMemory:
         if size_bytes <= 0:
             return
         with self.lock:
-            segment_start, segment_end = self.segment(address)
+            segment_start, segment_end = self.find_segment(address)
             if address + size_bytes <= segment_end:
                 return
-            nearest_allocation = self.find_nearest(address)
+            nearest_allocation = self.find_nearest_allocation(address)
         reason = "that address is not in the memory of this device"
         if nearest_allocation is not None and nearest_allocation.address <= address < nearest_allocation.end:
             reason = (
@@ -337,7 +339,7 @@ class DeviceMemory:
         message = f"invalid argument: {size_bytes:,} bytes at {address:#x} are accessed, but {reason}."
         raise CUDARuntimeError(1, "cudaErrorInvalidValue", message)
 
-    def segment(self, address: int) -> tuple[int, int]:
+    def find_segment(self, address: int) -> tuple[int, int]:
         """Return the start and end of the segment that contains an address, or (0, 0) if there is none."""
         with self.lock:
             if self.host_ranges and not self.base_address <= address < self.base_address + self.arena_bytes:
@@ -358,19 +360,19 @@ class DeviceMemory:
             label = f"page-locked host memory of {size_bytes:,} bytes"
             self.host_ranges[address] = size_bytes
             self._live_allocations[address] = Allocation(address, size_bytes, label)
-            self._starts = None
+            self._live_starts = None
 
     def unmap_host_memory(self, address: int) -> None:
         """Remove host memory that was added with `map_host_memory`. An unknown address is ignored."""
         with self.lock:
             if self.host_ranges.pop(address, None) is not None:
                 self._freed_allocations.append(self._live_allocations.pop(address))
-                self._starts = None
+                self._live_starts = None
 
     @property
     def uses_remote_memory(self) -> bool:
         """Return whether kernels can access host memory, managed memory, or the memory of another device."""
-        return bool(self.host_ranges or self.managed or self.peers)
+        return bool(self.host_ranges or self.managed_pages or self.peers)
 
     def is_host_address(self, address: int) -> bool:
         """Return whether an address belongs to host memory that kernels can access."""
@@ -383,17 +385,17 @@ class DeviceMemory:
 
     def free_pages(self) -> list[tuple[int, int]]:
         """Return the start and end of each range of pages that no segment uses."""
-        return self._pages.spans()
+        return self._free_pages.spans()
 
     def take_pages_at(self, address: int, size_bytes: int) -> None:
         """Reserve free pages that begin at the given address."""
-        self._pages.remove(address, size_bytes)
+        self._free_pages.remove_range(address, size_bytes)
         self._page_bytes_used += size_bytes
-        self.ledger.add_segment(size_bytes)
+        self.memory_totals.add_segment(size_bytes)
 
     def return_pages(self, address: int, size_bytes: int) -> None:
         """Release pages that were reserved with `take_pages_at`."""
-        self.ledger.remove_segment(size_bytes)
+        self.memory_totals.remove_segment(size_bytes)
         self._release_pages(address, size_bytes)
 
     def open_block(self, address: int, size_bytes: int) -> None:
@@ -406,14 +408,14 @@ class DeviceMemory:
         del self._segments[address]
         del self._segment_starts[bisect_left(self._segment_starts, address)]
 
-    def _release_pages(self, address: int, size: int) -> None:
-        self._arena.discard(address, size)
-        self._pages.give(address, size)
-        self._page_bytes_used -= size
+    def _release_pages(self, address: int, size_bytes: int) -> None:
+        self._arena.discard(address, size_bytes)
+        self._free_pages.add_range(address, size_bytes)
+        self._page_bytes_used -= size_bytes
 
     # Live allocations
 
-    def track(self, address: int, size_bytes: int, label: str) -> None:
+    def track_allocation(self, address: int, size_bytes: int, label: str) -> None:
         """Register the addresses from `address` to `address + size_bytes` as an allocation that kernels may
         access.
 
@@ -425,27 +427,27 @@ class DeviceMemory:
             previous_allocation = self._live_allocations.get(address)
             self._live_allocations[address] = Allocation(address, size_bytes, label)
             if previous_allocation is None or previous_allocation.size_bytes != size_bytes:
-                self._starts = None
-                self.ledger.change_array_bytes(
+                self._live_starts = None
+                self.memory_totals.change_array_bytes(
                     size_bytes - (0 if previous_allocation is None else previous_allocation.size_bytes)
                 )
 
-    def untrack(self, address: int) -> None:
+    def untrack_allocation(self, address: int) -> None:
         """Remove a live allocation, so that kernels may not access it any more. An unknown address is
         ignored.
         """
         with self.lock:
             allocation = self._live_allocations.pop(address, None)
             if allocation is not None:
-                self._starts = None
-                self.ledger.change_array_bytes(-allocation.size_bytes)
+                self._live_starts = None
+                self.memory_totals.change_array_bytes(-allocation.size_bytes)
                 self._freed_allocations.append(allocation)
 
-    def name(self, address: int, parameter: str) -> None:
+    def add_parameter_name(self, address: int, parameter: str) -> None:
         """Add the name of a kernel parameter to the label of the allocation that starts at an address."""
         peer = self.peer_of(address)
         if peer is not None:
-            peer.name(address, parameter)
+            peer.add_parameter_name(address, parameter)
             return
         with self.lock:
             allocation = self._live_allocations.get(address)
@@ -457,7 +459,7 @@ class DeviceMemory:
         """Return the live allocation that starts at the given address."""
         return self._live_allocations.get(address)
 
-    def find_ended(self, address: int) -> Allocation | None:
+    def find_freed_allocation(self, address: int) -> Allocation | None:
         """Return the most recently freed allocation that contained an address, or None."""
         with self.lock:
             for allocation in reversed(self._freed_allocations):
@@ -474,7 +476,7 @@ class DeviceMemory:
                 return peer
         return None
 
-    def live(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def find_live_ranges(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the start and end addresses of all live allocations that kernels can access, in sorted
         order.
 
@@ -484,7 +486,7 @@ class DeviceMemory:
         if not self.peers:
             return own_ranges
         range_tables = [own_ranges, *(peer._make_live_table() for peer in list(self.peers))]
-        merged_ranges = self._merged
+        merged_ranges = self._merged_ranges
         if merged_ranges is None or [id(starts) for starts in merged_ranges[0]] != [
             id(starts) for starts, _ in range_tables
         ]:
@@ -496,28 +498,28 @@ class DeviceMemory:
                 starts[start_order],
                 ends[start_order],
             )
-            self._merged = merged_ranges
+            self._merged_ranges = merged_ranges
         return merged_ranges[1:]
 
     def _make_live_table(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the sorted starts and ends of the live allocations in this device's own memory."""
         with self.lock:
-            if self._starts is None:
+            if self._live_starts is None:
                 range_bounds = [
                     (allocation.address, allocation.end)
                     for allocation in list(self._live_allocations.values())
                 ]
                 bounds_table = np.array(range_bounds, dtype=np.int64).reshape(-1, 2)
                 bounds_table = bounds_table[np.argsort(bounds_table[:, 0])]
-                self._starts = np.ascontiguousarray(bounds_table[:, 0])
-                self._ends = np.ascontiguousarray(bounds_table[:, 1])
-            return self._starts, self._ends
+                self._live_starts = np.ascontiguousarray(bounds_table[:, 0])
+                self._live_ends = np.ascontiguousarray(bounds_table[:, 1])
+            return self._live_starts, self._live_ends
 
-    def find_nearest(self, address: int) -> Allocation | None:
+    def find_nearest_allocation(self, address: int) -> Allocation | None:
         """Return the live allocation that contains an address, or the nearest one otherwise."""
         peer = self.peer_of(address)
         if peer is not None:
-            return peer.find_nearest(address)
+            return peer.find_nearest_allocation(address)
         with self.lock:
             range_starts, range_ends = self._make_live_table()
             if not range_starts.size:
@@ -552,7 +554,7 @@ class DeviceMemory:
         if (
             self.is_host_address(address)
             and size_bytes >= 0
-            and address + size_bytes <= self.segment(address)[1]
+            and address + size_bytes <= self.find_segment(address)[1]
         ):
             return view_host_memory(address, size_bytes)
         if (
@@ -568,7 +570,7 @@ class DeviceMemory:
         if size_bytes <= MAX_MARKED_BYTES:
             self.view(address, size_bytes & ~3).view(np.uint32)[:] = UNWRITTEN_WORD
 
-    def find_unwritten(self, address: int, size_bytes: int) -> npt.NDArray[np.bool_]:
+    def find_unwritten_words(self, address: int, size_bytes: int) -> npt.NDArray[np.bool_]:
         """Return which 4-byte words of a range still have the value that `mark_unwritten` stored."""
         memory_words: npt.NDArray[np.uint32] = self.view(address, size_bytes & ~3).view(np.uint32)
         is_unwritten: npt.NDArray[np.bool_] = memory_words == UNWRITTEN_WORD

@@ -29,29 +29,31 @@ class DeviceHeap:
         self.address = address
         self.size_bytes = contents.size
         self._contents = contents
-        self._free = [(address, contents.size)]
-        self.used: dict[int, int] = {}
-        self.freed: dict[int, int] | None = None  # while memory is checked: blocks that are not used again
+        self._free_ranges = [(address, contents.size)]
+        self.used_blocks: dict[int, int] = {}
+        self.freed_blocks: dict[int, int] | None = (
+            None  # while memory is checked: blocks that are not used again
+        )
         self._lock = threading.Lock()
 
-    def take(self, size_bytes: int) -> int:
+    def allocate_block(self, size_bytes: int) -> int:
         """Allocate a block of the heap and return its address, or 0 if the heap is full."""
         rounded_bytes = -(-max(size_bytes, 1) // _UNIT_BYTES) * _UNIT_BYTES
-        if self.freed is not None:
+        if self.freed_blocks is not None:
             rounded_bytes += _UNIT_BYTES  # a gap after each block detects accesses beyond its end
         with self._lock:
-            for range_index, (free_start, free_bytes) in enumerate(self._free):
+            for range_index, (free_start, free_bytes) in enumerate(self._free_ranges):
                 if free_bytes < rounded_bytes:
                     continue
                 if free_bytes > rounded_bytes:
-                    self._free[range_index] = (free_start + rounded_bytes, free_bytes - rounded_bytes)
+                    self._free_ranges[range_index] = (free_start + rounded_bytes, free_bytes - rounded_bytes)
                 else:
-                    del self._free[range_index]
-                self.used[free_start] = max(size_bytes, 1)
+                    del self._free_ranges[range_index]
+                self.used_blocks[free_start] = max(size_bytes, 1)
                 return free_start
         return 0
 
-    def give(self, address: int) -> None:
+    def free_block(self, address: int) -> None:
         """Free the block that begins at the given address. A null pointer is ignored.
 
         Raises
@@ -62,25 +64,29 @@ class DeviceHeap:
         if address == 0:
             return
         with self._lock:
-            freed_bytes = self.used.pop(address, None)
+            freed_bytes = self.used_blocks.pop(address, None)
             if freed_bytes is None:
                 raise ValueError(
                     f"free() received the address {address:#x}, which malloc() did not return or which has "
                     "already been freed"
                 )
-            if self.freed is not None:
-                self.freed[address] = freed_bytes
+            if self.freed_blocks is not None:
+                self.freed_blocks[address] = freed_bytes
                 return
-            free_ranges = sorted([*self._free, (address, -(-freed_bytes // _UNIT_BYTES) * _UNIT_BYTES)])
-            self._free = free_ranges[:1]
+            free_ranges = sorted(
+                [*self._free_ranges, (address, -(-freed_bytes // _UNIT_BYTES) * _UNIT_BYTES)]
+            )
+            self._free_ranges = free_ranges[:1]
             for range_start, range_bytes in free_ranges[1:]:
-                last_start, last_bytes = self._free[-1]
+                last_start, last_bytes = self._free_ranges[-1]
                 if last_start + last_bytes == range_start:
-                    self._free[-1] = (last_start, last_bytes + range_bytes)
+                    self._free_ranges[-1] = (last_start, last_bytes + range_bytes)
                 else:
-                    self._free.append((range_start, range_bytes))
+                    self._free_ranges.append((range_start, range_bytes))
 
-    def serve(self, function: str, values: npt.NDArray[np.uint64], mask: int) -> npt.NDArray[np.uint64]:
+    def execute_calls(
+        self, function: str, values: npt.NDArray[np.uint64], mask: int
+    ) -> npt.NDArray[np.uint64]:
         """Execute a call of ``malloc`` or ``free`` for each active lane of a warp.
 
         The argument `values` contains a size or an address for each lane, and `mask` has a bit for each
@@ -95,24 +101,24 @@ class DeviceHeap:
         for lane in range(32):
             if mask >> lane & 1:
                 if function == "malloc":
-                    returned_addresses[lane] = self.take(int(values[lane]))
+                    returned_addresses[lane] = self.allocate_block(int(values[lane]))
                 else:
-                    self.give(int(values[lane]))
+                    self.free_block(int(values[lane]))
         return returned_addresses
 
     @contextmanager
-    def checked(self) -> Iterator[None]:
+    def keep_freed_blocks(self) -> Iterator[None]:
         """Context manager in which freed blocks are not reused. The heap is restored at the end of the
         context.
         """
-        saved_free_ranges = list(self._free)
-        saved_used_blocks = dict(self.used)
+        saved_free_ranges = list(self._free_ranges)
+        saved_used_blocks = dict(self.used_blocks)
         saved_contents = self._contents.copy()
-        self.freed = {}
+        self.freed_blocks = {}
         try:
             yield
         finally:
-            self._free = saved_free_ranges
-            self.used = saved_used_blocks
-            self.freed = None
+            self._free_ranges = saved_free_ranges
+            self.used_blocks = saved_used_blocks
+            self.freed_blocks = None
             self._contents[:] = saved_contents

@@ -9,26 +9,27 @@ from dataclasses import dataclass
 class MemoryTotals:
     """The amounts of reserved and used memory of one device, with their peak values.
 
-    The field ``segments`` counts allocated segments, and ``driver_calls`` counts the calls that allocate or
-    free a segment. ``reserved_bytes`` are the bytes that are reserved now, including the driver's own pools,
-    ``array_bytes`` the exact bytes that programs own. Peaks are the maxima since the last call of `mark`.
+    The field ``segment_count`` counts allocated segments, and ``driver_calls`` counts the calls that allocate
+    or free a segment. ``reserved_bytes`` are the bytes that are reserved now, including the driver's own
+    pools, ``array_bytes`` the exact bytes that programs own. Peaks are the maxima since the last call of
+    `reset_peaks`.
     """
 
-    segments: int = 0
+    segment_count: int = 0
     driver_calls: int = 0
     reserved_bytes: int = 0
     peak_reserved_bytes: int = 0
     array_bytes: int = 0
     peak_array_bytes: int = 0
 
-    def mark(self) -> None:
+    def reset_peaks(self) -> None:
         """Reset the peak values to the current values."""
         self.peak_reserved_bytes = self.reserved_bytes
         self.peak_array_bytes = self.array_bytes
 
     def add_segment(self, size_bytes: int) -> None:
         """Record the allocation of a memory segment."""
-        self.segments += 1
+        self.segment_count += 1
         self.driver_calls += 1
         self.reserved_bytes += size_bytes
         self.peak_reserved_bytes = max(self.peak_reserved_bytes, self.reserved_bytes)

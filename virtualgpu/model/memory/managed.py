@@ -23,7 +23,7 @@ class Migration:
 
     copied_bytes: int = 0
     new_bytes: int = 0
-    blocks: int = 0
+    faulted_blocks: int = 0
 
 
 class ManagedPages:
@@ -31,7 +31,7 @@ class ManagedPages:
 
     Attributes
     ----------
-    on_device, on_host : arrays of bool
+    is_on_device, is_on_host : arrays of bool
         Whether each page is on the device and on the host; both only while the memory is read mostly.
     read_mostly : bool
         Whether a page that the other side touches is copied instead of moved.
@@ -40,8 +40,8 @@ class ManagedPages:
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         page_count = -(-size_bytes // PAGE_BYTES)
-        self.on_device: npt.NDArray[np.bool_] = np.zeros(page_count, np.bool_)
-        self.on_host: npt.NDArray[np.bool_] = np.zeros(page_count, np.bool_)
+        self.is_on_device: npt.NDArray[np.bool_] = np.zeros(page_count, np.bool_)
+        self.is_on_host: npt.NDArray[np.bool_] = np.zeros(page_count, np.bool_)
         self.read_mostly = False
 
     def advise(self, read_mostly: bool) -> None:
@@ -50,9 +50,9 @@ class ManagedPages:
         """
         self.read_mostly = read_mostly
         if not read_mostly:
-            self.on_host &= ~self.on_device
+            self.is_on_host &= ~self.is_on_device
 
-    def to_device(self, start: int, size_bytes: int, max_pages: int | None = None) -> Migration:
+    def move_to_device(self, start: int, size_bytes: int, max_pages: int | None = None) -> Migration:
         """Move the pages of a range of managed memory to the device. The range begins at the address `start`.
 
         Parameters
@@ -60,21 +60,21 @@ class ManagedPages:
         max_pages : int, optional
             Number of pages that are touched, spread evenly; all by default.
         """
-        return self._migrate(start, size_bytes, max_pages, self.on_device, self.on_host)
+        return self._migrate(start, size_bytes, max_pages, self.is_on_device, self.is_on_host)
 
-    def to_host(self, start: int, size_bytes: int) -> Migration:
+    def move_to_host(self, start: int, size_bytes: int) -> Migration:
         """Move the pages of a range of managed memory to the host. The range begins at the address
         `start`.
         """
-        return self._migrate(start, size_bytes, None, self.on_host, self.on_device)
+        return self._migrate(start, size_bytes, None, self.is_on_host, self.is_on_device)
 
     def _migrate(
         self,
         start: int,
         size_bytes: int,
         max_pages: int | None,
-        on_target: npt.NDArray[np.bool_],
-        on_source: npt.NDArray[np.bool_],
+        is_on_target: npt.NDArray[np.bool_],
+        is_on_source: npt.NDArray[np.bool_],
     ) -> Migration:
         first_page = start // PAGE_BYTES
         last_page = -(-(start + size_bytes) // PAGE_BYTES)
@@ -82,23 +82,25 @@ class ManagedPages:
             last_page - first_page if max_pages is None else min(last_page - first_page, max(max_pages, 1))
         )
         touched_pages = first_page + np.arange(page_count) * (last_page - first_page) // max(page_count, 1)
-        missing_pages = touched_pages[~on_target[touched_pages]]
+        missing_pages = touched_pages[~is_on_target[touched_pages]]
         if not missing_pages.size:
             return Migration()
-        copied_pages = missing_pages[on_source[missing_pages]]
-        on_target[missing_pages] = True
+        copied_pages = missing_pages[is_on_source[missing_pages]]
+        is_on_target[missing_pages] = True
         if not self.read_mostly:
-            on_source[missing_pages] = False
+            is_on_source[missing_pages] = False
         blocks = int(np.unique(missing_pages // _PAGES_PER_BLOCK).size)
         return Migration(
-            self._bytes(copied_pages), self._bytes(missing_pages) - self._bytes(copied_pages), blocks
+            self._count_bytes(copied_pages),
+            self._count_bytes(missing_pages) - self._count_bytes(copied_pages),
+            blocks,
         )
 
-    def _bytes(self, pages: npt.NDArray[np.int64]) -> int:
+    def _count_bytes(self, pages: npt.NDArray[np.int64]) -> int:
         """Return the number of bytes in some pages; the last page of an allocation may be shorter."""
         if not pages.size:
             return 0
         total_bytes = int(pages.size) * PAGE_BYTES
-        if pages[-1] == self.on_device.size - 1:
-            total_bytes -= self.on_device.size * PAGE_BYTES - self.size_bytes
+        if pages[-1] == self.is_on_device.size - 1:
+            total_bytes -= self.is_on_device.size * PAGE_BYTES - self.size_bytes
         return total_bytes

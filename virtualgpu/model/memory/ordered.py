@@ -47,7 +47,7 @@ class PageSource(Protocol):
 class _FreePiece:
     """A range of free bytes in a pool, which only `stream` can use before `ready_ns`.
 
-    If `stream` is None, every stream can use it. `waits` is the number of times that the host had waited
+    If `stream` is None, every stream can use it. `host_waits` is the number of times that the host had waited
     for the device when the range was freed.
     """
 
@@ -55,7 +55,7 @@ class _FreePiece:
     end: int
     stream: int | None = None
     ready_ns: int = 0
-    waits: int = -1
+    host_waits: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class OrderedPool:
 
     Parameters
     ----------
-    memory : Pages
+    memory : PageSource
         Source of the granules.
     clock : HostClock
         Decides when a block that a stream freed is free for other streams, too.
@@ -86,18 +86,18 @@ class OrderedPool:
         self._granules: set[int] = set()
         self._free_pieces: list[_FreePiece] = []  # in the order of their positions
         self._blocks: dict[int, _Block] = {}  # by address
-        self._waits = clock.waits
-        self._used_bytes = self._used_high = self._reserved_high = 0
+        self._last_host_waits = clock.waits
+        self._used_bytes = self._peak_used_bytes = self._peak_reserved_bytes = 0
         self._settings = {1: 1, 2: 1, 3: 1, RELEASE_THRESHOLD: 0}
         self._pending_frees: list[tuple[int, _Block, _FreePiece]] = []  # not yet added to the free pieces
-        self._changing = False
+        self._is_changing = False
 
     @property
     def handle(self) -> int:
         """The CUDA handle of the pool."""
         return id(self)
 
-    def owns(self, address: int) -> bool:
+    def owns_block(self, address: int) -> bool:
         """Return whether a live block of the pool starts at the given address."""
         return address in self._blocks
 
@@ -130,7 +130,7 @@ class OrderedPool:
             self._blocks[address] = _Block(block_start, block_start + rounded_bytes, size_bytes)
             self._memory.open_block(address, rounded_bytes)
             self._used_bytes += size_bytes
-            self._used_high = max(self._used_high, self._used_bytes)
+            self._peak_used_bytes = max(self._peak_used_bytes, self._used_bytes)
             return address, wait_ns
 
     def _find_space(self, size: int, stream: int) -> int | None:
@@ -139,7 +139,7 @@ class OrderedPool:
         ]
         range_start = _find_first_range(usable_pieces, size)
         if range_start is None:
-            range_start = self._grow(usable_pieces, size)
+            range_start = self._reserve_granules(usable_pieces, size)
         return _find_first_range(self._free_pieces, size) if range_start is None else range_start
 
     def free(self, address: int, stream: int | None = None, ready_ns: int = 0) -> None:
@@ -165,30 +165,30 @@ class OrderedPool:
         middle of that call and free an array.
         """
         with self._memory.lock:
-            is_outermost = not self._changing
-            self._changing = True
+            is_outermost = not self._is_changing
+            self._is_changing = True
             try:
                 if is_outermost:
                     self._apply_frees()
                 yield is_outermost
             finally:
-                self._changing = not is_outermost
+                self._is_changing = not is_outermost
 
     def _apply_frees(self) -> None:
         now_ns = self._clock.now_ns
         host_waits = self._clock.waits
         while self._pending_frees:
             address, block, free_piece = self._pending_frees.pop(0)
-            if free_piece.waits < host_waits:  # freed before the host waited, and not used since
-                self._waits = min(self._waits, free_piece.waits)
+            if free_piece.host_waits < host_waits:  # freed before the host waited, and not used since
+                self._last_host_waits = min(self._last_host_waits, free_piece.host_waits)
             self._memory.close_block(address)
             self._used_bytes -= block.requested_bytes
-            self._add(free_piece)
+            self._add_free_piece(free_piece)
         for free_piece in self._free_pieces:
             if free_piece.ready_ns <= now_ns:
                 free_piece.stream = None
-        if host_waits != self._waits:
-            self._waits = host_waits
+        if host_waits != self._last_host_waits:
+            self._last_host_waits = host_waits
             self._release_granules(self._settings[RELEASE_THRESHOLD])
 
     def trim(self, keep_bytes: int) -> None:
@@ -204,7 +204,7 @@ class OrderedPool:
         unused_pieces = [
             free_piece
             for free_piece in self._free_pieces
-            if free_piece.stream is None and free_piece.waits < self._clock.waits
+            if free_piece.stream is None and free_piece.host_waits < self._clock.waits
         ]
         unused_runs = list(_find_contiguous_ranges(unused_pieces))
         for granule in sorted(self._granules, reverse=True):
@@ -219,7 +219,7 @@ class OrderedPool:
                 self._granules.remove(granule)
                 self._memory.return_pages(self._top_address - granule_end, GRANULE_BYTES)
 
-    def _grow(self, usable_pieces: list[_FreePiece], size: int) -> int | None:
+    def _reserve_granules(self, usable_pieces: list[_FreePiece], size: int) -> int | None:
         """Reserve granules for `size` contiguous bytes; return their start, or None without free memory."""
         free_ranges = []
         for page_start, page_end in self._memory.free_pages():
@@ -241,20 +241,20 @@ class OrderedPool:
                 grown_end = (granule + 1) * GRANULE_BYTES
                 self._memory.take_pages_at(self._top_address - grown_end, GRANULE_BYTES)
                 self._granules.add(granule)
-                self._add(_FreePiece(granule * GRANULE_BYTES, grown_end))
-        self._reserved_high = max(self._reserved_high, len(self._granules) * GRANULE_BYTES)
+                self._add_free_piece(_FreePiece(granule * GRANULE_BYTES, grown_end))
+        self._peak_reserved_bytes = max(self._peak_reserved_bytes, len(self._granules) * GRANULE_BYTES)
         return run_start
 
-    def _add(self, piece: _FreePiece) -> None:
+    def _add_free_piece(self, piece: _FreePiece) -> None:
         """Add a free range, and merge it with neighbours that can be used by the same stream."""
         sorted_pieces = sorted([*self._free_pieces, piece], key=lambda free_piece: free_piece.start)
         merged_pieces = [sorted_pieces[0]]
         for piece in sorted_pieces[1:]:
             last_piece = merged_pieces[-1]
-            same_owner = (last_piece.stream, last_piece.ready_ns, last_piece.waits) == (
+            same_owner = (last_piece.stream, last_piece.ready_ns, last_piece.host_waits) == (
                 piece.stream,
                 piece.ready_ns,
-                piece.waits,
+                piece.host_waits,
             )
             if last_piece.end == piece.start and same_owner:
                 last_piece.end = piece.end
@@ -283,7 +283,7 @@ class OrderedPool:
 
     # Attributes
 
-    def attribute(self, number: int) -> int:
+    def get_attribute(self, number: int) -> int:
         """Return the value of an attribute (``cudaMemPoolAttr``) of the pool.
 
         Raises
@@ -295,9 +295,9 @@ class OrderedPool:
             attribute_values = {
                 **self._settings,
                 RESERVED_BYTES: len(self._granules) * GRANULE_BYTES,
-                PEAK_RESERVED_BYTES: self._reserved_high,
+                PEAK_RESERVED_BYTES: self._peak_reserved_bytes,
                 USED_BYTES: self._used_bytes,
-                PEAK_USED_BYTES: self._used_high,
+                PEAK_USED_BYTES: self._peak_used_bytes,
             }
         if number not in attribute_values:
             raise _make_invalid_value_error(
@@ -317,9 +317,9 @@ class OrderedPool:
         """
         with self._locked():
             if number == PEAK_RESERVED_BYTES and value == 0:
-                self._reserved_high = len(self._granules) * GRANULE_BYTES
+                self._peak_reserved_bytes = len(self._granules) * GRANULE_BYTES
             elif number == PEAK_USED_BYTES and value == 0:
-                self._used_high = self._used_bytes
+                self._peak_used_bytes = self._used_bytes
             elif number in self._settings:
                 self._settings[number] = value
             else:

@@ -12,7 +12,7 @@ from virtualgpu.cuda_errors import CUDARuntimeError
 CAPACITY = 4096
 """Largest number of live objects; a power of two."""
 # The CUDA runtime's enumerations (driver_types.h, texture_types.h), in the order of their numbers.
-FIELD_NUMBERS: dict[str, int] = {
+ENUMERATION_VALUES: dict[str, int] = {
     f"cuda{kind}{name}": number
     for kind, names in (
         ("ResourceType", ("Array", "MipmappedArray", "Linear", "Pitch2D")),
@@ -65,7 +65,7 @@ class Textures:
     def __init__(self) -> None:
         self.table = np.zeros(CAPACITY, TEXTURE_DTYPE)
         self._generations = np.zeros(CAPACITY, np.int64)
-        self._free = list(range(CAPACITY - 1, -1, -1))
+        self._free_slots = list(range(CAPACITY - 1, -1, -1))
         self._lock = threading.Lock()
 
     def add(self, **fields: Any) -> int:
@@ -77,14 +77,14 @@ class Textures:
             Status 2 if the table is full.
         """
         with self._lock:
-            if not self._free:
+            if not self._free_slots:
                 raise CUDARuntimeError(
                     2,
                     "cudaErrorMemoryAllocation",
                     f"out of memory: a virtual GPU can have at most {CAPACITY:,} texture or surface objects. "
                     "Delete unused ones.",
                 )
-            slot = self._free.pop()
+            slot = self._free_slots.pop()
             self._generations[slot] += 1
             table_row = self.table[slot : slot + 1]
             table_row[:] = np.zeros(1, TEXTURE_DTYPE)
@@ -99,4 +99,4 @@ class Textures:
             slot = handle % CAPACITY
             if self.table["handle"][slot] == handle and handle:
                 self.table["handle"][slot] = 0
-                self._free.append(slot)
+                self._free_slots.append(slot)

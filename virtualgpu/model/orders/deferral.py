@@ -23,7 +23,7 @@ _EARLY_PROBABILITY = 0.3
 class _DelayedOperation:
     run: Callable[[], object]
     after: tuple[int, ...]
-    keeps: bool
+    keeps_arrays: bool
 
 
 class StreamDeferral:
@@ -47,26 +47,26 @@ class StreamDeferral:
         self._random = random.Random(seed) if order == "random" else None
         self._delayed_operations: dict[int, _DelayedOperation] = {}
         self._lock = threading.RLock()
-        self._running = False
+        self._is_running = False
 
-    def hold(
+    def delay_operation(
         self,
         number: int,
         run: Callable[[], object],
         after: Iterable[int],
-        keeps: bool = True,
-        kernel: bool = False,
+        keeps_arrays: bool = True,
+        is_kernel: bool = False,
     ) -> None:
         """Delay an operation. The operation runs only after the operations with the numbers `after`.
 
-        The flag `keeps` states whether the operation keeps its arrays alive. This class does not use
-        `kernel`.
+        The flag `keeps_arrays` states whether the operation keeps its arrays alive. This class does not use
+        `is_kernel`.
         """
         with self._lock:
             self._delayed_operations[number] = _DelayedOperation(
                 run,
                 tuple(predecessor for predecessor in after if predecessor in self._delayed_operations),
-                keeps,
+                keeps_arrays,
             )
 
     def run_before_free(self) -> None:
@@ -75,23 +75,23 @@ class StreamDeferral:
         Operations that keep their arrays alive remain delayed. The array may be freed on a thread of the
         running operation, for which the lock's holder waits.
         """
-        if not self._running:
-            self.require(
+        if not self._is_running:
+            self.run_required(
                 [
                     operation_number
                     for operation_number, operation in list(self._delayed_operations.items())
-                    if not operation.keeps
+                    if not operation.keeps_arrays
                 ]
             )
 
-    def require(self, numbers: Iterable[int] | None = None) -> None:
+    def run_required(self, numbers: Iterable[int] | None = None) -> None:
         """Run the delayed operations with the given numbers and those that they depend on. If ``numbers`` is
         None, all delayed operations are run.
 
         A call from within a running operation does nothing, because that operation has all it needs.
         """
         with self._lock:
-            if self._running:
+            if self._is_running:
                 return
             required_numbers = (
                 set(self._delayed_operations) if numbers is None else self._find_needed_numbers(numbers)
@@ -107,17 +107,17 @@ class StreamDeferral:
 
     def _find_needed_numbers(self, numbers: Iterable[int]) -> set[int]:
         pending_numbers = [candidate for candidate in numbers if candidate in self._delayed_operations]
-        to_run = set[int]()
+        numbers_to_run = set[int]()
         while pending_numbers:
             operation_number = pending_numbers.pop()
-            if operation_number not in to_run:
-                to_run.add(operation_number)
+            if operation_number not in numbers_to_run:
+                numbers_to_run.add(operation_number)
                 pending_numbers += [
                     candidate
                     for candidate in self._delayed_operations[operation_number].after
                     if candidate in self._delayed_operations
                 ]
-        return to_run
+        return numbers_to_run
 
     def _run_operations(self, numbers: set[int]) -> None:
         followers: dict[int, list[int]] = {}
@@ -140,7 +140,7 @@ class StreamDeferral:
         finished_operations: list[
             _DelayedOperation
         ] = []  # keeps their arrays alive for the operations after them
-        self._running = True
+        self._is_running = True
         try:
             while ready_numbers:
                 _, operation_number = heappop(ready_numbers)
@@ -151,7 +151,7 @@ class StreamDeferral:
                     if not open_predecessors[follower]:
                         heappush(ready_numbers, (self._compute_rank(follower), follower))
         finally:
-            self._running = False
+            self._is_running = False
 
     def _compute_rank(self, operation_number: int) -> float:
         return -operation_number if self._random is None else self._random.random()

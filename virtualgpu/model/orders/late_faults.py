@@ -29,7 +29,7 @@ _ERROR_MESSAGES = {
 class LaunchSite(NamedTuple):
     """The source location of a kernel launch, with the number of the launch in the program."""
 
-    launch: int
+    launch_number: int
     file: str
     line: int
 
@@ -40,7 +40,7 @@ class LateFaults(StreamDeferral):
 
     Parameters
     ----------
-    blocking
+    is_blocking
         Whether every launch waits for its end, as with ``CUDA_LAUNCH_BLOCKING=1``.
 
     Attributes
@@ -49,28 +49,28 @@ class LateFaults(StreamDeferral):
         The first fault, with all that the virtual GPU knows about it.
     faulty_launch : LaunchSite or None
         The launch in which it happened.
-    waits : int
+    wait_count : int
         Number of waits.
     """
 
-    def __init__(self, blocking: bool) -> None:
+    def __init__(self, is_blocking: bool) -> None:
         super().__init__("last first")
-        self._blocking = blocking
-        self._lines = ProgramLines()
-        self._launches = 0
+        self._is_blocking = is_blocking
+        self._program_lines = ProgramLines()
+        self._launch_count = 0
         self._current_launch: LaunchSite | None = None
-        self._error: tuple[int, str] | None = None
+        self._context_error: tuple[int, str] | None = None
         self.fault: KernelFault | None = None
         self.faulty_launch: LaunchSite | None = None
-        self.waits = 0
+        self.wait_count = 0
 
-    def hold(
+    def delay_operation(
         self,
         number: int,
         run: Callable[[], object],
         after: Iterable[int],
-        keeps: bool = True,
-        kernel: bool = False,
+        keeps_arrays: bool = True,
+        is_kernel: bool = False,
     ) -> None:
         """Delay an operation, or raise the error of an earlier fault that has ended the context.
 
@@ -80,48 +80,48 @@ class LateFaults(StreamDeferral):
             The error after which the context was lost.
         """
         self._raise_error()
-        if kernel:
-            self._launches += 1
-            frame, _ = self._lines.frame()
-            launch_site = LaunchSite(self._launches, "", 0)
+        if is_kernel:
+            self._launch_count += 1
+            frame, _ = self._program_lines.frame()
+            launch_site = LaunchSite(self._launch_count, "", 0)
             if frame is not None:
-                launch_site = LaunchSite(self._launches, frame.f_code.co_filename, frame.f_lineno)
-            super().hold(number, lambda: self._run_kernel(launch_site, run), after, keeps)
+                launch_site = LaunchSite(self._launch_count, frame.f_code.co_filename, frame.f_lineno)
+            super().delay_operation(number, lambda: self._run_kernel(launch_site, run), after, keeps_arrays)
         else:
-            super().hold(number, run, after, keeps)
-        if self._blocking:
-            self.require([number])
+            super().delay_operation(number, run, after, keeps_arrays)
+        if self._is_blocking:
+            self.run_required([number])
 
     def run_before_free(self) -> None:
         """Run the operations that may use an array before it is freed. If a kernel fault happens, the next
         call that waits reports it.
         """
-        if self._error is None:
-            self.attempt(
+        if self._context_error is None:
+            self.run_without_raising(
                 [
                     operation_number
                     for operation_number, operation in list(self._delayed_operations.items())
-                    if not operation.keeps
+                    if not operation.keeps_arrays
                 ]
             )
 
-    def attempt(self, numbers: Iterable[int] | None = None) -> None:
+    def run_without_raising(self, numbers: Iterable[int] | None = None) -> None:
         """Run the operations with the given numbers. If a kernel fault happens, the next call that waits
         reports it.
 
         A call from within a running operation does nothing.
         """
-        if self._error is not None or self._running:
+        if self._context_error is not None or self._is_running:
             return
         try:
-            super().require(numbers)
+            super().run_required(numbers)
         except KernelFault as fault:
             self.fault = fault
             self.faulty_launch = self._current_launch
-            self._error = fault.status, fault.error_name
+            self._context_error = fault.status, fault.error_name
             self._delayed_operations.clear()
 
-    def require(self, numbers: Iterable[int] | None = None) -> None:
+    def run_required(self, numbers: Iterable[int] | None = None) -> None:
         """Run the operations with the given numbers because a call waits for them.
 
         Raises
@@ -129,14 +129,14 @@ class LateFaults(StreamDeferral):
         CUDARuntimeError
             CUDA's message for a fault that has happened by now, in any launch.
         """
-        if not self._running:
-            self.waits += 1
-            self.attempt(numbers)
+        if not self._is_running:
+            self.wait_count += 1
+            self.run_without_raising(numbers)
             self._raise_error()
 
     def _raise_error(self) -> None:
-        if self._error is not None:
-            status, error_name = self._error
+        if self._context_error is not None:
+            status, error_name = self._context_error
             raise CUDARuntimeError(
                 status, error_name, _ERROR_MESSAGES.get(status, "unspecified launch failure")
             )
@@ -150,7 +150,7 @@ class LateFaults(StreamDeferral):
 
 
 @contextmanager
-def delay_faults(machine: Machine, blocking: bool = False) -> Iterator[LateFaults]:
+def delay_faults(machine: Machine, is_blocking: bool = False) -> Iterator[LateFaults]:
     """Context manager that reports kernel faults as late as CUDA does. The next call that waits and every
     later call raise the error.
 
@@ -158,21 +158,21 @@ def delay_faults(machine: Machine, blocking: bool = False) -> Iterator[LateFault
     ----------
     machine
         The machine whose faults are reported late.
-    blocking
+    is_blocking
         Let every launch wait for its end, as ``CUDA_LAUNCH_BLOCKING=1`` does.
     """
-    deferral = LateFaults(blocking)
+    deferral = LateFaults(is_blocking)
     machine.clock.deferral = deferral
 
     def run_before_free(_address: int, _size_bytes: int, is_allocation: bool) -> None:
         if not is_allocation:
-            deferral.attempt()
+            deferral.run_without_raising()
 
     for device in machine.devices:
-        device.memory.watched = run_before_free
+        device.memory.segment_callback = run_before_free
     try:
         yield deferral
     finally:
         machine.clock.deferral = None
         for device in machine.devices:
-            device.memory.watched = None
+            device.memory.segment_callback = None

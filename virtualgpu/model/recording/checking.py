@@ -42,7 +42,7 @@ class MachineObserver:
                     memories, self._is_pinned, self._run_kernel, lambda: list(ranges.items())
                 )
                 for device in self._machine.devices:
-                    device.memory.watched = partial(_report_segment, clock.watch, device)
+                    device.memory.segment_callback = partial(_report_segment, clock.watch, device)
             self._observer = observer
             self._watch = clock.watch
             clock.watch.begin(observer)
@@ -59,7 +59,7 @@ class MachineObserver:
             if stream_watch.end(observer) and clock.watch is stream_watch:
                 clock.watch = None
                 for device in self._machine.devices:
-                    device.memory.watched = None
+                    device.memory.segment_callback = None
         self._watch = None
         self._observer = None
         return _UNSEEN_READS_NOTE if stream_watch.fills_host else ""

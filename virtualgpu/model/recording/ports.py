@@ -24,7 +24,7 @@ class PortRecorder:
     def start(self) -> None:
         """Begin to record the traffic through the ports."""
         self._crossings = []
-        self._machine.links.begin(self._crossings)
+        self._machine.links.begin_recording(self._crossings)
 
     def stop(self) -> PortTraffic:
         """End the recording, and return the traffic.
@@ -38,10 +38,10 @@ class PortRecorder:
         crossings = self._crossings
         if crossings is None:
             raise GpulabError("This recording has not started. Call start() first.")
-        machine.links.end(crossings)
+        machine.links.end_recording(crossings)
         return PortTraffic(
             provenance=machine.devices[0].info.as_virtual,
-            links=machine.links.kind,
+            links=machine.links.topology,
             devices=len(machine.devices),
             crossings=tuple(crossings[:MAX_CROSSINGS]),
             lost=max(0, len(crossings) - MAX_CROSSINGS),

@@ -50,14 +50,16 @@ class Recording:
                     "timeline that it returned."
                 )
             if any(
-                device.work.find_active_captures() for device in self._machine.devices if device.work.captures
+                device.work_queue.find_active_captures()
+                for device in self._machine.devices
+                if device.work_queue.captures
             ):
                 raise GpulabError(
                     "A stream is capturing a graph, so no work runs that a timeline "
                     "could record. Start the timeline before begin_capture(), or around "
                     "the graph's launch."
                 )
-            self._ranges_before = self._machine.own(RangeLog, clock=clock).count
+            self._ranges_before = self._machine.get_component(RangeLog, clock=clock).count
             self._recorder = Recorder(lambda: clock.now_ns)
             clock.recorder = self._recorder
 
@@ -72,11 +74,11 @@ class Recording:
             raise GpulabError("This timeline has not started. Call start() first.")
         with clock.lock:
             for device in machine.devices:
-                device.work.schedule.plan_pending()
+                device.work_queue.schedule.plan_pending()
             if clock.recorder is recorder:
                 clock.recorder = None
             now_ns = clock.now_ns
-        log = machine.own(RangeLog, clock=clock)
+        log = machine.get_component(RangeLog, clock=clock)
         removed_ranges = max(0, log.count - self._ranges_before - MAX_RANGES)
         return Timeline(
             provenance=machine.devices[0].info.as_virtual,

@@ -66,7 +66,7 @@ class WatchedOperation(Protocol):
     @property
     def writes(self) -> Sequence[npt.NDArray[Any]]: ...
     @property
-    def watched(self) -> Callable[[RunWatched], tuple[float, tuple[Regions, ...]]] | None: ...
+    def run_watched(self) -> Callable[[RunWatched], tuple[float, tuple[Regions, ...]]] | None: ...
 
 
 class DeviceAddresses(Protocol):
@@ -76,7 +76,7 @@ class DeviceAddresses(Protocol):
     def base_address(self) -> int: ...
     @property
     def arena_bytes(self) -> int: ...
-    def find_nearest(self, address: int) -> Any: ...
+    def find_nearest_allocation(self, address: int) -> Any: ...
 
 
 class StreamRef(NamedTuple):
@@ -189,10 +189,10 @@ class StreamWatch:
         written_regions = self._make_array_regions(operation.writes)
         atomic_regions: Regions = ()
         self._report_buffer_changes(source, None if changes_host else (*read_regions, *written_regions))
-        if operation.watched is None:
+        if operation.run_watched is None:
             duration_ns = operation.run()
         else:
-            duration_ns, accessed_regions = operation.watched(self._run_kernel)
+            duration_ns, accessed_regions = operation.run_watched(self._run_kernel)
             read_regions, written_regions, atomic_regions = [
                 tuple(self._add_name(region) for region in regions) for regions in accessed_regions
             ]
@@ -385,7 +385,7 @@ class StreamWatch:
         """Return a memory region with its name in the program, else with that of its allocation."""
         name = self._names.array(region.start)
         if not name and region.memory != HOST:
-            allocation = self._memories[region.memory].find_nearest(region.start)
+            allocation = self._memories[region.memory].find_nearest_allocation(region.start)
             if allocation is not None and allocation.address <= region.start < allocation.end:
                 name = allocation.label.split(" (parameter ")[0]
         return Region(

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from virtualgpu.records.origin import Provenance
-from virtualgpu.records.traffic.ports import Crossing, LinkKind, PortTraffic
+from virtualgpu.records.traffic.ports import Crossing, LinkTopology, PortTraffic
 
 Operation = Literal["all-reduce", "broadcast", "reduce", "all-gather", "reduce-scatter"]
 # Number of times that each GPU's contribution is in a sum: one number per GPU.
@@ -73,7 +73,7 @@ class Collective:
     def of(
         cls,
         origin: Provenance,
-        links: LinkKind,
+        links: LinkTopology,
         bounds: Sequence[int],
         crossings: Sequence[Crossing],
         right: tuple[bool, ...],
@@ -99,7 +99,7 @@ class Collective:
         return len(self.right)
 
     @property
-    def links(self) -> LinkKind:
+    def links(self) -> LinkTopology:
         """The topology of the links between the GPUs."""
         return self.traffic.links
 

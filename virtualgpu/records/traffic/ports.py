@@ -9,9 +9,9 @@ from typing import Literal
 from virtualgpu.records.origin import Provenance
 
 # Topology of the GPUs of one host: all connected, connected in pairs, or only through the host.
-LinkKind = Literal["nvswitch", "pairs", "host"]
+LinkTopology = Literal["nvswitch", "pairs", "host"]
 # Each GPU has a port of either kind; traffic between GPUs over PCIe passes through the host's memory.
-Over = Literal["NVLink", "PCIe"]
+Route = Literal["NVLink", "PCIe"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Crossing:
     source: int
     target: int
     size_bytes: int
-    over: Over
+    over: Route
     start_ns: int
     end_ns: int
     correlation_id: int = 0
@@ -40,12 +40,12 @@ class PortTraffic:
     """
 
     provenance: Provenance
-    links: LinkKind
+    links: LinkTopology
     devices: int
     crossings: tuple[Crossing, ...] = ()
     lost: int = 0
 
-    def out_bytes(self, device: int, over: Over | None = None) -> int:
+    def out_bytes(self, device: int, over: Route | None = None) -> int:
         """Return the number of bytes that a GPU sent over one type of link. With None, all links are
         included.
         """
@@ -55,7 +55,7 @@ class PortTraffic:
             if crossing.source == device and over in (None, crossing.over)
         )
 
-    def in_bytes(self, device: int, over: Over | None = None) -> int:
+    def in_bytes(self, device: int, over: Route | None = None) -> int:
         """Return the number of bytes that a GPU received over one type of link. With None, all links are
         included.
         """
@@ -84,7 +84,7 @@ class PortTraffic:
         return self._busiest_total(lambda crossing: crossing.end_ns - crossing.start_ns)
 
     def _busiest_total(self, quantity: Callable[[Crossing], int]) -> int:
-        total_by_port: dict[tuple[int, Over, bool], int] = {}
+        total_by_port: dict[tuple[int, Route, bool], int] = {}
         for crossing in self.crossings:
             outgoing = (crossing.source, crossing.over, True)
             incoming = (crossing.target, crossing.over, False)

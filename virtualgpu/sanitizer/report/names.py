@@ -48,7 +48,7 @@ class ElementNames:
 
     def name_device_element(self, address: int) -> str:
         """Return the name of the array element at an address in device memory."""
-        allocation = self.memory.find_nearest(address)
+        allocation = self.memory.find_nearest_allocation(address)
         if allocation is None:
             return ""
         offset = address - allocation.address

@@ -300,7 +300,7 @@ def make_outside_array_message(
     memory: DeviceMemory, site: Site, access_place: Place, address: int, element_name: str
 ) -> str:
     """Return the message about an access that reaches one array through the pointer to another array."""
-    allocation = memory.find_nearest(site.low_address)
+    allocation = memory.find_nearest_allocation(site.low_address)
     label = allocation.label if allocation is not None else "array"
     distance_text = (
         f"{site.low_address - address:,} bytes before"

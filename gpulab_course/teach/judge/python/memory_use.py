@@ -38,17 +38,17 @@ class MemoryUse:
     @contextmanager
     def counting(self, device: Any) -> Iterator[None]:
         """Count the device memory that a program uses in a `with` block."""
-        ledger = device.memory.ledger
-        ledger.mark()
+        ledger = device.memory.memory_totals
+        ledger.reset_peaks()
         calls = ledger.driver_calls
-        segments = ledger.segments
+        segments = ledger.segment_count
         reserved_bytes = ledger.reserved_bytes
         array_bytes = ledger.array_bytes
         try:
             yield
         finally:
             self.driver_calls = ledger.driver_calls - calls
-            self.segments = ledger.segments - segments
+            self.segments = ledger.segment_count - segments
             self.peak_reserved_bytes = ledger.peak_reserved_bytes - reserved_bytes
             self.peak_used_bytes = ledger.peak_array_bytes - array_bytes
             self.kept_bytes = ledger.array_bytes - array_bytes

@@ -80,7 +80,7 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
             if task.how == "checked":
                 order_context = bench.checking(current_stream)
             elif backend is not None and task.how != "as given":
-                order_context = backend.machine.stream_order(*task.how)
+                order_context = backend.machine.use_stream_order(*task.how)
             with order_context as hazards:
                 for argument, source_array in zip(inputs, source_arrays, strict=True):
                     if source_array is not None:

@@ -40,9 +40,9 @@ def read_pointer_attributes(address: int) -> PointerAttributes:
     and the device is -2.
     """
     device = find_device_at(address)
-    allocation_start = device.memory.segment(address)[0] if device else 0
+    allocation_start = device.memory.find_segment(address)[0] if device else 0
     if device and allocation_start:
-        if allocation_start in device.memory.managed:
+        if allocation_start in device.memory.managed_pages:
             return PointerAttributes(device.id, address, address, MANAGED_MEMORY)
         return PointerAttributes(device.id, address, 0, DEVICE_MEMORY)
     if address and is_memory_pinned(address):
@@ -76,8 +76,8 @@ def allocate_managed(size: int, owner: VirtualDevice) -> int:
         )
     address = owner.memory.malloc(size)
     if address:
-        owner.memory.managed[address] = ManagedPages(size)
-        owner.memory.track(address, size, f"managed memory of {size:,} bytes")
+        owner.memory.managed_pages[address] = ManagedPages(size)
+        owner.memory.track_allocation(address, size, f"managed memory of {size:,} bytes")
     return address
 
 
@@ -92,7 +92,7 @@ def prefetch_managed(address: int, size_bytes: int, device_id: int, stream: _Bas
     device, allocation_start, managed_pages = _find_managed_range(address, size_bytes)
     _machine.current().device(device_id)
 
-    moved_pages = managed_pages.to_device(address - allocation_start, size_bytes)
+    moved_pages = managed_pages.move_to_device(address - allocation_start, size_bytes)
     duration_ns = bus.prefetch_ns(device.info, "HtoD", moved_pages)
     stream.enqueue(
         "MEMCPY",
@@ -144,9 +144,9 @@ def _find_managed_range(address: int, size_bytes: int) -> tuple[VirtualDevice, i
         )
     device = find_device_at(address)
     assert device is not None
-    device.memory.check(address, size_bytes)
-    allocation_start = device.memory.segment(address)[0]
-    return device, allocation_start, device.memory.managed[allocation_start]
+    device.memory.check_range(address, size_bytes)
+    allocation_start = device.memory.find_segment(address)[0]
+    return device, allocation_start, device.memory.managed_pages[allocation_start]
 
 
 def _make_invalid_value_error(reason: str) -> CUDARuntimeError:

@@ -17,7 +17,7 @@ from virtualgpu.cp.cuda.pinned_memory import is_pinned
 from virtualgpu.cp.cuda.stream import _BaseStream, get_current_stream
 from virtualgpu.model import cost
 from virtualgpu.model.clock import LEGACY_QUEUE
-from virtualgpu.model.links.ports import Passage
+from virtualgpu.model.links.ports import PeerTransfers
 from virtualgpu.model.machine import VirtualDevice, current
 from virtualgpu.records import CopyKind
 from virtualgpu.records.acts import LEGACY
@@ -96,7 +96,7 @@ def enqueue_copy(
         device.clock.advance(size_bytes / STAGING_GBPS)
         is_host_pinned = True
     links = device.machine.links
-    link_passage = Passage()
+    link_passage = PeerTransfers()
     device_pair = (
         (source.id, target.id) if copy_kind == "PtoP" and source is not None and target is not None else None
     )
@@ -111,7 +111,7 @@ def enqueue_copy(
                 end_device.l2.touch({array.ctypes.data: array.nbytes})
         if device_pair is None:
             return duration_ns
-        link_passage.set_transfers(links, [(*device_pair, size_bytes, links.over(*device_pair))])
+        link_passage.set_transfers(links, [(*device_pair, size_bytes, links.find_route(*device_pair))])
         return links.copy_ns(*device_pair, size_bytes)
 
     if device_pair is not None:  # its stream belongs to the current device
@@ -132,8 +132,8 @@ def enqueue_copy(
         pinned=is_host_pinned if copy_kind in ("HtoD", "DtoH") else None,
         reads=read_arrays,
         writes=written_arrays,
-        passage=link_passage,
-        between=device_pair,
+        peer_transfers=link_passage,
+        copy_devices=device_pair,
     )
     if operation is None:
         return
@@ -145,7 +145,7 @@ def enqueue_copy(
     start_ns = device.clock.now_ns
     if host_waits:
         device.clock.wait_until(operation.end_ns)
-        device.work.run_delayed((operation.correlation_id,))
+        device.work_queue.run_delayed_operations((operation.correlation_id,))
         if device.clock.watch is not None:
             device.clock.watch.note_host_wait("work", number=operation.correlation_id)
     elif is_pageable:
@@ -183,7 +183,7 @@ def enable_peer_access(device: VirtualDevice, peer: VirtualDevice) -> None:
     """
     links = device.machine.links
     if device.machine is peer.machine and links.can_access(device.id, peer.id):
-        links.enable(device.id, peer.id)
+        links.enable_access(device.id, peer.id)
 
 
 def find_device_at(address: int) -> VirtualDevice | None:

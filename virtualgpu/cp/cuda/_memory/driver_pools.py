@@ -83,7 +83,7 @@ class _DriverPools:
 
 def get_driver_pools() -> _DriverPools:
     """Return the driver's memory pools of the current machine, which ``cudaMallocAsync`` uses."""
-    return _machine.current().own(_DriverPools)
+    return _machine.current().get_component(_DriverPools)
 
 
 def get_device_of_id(device_id: int) -> VirtualDevice:
@@ -156,7 +156,7 @@ class GraphMemory:
             device=device,
             size_bytes=size,
             node_kind="MEM_ALLOC",
-            check=memory._check_usable,
+            check_launch=memory._check_usable,
         )
         return memory
 
@@ -191,12 +191,14 @@ class GraphMemory:
     def _allocate_in_launch(self) -> float:
         self._is_allocated = True
         self._self_reference = [self]
-        self._device.memory.track(self.address, self._size, f"{self._size:,}-byte allocation of a graph")
+        self._device.memory.track_allocation(
+            self.address, self._size, f"{self._size:,}-byte allocation of a graph"
+        )
         return 0.0
 
     def _free_in_launch(self) -> float:
         self._is_allocated = False
-        self._device.memory.untrack(self.address)
+        self._device.memory.untrack_allocation(self.address)
         self._self_reference.clear()
         return 0.0
 
@@ -225,8 +227,8 @@ def allocate_in_stream_order(size: int, stream: _BaseStream, pool: OrderedPool |
     pool = pool or get_driver_pools().get_current_pool(device)
     address, wait_ns = pool.malloc(size, stream.ptr)
     if wait_ns:
-        device.work.schedule.hold_until(stream.ptr, wait_ns)
-    device.memory.track(address, size, f"{size:,}-byte allocation")
+        device.work_queue.schedule.hold_until(stream.ptr, wait_ns)
+    device.memory.track_allocation(address, size, f"{size:,}-byte allocation")
     if device.clock.watch is not None:
         device.clock.watch.note_allocation(device.id, address, size, stream.ptr)
     return address
@@ -249,7 +251,7 @@ def free_in_stream_order(address: int, stream: _BaseStream, owner: VirtualDevice
     if not address:
         return
     device = owner or find_device_at(address) or _machine.current().current_device
-    graph_memory = device.machine.own(_DriverPools).graph_memories.get(address)
+    graph_memory = device.machine.get_component(_DriverPools).graph_memories.get(address)
     if is_capturing(stream, device):
         if graph_memory is None:
             raise _make_invalid_value_error(
@@ -261,16 +263,16 @@ def free_in_stream_order(address: int, stream: _BaseStream, owner: VirtualDevice
         graph_memory.free()
         return
     memory = device.memory
-    ready_ns = device.work.schedule.ready_ns(stream.ptr)
-    pool = next((pool for pool in memory.pools if pool.owns(address)), None)
+    ready_ns = device.work_queue.schedule.ready_ns(stream.ptr)
+    pool = next((pool for pool in memory.pools if pool.owns_block(address)), None)
     if device.clock.watch is not None and pool is not None:
-        segment_start, segment_end = memory.segment(address)
+        segment_start, segment_end = memory.find_segment(address)
         device.clock.watch.note_release(device.id, segment_start, segment_end - segment_start, stream.ptr)
     if pool is None:
         memory.free(address)
     else:
         pool.free(address, stream.ptr, ready_ns)
-    memory.untrack(address)
+    memory.untrack_allocation(address)
 
 
 def _make_invalid_value_error(reason: str) -> CUDARuntimeError:

@@ -39,7 +39,7 @@ class _FunctionMemory(BaseMemory):
         self.ptr = int(address)
         self._enclosing_allocation = device.memory.find_allocation(self.ptr)
         if find_device_at(self.ptr) is device:
-            device.memory.track(self.ptr, self.size, f"{self.size:,}-byte allocation")
+            device.memory.track_allocation(self.ptr, self.size, f"{self.size:,}-byte allocation")
 
     def _unregister(self) -> int:
         """Unregister the memory, and return the address that must be freed, or 0."""
@@ -49,9 +49,9 @@ class _FunctionMemory(BaseMemory):
         self.ptr = 0
         memory = self.owner.memory
         enclosing_allocation = self._enclosing_allocation
-        memory.untrack(address)
+        memory.untrack_allocation(address)
         if enclosing_allocation is not None:
-            memory.track(address, enclosing_allocation.size_bytes, enclosing_allocation.label)
+            memory.track_allocation(address, enclosing_allocation.size_bytes, enclosing_allocation.label)
         return int(address)
 
 

@@ -58,7 +58,7 @@ class ManagedMemory(BaseMemory):
 
     def __del__(self) -> None:
         if getattr(self, "ptr", 0) and not sys.is_finalizing():
-            self.owner.memory.untrack(self.ptr)
+            self.owner.memory.untrack_allocation(self.ptr)
             self.owner.memory.free(self.ptr)
             self.ptr = 0
 

@@ -61,7 +61,7 @@ class Memory(BaseMemory):
 
     def __del__(self) -> None:
         if getattr(self, "ptr", 0) and not sys.is_finalizing():
-            self.owner.memory.untrack(self.ptr)
+            self.owner.memory.untrack_allocation(self.ptr)
             self.owner.memory.free(self.ptr)
             self.ptr = 0
 
@@ -150,7 +150,7 @@ class MemoryPointer(DevicePointer):
         return self.mem.owner.memory.view(self.ptr, size)
 
     def _check_range(self, size: int) -> None:
-        self.mem.owner.memory.check(self.ptr, size)
+        self.mem.owner.memory.check_range(self.ptr, size)
 
     def copy_from_device(self, src: MemoryPointer, size: int) -> None:
         """Copy `size` bytes from another device address, in the legacy default stream."""

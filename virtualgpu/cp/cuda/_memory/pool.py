@@ -97,7 +97,7 @@ class PooledMemory(BaseMemory):
             deferral.run_before_free()
         if stream_watch is not None:
             stream_watch.note_release(self.owner.id, ptr, self.size, self.chunk.arena.stream)
-        self.owner.memory.untrack(ptr)
+        self.owner.memory.untrack_allocation(ptr)
 
     def __del__(
         self, is_finalizing: Callable[[], bool] = sys.is_finalizing
@@ -137,7 +137,7 @@ class SingleDeviceMemoryPool:
         """Run deferred work and collect reference cycles, because both can keep unused memory allocated."""
         deferral = self._owner.clock.deferral
         if deferral is not None:
-            deferral.require()
+            deferral.run_required()
         gc.collect()
 
     def malloc(self, size: int) -> MemoryPointer:
@@ -174,14 +174,14 @@ class SingleDeviceMemoryPool:
         memory = PooledMemory(chunk, self._self_reference)
         if self._owner.clock.watch is not None:
             machine = self._owner.machine
-            thread_pool = getattr(getattr(machine.thread, "allocator", None), "__self__", None)
-            is_private = thread_pool is not None and thread_pool is not machine.own(
+            thread_pool = getattr(getattr(machine.thread_state, "allocator", None), "__self__", None)
+            is_private = thread_pool is not None and thread_pool is not machine.get_component(
                 MemoryPool, machine=machine
             )
             self._owner.clock.watch.note_allocation(
                 self._owner.id, memory.ptr, rounded_size, private=is_private
             )
-        self._owner.memory.track(memory.ptr, size, f"{size:,}-byte allocation")
+        self._owner.memory.track_allocation(memory.ptr, size, f"{size:,}-byte allocation")
         return MemoryPointer(memory, 0)
 
     def _find_arena_number(self, stream: _BaseStream) -> int:
@@ -190,7 +190,7 @@ class SingleDeviceMemoryPool:
         It is the stream's handle; the per-thread default stream has one arena per thread.
         """
         handle = stream.ptr
-        return self._owner.work.schedule.select_queue(handle) if handle == PER_THREAD_QUEUE else handle
+        return self._owner.work_queue.schedule.select_queue(handle) if handle == PER_THREAD_QUEUE else handle
 
     def _try_allocate_segment(self, size: int) -> BaseMemory | None:
         hooks = tuple(get_memory_hooks().values())
@@ -353,7 +353,7 @@ class MemoryPool:
 def get_default_pool() -> MemoryPool:
     """Return the default memory pool. New arrays use this pool unless the allocator was changed."""
     machine = _machine.current()
-    return machine.own(MemoryPool, machine=machine)
+    return machine.get_component(MemoryPool, machine=machine)
 
 
 def alloc(size: int) -> MemoryPointer:
@@ -396,7 +396,7 @@ def check_free_memory(size: int) -> None:
 def get_allocator() -> Callable[[int], Any]:
     """Return the function that allocates memory for new arrays."""
     machine = _machine.current()
-    thread_allocator: Callable[[int], Any] | None = getattr(machine.thread, "allocator", None)
+    thread_allocator: Callable[[int], Any] | None = getattr(machine.thread_state, "allocator", None)
     return thread_allocator or machine.allocator or get_default_pool().malloc
 
 
@@ -405,7 +405,7 @@ def set_allocator(allocator: Callable[[int], Any] | None = None) -> None:
     ``cudaMalloc``.
     """
     machine = _machine.current()
-    if getattr(machine.thread, "allocator", None) is not None:
+    if getattr(machine.thread_state, "allocator", None) is not None:
         raise ValueError("Can't change the global allocator inside `using_allocator` context manager")
     machine.allocator = allocator or allocate_unpooled
 
@@ -413,7 +413,7 @@ def set_allocator(allocator: Callable[[int], Any] | None = None) -> None:
 @contextmanager
 def using_allocator(allocator: Callable[[int], Any] | None = None) -> Iterator[None]:
     """Use another memory allocator in this thread within a ``with`` block."""
-    thread = _machine.current().thread
+    thread = _machine.current().thread_state
     previous_allocator = getattr(thread, "allocator", None)
     thread.allocator = allocator or allocate_unpooled
     try:

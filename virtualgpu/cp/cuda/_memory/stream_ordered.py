@@ -142,7 +142,7 @@ class MemoryAsyncPool:
 
     def used_bytes(self) -> int:
         """Return the total size of the blocks in use, in bytes."""
-        return self._get_current_pool().attribute(USED_BYTES)
+        return self._get_current_pool().get_attribute(USED_BYTES)
 
     def free_bytes(self) -> int:
         """Return the number of bytes in the pool that are not in use."""
@@ -150,7 +150,7 @@ class MemoryAsyncPool:
 
     def total_bytes(self) -> int:
         """Return the number of bytes that the pool has allocated on the device."""
-        return self._get_current_pool().attribute(RESERVED_BYTES)
+        return self._get_current_pool().get_attribute(RESERVED_BYTES)
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
         """Limit the memory of the current device's pool, in bytes or as a fraction of the device's memory.
@@ -167,7 +167,7 @@ class MemoryAsyncPool:
 
     def get_limit(self) -> int:
         """Return the memory limit of the pool in bytes, or 2**64 - 1 if there is no limit."""
-        return self._get_current_pool().attribute(RELEASE_THRESHOLD)
+        return self._get_current_pool().get_attribute(RELEASE_THRESHOLD)
 
 
 def _select_pool(handle: str | int, device: VirtualDevice) -> int:

@@ -81,7 +81,7 @@ class WaitingRank:
 
 def get_world() -> NcclWorld:
     """Return the state of NCCL on the current machine."""
-    return current().own(NcclWorld)
+    return current().get_component(NcclWorld)
 
 
 class Clique:
@@ -485,7 +485,7 @@ class CallGroup:
 
 def get_thread_group() -> CallGroup:
     """Return the group of NCCL calls that belongs to the calling thread."""
-    attributes = current().thread.__dict__
+    attributes = current().thread_state.__dict__
     if "nccl_group" not in attributes:
         attributes["nccl_group"] = CallGroup()
     thread_group: CallGroup = attributes["nccl_group"]

@@ -21,7 +21,7 @@ from virtualgpu.model import cost
 from virtualgpu.model.links.rings import RingCall, count_moved_bytes, count_steps, make_adding_order
 from virtualgpu.model.links.together import KernelPart, run_together
 from virtualgpu.model.machine import VirtualDevice
-from virtualgpu.records.traffic.ports import Over
+from virtualgpu.records.traffic.ports import Route
 
 
 def view_buffer(call: NcclCall, address: int, count: int, parameter: str) -> Array:
@@ -40,7 +40,7 @@ def view_buffer(call: NcclCall, address: int, count: int, parameter: str) -> Arr
     call_and_buffer = (
         f"{call.name} of rank {call.rank}: {parameter} ({count:,} x {dtype_name} at {address:#x})"
     )
-    allocation = device.memory.find_nearest(address)
+    allocation = device.memory.find_nearest_allocation(address)
     if allocation is None or not allocation.address <= address < allocation.end:
         owner = device.machine.device_at(address)
         error_reason = "is not in a live array"
@@ -84,7 +84,7 @@ def check_call(call: NcclCall, rank_count: int) -> None:
                 f"{call.name} of rank {call.rank}: its stream belongs to device {other_device.id}, but the "
                 f"rank's device is {device.id}. Make the stream within `with cp.cuda.Device({device.id}):`.",
             )
-    if device.work.find_capture(call.stream) is not None:
+    if device.work_queue.find_capture(call.stream) is not None:
         raise NcclError(
             INVALID_USAGE_STATUS,
             f"{call.name} of rank {call.rank}: its stream is capturing a graph, which the "
@@ -202,12 +202,12 @@ def run_exchange(call_pairs: Sequence[tuple[NcclCall, NcclCall]]) -> None:
 
 def _list_transfers(
     device_by_rank: Mapping[int, VirtualDevice], transferred_bytes: Mapping[tuple[int, int], int]
-) -> list[tuple[int, int, int, Over]]:
+) -> list[tuple[int, int, int, Route]]:
     """Return the transfers between the devices of ranks: source, target, bytes and link.
 
     Like NCCL, they use NVLink if there is one, even if peer access is not enabled.
     """
-    transfers: list[tuple[int, int, int, Over]] = []
+    transfers: list[tuple[int, int, int, Route]] = []
     for (source_rank, target_rank), size_bytes in transferred_bytes.items():
         device_ids = device_by_rank[source_rank].id, device_by_rank[target_rank].id
         if source_rank != target_rank:
@@ -220,15 +220,15 @@ def _run_on_devices(
     name: str,
     calls: Sequence[NcclCall],
     move_data: Callable[[], object],
-    transfers: list[tuple[int, int, int, Over]],
+    transfers: list[tuple[int, int, int, Route]],
     step_count: int,
 ) -> None:
     """Run one kernel per device; `calls` contains the calls of all ranks, sorted by rank."""
     machine = calls[0].member.device.machine
     device_infos = [device.info for device in machine.devices]
     if transfers:
-        sent_bytes: Counter[tuple[int, Over]] = Counter()
-        received_bytes: Counter[tuple[int, Over]] = Counter()
+        sent_bytes: Counter[tuple[int, Route]] = Counter()
+        received_bytes: Counter[tuple[int, Route]] = Counter()
         for source_rank, target_rank, size_bytes, link in transfers:
             sent_bytes[source_rank, link] += size_bytes
             received_bytes[target_rank, link] += size_bytes

@@ -207,7 +207,7 @@ def deviceEnablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
     machine = _machine.current()
     device = machine.current_device_id
     peer = machine.device(peerDevice).id
-    if not machine.links.enable(device, peer):
+    if not machine.links.enable_access(device, peer):
         raise CUDARuntimeError(
             704,
             "cudaErrorPeerAccessAlreadyEnabled",
@@ -222,7 +222,7 @@ def deviceDisablePeerAccess(peerDevice: int) -> None:  # noqa: N802, N803
     machine = _machine.current()
     device = machine.current_device_id
     peer = machine.device(peerDevice).id
-    if not machine.links.disable(device, peer):
+    if not machine.links.disable_access(device, peer):
         raise CUDARuntimeError(
             705,
             "cudaErrorPeerAccessNotEnabled",

@@ -11,7 +11,7 @@ from virtualgpu.model import machine as _machine
 
 def register_resource(resource: Any) -> int:
     """Keep an object alive until `unregister_resource` is called, and return a handle for it."""
-    _machine.current().handles[resource.ptr] = resource
+    _machine.current().runtime_objects[resource.ptr] = resource
     return int(resource.ptr)
 
 
@@ -23,7 +23,7 @@ def get_resource(handle: int, expected_class: type, type_name: str) -> Any:
     CUDARuntimeError
         Status 400, ``cudaErrorInvalidResourceHandle``.
     """
-    resource = _machine.current().handles.get(handle)
+    resource = _machine.current().runtime_objects.get(handle)
     if not isinstance(resource, expected_class):
         raise CUDARuntimeError(
             400,
@@ -36,16 +36,18 @@ def get_resource(handle: int, expected_class: type, type_name: str) -> Any:
 def unregister_resource(handle: int, expected_class: type, type_name: str) -> None:
     """Release the object that `register_resource` keeps alive."""
     get_resource(handle, expected_class, type_name)
-    del _machine.current().handles[handle]
+    del _machine.current().runtime_objects[handle]
 
 
 def get_stream(handle: int) -> _BaseStream:
     """Return the stream with a given handle, including streams that no runtime function created."""
     machine = _machine.current()
-    stream = machine.handles.get(handle)
+    stream = machine.runtime_objects.get(handle)
     if isinstance(stream, _BaseStream):
         return stream
-    owner_id = next((device.id for device in machine.devices if device.work.schedule.has_queue(handle)), -1)
+    owner_id = next(
+        (device.id for device in machine.devices if device.work_queue.schedule.has_queue(handle)), -1
+    )
     return _BaseStream(handle, owner_id)
 
 

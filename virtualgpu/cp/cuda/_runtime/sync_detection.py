@@ -29,7 +29,7 @@ def allow_synchronize(allow: bool) -> Iterator[None]:
         "detect synchronizations.",
         stacklevel=3,
     )
-    thread = _machine.current().thread
+    thread = _machine.current().thread_state
     previous_setting = getattr(thread, "may_synchronize", True)
     thread.may_synchronize = allow
     try:
@@ -47,5 +47,5 @@ def declare_synchronize() -> None:
     DeviceSynchronized
         If `allow_synchronize` does not allow it.
     """
-    if not getattr(_machine.current().thread, "may_synchronize", True):
+    if not getattr(_machine.current().thread_state, "may_synchronize", True):
         raise DeviceSynchronized

@@ -70,12 +70,12 @@ class CUDAarray:
         self.ptr = self.device.memory.malloc(size_bytes)
         shape_text = " × ".join(map(str, extents[::-1]))
         label = f"CUDA array of {shape_text} texels of {self.texel_format.size_bytes} bytes"
-        self.device.memory.track(self.ptr, size_bytes, label)
+        self.device.memory.track_allocation(self.ptr, size_bytes, label)
         self._bytes = self.device.memory.view(self.ptr, size_bytes)
 
     def __del__(self) -> None:
         if getattr(self, "ptr", 0) and not sys.is_finalizing():
-            self.device.memory.untrack(self.ptr)
+            self.device.memory.untrack_allocation(self.ptr)
             self.device.memory.free(self.ptr)
             self.ptr = 0
 

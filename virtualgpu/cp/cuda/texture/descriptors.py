@@ -8,14 +8,14 @@ from typing import Any
 from virtualgpu.cp._core.array import ndarray
 from virtualgpu.cp.cuda.texture.arrays import CUDAarray
 from virtualgpu.cp.cuda.texture.channels import ChannelFormatDescriptor
-from virtualgpu.model.memory.textures import FIELD_NUMBERS
+from virtualgpu.model.memory.textures import ENUMERATION_VALUES
 
 __all__ = ["ChannelFormatDescriptor", "ResourceDescriptor", "TextureDescriptor"]
 
-ARRAY_RESOURCE = FIELD_NUMBERS["cudaResourceTypeArray"]
-MIPMAPPED_RESOURCE = FIELD_NUMBERS["cudaResourceTypeMipmappedArray"]
-LINEAR_RESOURCE = FIELD_NUMBERS["cudaResourceTypeLinear"]
-PITCH_2D_RESOURCE = FIELD_NUMBERS["cudaResourceTypePitch2D"]
+ARRAY_RESOURCE = ENUMERATION_VALUES["cudaResourceTypeArray"]
+MIPMAPPED_RESOURCE = ENUMERATION_VALUES["cudaResourceTypeMipmappedArray"]
+LINEAR_RESOURCE = ENUMERATION_VALUES["cudaResourceTypeLinear"]
+PITCH_2D_RESOURCE = ENUMERATION_VALUES["cudaResourceTypePitch2D"]
 
 
 class ResourceDescriptor:

@@ -16,7 +16,7 @@ from virtualgpu.cp.cuda.texture.descriptors import (
 from virtualgpu.errors import NotSupportedError
 from virtualgpu.launch.arguments import TextureHandle
 from virtualgpu.model.machine import VirtualDevice
-from virtualgpu.model.memory.textures import FIELD_NUMBERS, FLOAT
+from virtualgpu.model.memory.textures import ENUMERATION_VALUES, FLOAT
 from virtualgpu.records.device.attributes import MOST_LINEAR_TEXELS, PITCH_ALIGNMENT, TEXTURE_ALIGNMENT
 
 
@@ -79,13 +79,13 @@ class TextureObject(_TextureTableEntry):
                 raise make_invalid_value_error(
                     f"`{parameter_name}` is {mode_values}, but valid values are 0 to {value_count - 1}."
                 )
-        is_normalized_read = texture_descriptor.read_mode == FIELD_NUMBERS["cudaReadModeNormalizedFloat"]
+        is_normalized_read = texture_descriptor.read_mode == ENUMERATION_VALUES["cudaReadModeNormalizedFloat"]
         is_integer = texel_format.value_kind != FLOAT
         if is_normalized_read and is_integer and texel_format.channel_bytes == 4:
             raise make_invalid_value_error(
                 "cudaReadModeNormalizedFloat supports only integers of 8 and 16 bits."
             )
-        is_interpolated = texture_descriptor.filter_mode == FIELD_NUMBERS["cudaFilterModeLinear"]
+        is_interpolated = texture_descriptor.filter_mode == ENUMERATION_VALUES["cudaFilterModeLinear"]
         if is_interpolated and is_integer and not is_normalized_read:
             raise make_invalid_value_error(
                 "cudaFilterModeLinear returns floats, so a texture of integers also "
@@ -125,7 +125,7 @@ class SurfaceObject(_TextureTableEntry):
 
     def __init__(self, ResDesc: ResourceDescriptor) -> None:  # noqa: N803
         array = ResDesc.cuArr
-        store_flag = FIELD_NUMBERS["cudaArraySurfaceLoadStore"]
+        store_flag = ENUMERATION_VALUES["cudaArraySurfaceLoadStore"]
         if ResDesc.restype != ARRAY_RESOURCE or array is None or not array.flags & store_flag:
             raise make_invalid_value_error(
                 "a surface needs a CUDAarray that was created with "
@@ -184,7 +184,7 @@ def _describe_memory(resource: ResourceDescriptor) -> tuple[VirtualDevice, Texel
                     "as long as a row."
                 )
             needed_bytes = pitch_bytes * (resource.height - 1) + row_bytes
-        device.memory.check(address, needed_bytes)
+        device.memory.check_range(address, needed_bytes)
     else:
         raise make_invalid_value_error(f"textures do not support the resource type {resource.restype}.")
     return (
