@@ -114,8 +114,8 @@ def judge_file(exercise_id: str, path: Path) -> Verdict:
         return judge(exercise, module)
     try:
         return judge(exercise, _find_kernel(module))
-    except ProcessError as reason:
-        return Verdict(exercise_id, False, str(reason))
+    except ProcessError as process_error:
+        return Verdict(exercise_id, False, str(process_error))
     except DamagedBytesError:
         return Verdict(
             exercise_id,
@@ -137,17 +137,17 @@ def find_exercise(exercise_id: str) -> Exercise:
     if exercise is None:
         names = folders.list_exercises()
         suggestion = did_you_mean(exercise_id, names)
-        examples = [name for name in names if name[:2] == exercise_id[:2]] or names
-        message = f"There is no exercise {exercise_id!r}.{suggestion} Examples: {', '.join(examples)}."
+        example_names = [name for name in names if name[:2] == exercise_id[:2]] or names
+        message = f"There is no exercise {exercise_id!r}.{suggestion} Examples: {', '.join(example_names)}."
         raise UnknownExerciseError(message)
     return exercise
 
 
 def find_notebook_name(exercise_id: str) -> str:
     """Return the name of the variable that the notebook passes to ``gl.check`` for an exercise."""
-    check_call = re.compile(rf'gl\.check\(\\"{re.escape(exercise_id)}\\", (\w+)\)')
+    check_call_pattern = re.compile(rf'gl\.check\(\\"{re.escape(exercise_id)}\\", (\w+)\)')
     for path in copies.find_originals().values():
-        if match := check_call.search(path.read_text(encoding="utf-8")):
+        if match := check_call_pattern.search(path.read_text(encoding="utf-8")):
             return match[1]
     return _DEFAULT_ANSWER_NAME
 

@@ -31,12 +31,14 @@ def main(arguments: Sequence[str]) -> int:
     if options.all is not None and options.exercise:
         parser.error("--all reads the names of the exercises from the file names, so pass only a folder")
     try:
-        answers = [(options.exercise, options.file)] if options.all is None else _find_answers(options.all)
+        answer_files = (
+            [(options.exercise, options.file)] if options.all is None else _find_answers(options.all)
+        )
     except AnswerError as error:
         print(f"gpulab: {error}", file=sys.stderr)
         return 2
     result_records = []
-    for exercise_id, path in answers:
+    for exercise_id, path in answer_files:
         result_record, verdict = _judge_file(exercise_id, path)
         if options.all is not None:
             result_record["file"] = relative_path = str(path.relative_to(options.all))
@@ -77,7 +79,8 @@ def _make_parser() -> argparse.ArgumentParser:
 
 
 def _find_answers(folder: Path) -> list[tuple[str, Path]]:
-    """Return pairs of an exercise and the file with its answer, for all files with names of exercises.
+    """Return the exercise name and the path of each answer in a folder. An answer is a file whose name is the
+    name of an exercise.
 
     Raises
     ------
@@ -87,12 +90,12 @@ def _find_answers(folder: Path) -> list[tuple[str, Path]]:
     if not folder.is_dir():
         raise AnswerError(f"{folder} is not a folder.")
     exercises = folders.list_exercises()
-    answers = []
+    answer_files = []
     for path in sorted(folder.rglob("*")):
         if path.suffix not in ANSWER_SUFFIXES or not path.is_file():
             continue
         if path.stem in exercises:
-            answers.append((path.stem, path))
+            answer_files.append((path.stem, path))
         elif path.stem[:2].isdigit():
             suggestion = did_you_mean(path.stem, exercises)
             path_text = make_printable(str(path))
@@ -100,12 +103,12 @@ def _find_answers(folder: Path) -> list[tuple[str, Path]]:
                 f"gpulab: {path_text} is left out, because no exercise has this name.{suggestion}",
                 file=sys.stderr,
             )
-    if not answers:
+    if not answer_files:
         raise AnswerError(
             f"{folder} contains no answers. The name of each answer's file must be the name of its exercise, "
             "for example 05-transpose.cu."
         )
-    return answers
+    return answer_files
 
 
 def _judge_file(exercise_id: str, path: Path) -> tuple[dict[str, Any], Verdict | None]:

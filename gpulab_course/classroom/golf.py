@@ -132,24 +132,24 @@ def enter_scores(path: Path, exercise_id: str, answer: Path, name: str) -> list[
     list
         A sentence for each new best score; empty if no score is better.
 
-    Raises
-    ------
-    GolfError
-        If the answer does not pass, the exercise has no score, or the file is not a file of scores.
-    AnswerError, UnknownExerciseError
-        As `gpulab_course.classroom.answers.judged`.
+    Raises ------ GolfError If the answer does not pass, the exercise has no score, or the file is not a file
+    of scores. AnswerError, UnknownExerciseError As `gpulab_course.classroom.answers.judge_file`.
     """
     read_entries(path)  # before the answer is judged
     scores = _judge_scores(exercise_id, answer)
     digest = _hash_file(answer)
-    rules = int(getattr(find_exercise(exercise_id), "rules", 0))
+    rules_version = int(getattr(find_exercise(exercise_id), "rules", 0))
     sentences = list[str]()
     today = datetime.now(UTC).date().isoformat()
     with FileLock(f"{path}.lock", timeout=60):
         entries = {(entry.exercise, entry.counter): entry for entry in read_entries(path)}
         for counter, (score, reference, score_text) in scores.items():
             previous_entry = entries.get((exercise_id, counter))
-            if previous_entry is not None and previous_entry.rules == rules and previous_entry.score <= score:
+            if (
+                previous_entry is not None
+                and previous_entry.rules == rules_version
+                and previous_entry.score <= score
+            ):
                 continue
             entries[exercise_id, counter] = GolfEntry(
                 exercise=exercise_id,
@@ -158,7 +158,7 @@ def enter_scores(path: Path, exercise_id: str, answer: Path, name: str) -> list[
                 reference=reference,
                 name=name,
                 sha256=digest,
-                rules=rules,
+                rules=rules_version,
                 date=today,
                 gpulab=gpulab.__version__,
             )
@@ -181,7 +181,9 @@ def _write_entries(path: Path, entries: Iterable[GolfEntry]) -> None:
 
 
 def _judge_scores(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, str]]:
-    """Return the value, the reference's value and a text for each score of an answer that passes."""
+    """Judge an answer, and return its scores by counter. Each score has its value, the reference's value and
+    a text.
+    """
     with contextlib.redirect_stdout(sys.stderr):
         verdict = judge_file(exercise_id, answer)
     if not verdict:

@@ -26,7 +26,7 @@ _TOTAL_MINUTES_PATTERN = re.compile(r"\*\*(\d+) minutes")
 _COURSE_CALL_PATTERN = re.compile(r'gl\.(predict|reveal|check|quiz)\(\s*"([\w-]+)"')
 _SOLUTION_PATTERN = re.compile(r"<summary>Solution of ([\w-]+)</summary>\s*(.*?)\s*</details>", re.S)
 _ANSWER_FOLD_PATTERN = re.compile(r"<details><summary>(Answers?[^<]*)</summary>\s*(.*?)\s*</details>", re.S)
-_OTHER_CALL_PATTERN = re.compile(r"gl\.(which_device|use_device|progress)\(")
+_STATUS_CALL_PATTERN = re.compile(r"gl\.(which_device|use_device|progress)\(")
 # The output of the stored notebook where no prediction was made.
 _REVEAL_TEXT_PATTERN = re.compile(
     r"^No prediction\. (.*?)(?: The usual wrong answer: (.*?)\.)?((?: [A-Z].*)?)$", re.S
@@ -105,7 +105,7 @@ def _make_page_parts(cells: CellsWithSource, notebook_number: str) -> Iterator[s
         if heading["marks"] == "##"
     )
     yield "## What to project"
-    yield "\n".join(_find_shown_cells(cells))
+    yield "\n".join(_list_cells_to_project(cells))
     course_calls = [
         (call_kind, key, cell)
         for cell, cell_source in cells
@@ -134,38 +134,45 @@ def _make_page_parts(cells: CellsWithSource, notebook_number: str) -> Iterator[s
         yield "The quiz of this topic is in the last notebook of the topic."
 
 
-def _make_advice_parts(notebook_number: str, titles: list[str]) -> Iterator[str]:
+def _make_advice_parts(notebook_number: str, section_titles: list[str]) -> Iterator[str]:
     """Yield the sections on the most important thing and on what to leave out."""
-    advice = tomllib.loads(_TEACHING_TABLE.read_text(encoding="utf-8"))[notebook_number]
+    teaching_advice = tomllib.loads(_TEACHING_TABLE.read_text(encoding="utf-8"))[notebook_number]
     yield "## If you teach one thing"
-    question = folders.find_prediction(advice["prediction"])
+    question = folders.find_prediction(teaching_advice["prediction"])
     question_text = f" Ask first ({question.key}): {question.question}" if question else ""
-    yield advice["one_thing"] + question_text
+    yield teaching_advice["one_thing"] + question_text
     yield "## What to skip if time is short"
-    skipped_titles = [title for name in advice["skip"] for title in titles if title.startswith(f"{name} · ")]
+    skipped_titles = [
+        title
+        for name in teaching_advice["skip"]
+        for title in section_titles
+        if title.startswith(f"{name} · ")
+    ]
     yield "\n".join(f"- {title}" for title in skipped_titles)
 
 
-def _find_shown_cells(cells: CellsWithSource) -> Iterator[str]:
+def _list_cells_to_project(cells: CellsWithSource) -> Iterator[str]:
     """Yield the cells worth showing on a projector: those whose stored output is a picture or a table."""
-    section = ""
+    section_title = ""
     for cell, cell_source in cells:
         if cell["cell_type"] == "markdown":
-            section = next((heading["title"] for heading in _HEADING_PATTERN.finditer(cell_source)), section)
-        if _COURSE_CALL_PATTERN.search(cell_source) or _OTHER_CALL_PATTERN.search(cell_source):
+            section_title = next(
+                (heading["title"] for heading in _HEADING_PATTERN.finditer(cell_source)), section_title
+            )
+        if _COURSE_CALL_PATTERN.search(cell_source) or _STATUS_CALL_PATTERN.search(cell_source):
             continue
         for output in cell.get("outputs", ()):
-            name_of_mime_type = {"image/png": "picture", "text/html": "table"}
+            kind_of_mime_type = {"image/png": "picture", "text/html": "table"}
             if output_kind := next(
                 (
-                    name_of_mime_type[output_kind]
-                    for output_kind in name_of_mime_type
+                    kind_of_mime_type[output_kind]
+                    for output_kind in kind_of_mime_type
                     if output_kind in output.get("data", {})
                 ),
                 "",
             ):
                 description = _read_output_text(output).split("\n")[0]
-                yield f"- *{section}*, cell `{cell['id']}`, {output_kind}: {description}"
+                yield f"- *{section_title}*, cell `{cell['id']}`, {output_kind}: {description}"
 
 
 def _make_prediction_text(question: PredictionQuestion, question_text: str, reveal_text: str) -> str:

@@ -22,7 +22,7 @@ from virtualgpu.errors import GpulabError
 
 FORMAT = "gpulab-progress"
 VERSION = 1
-_MAX_BYTES = 16 << 20
+_MAX_FILE_BYTES = 16 << 20
 _HEADINGS = ("learner", "last", "exercises", "predictions", "sure", "guesses", "quiz")
 
 
@@ -160,8 +160,8 @@ def _read_learner(path: Path, name: Path) -> Learner:
     ValueError
         If it is not a progress file.
     """
-    if path.stat().st_size > _MAX_BYTES:
-        raise ValueError(f"the file has more than {_MAX_BYTES >> 20} MiB")
+    if path.stat().st_size > _MAX_FILE_BYTES:
+        raise ValueError(f"the file has more than {_MAX_FILE_BYTES >> 20} MiB")
     record = json.loads(path.read_text(encoding="utf-8-sig"))
     if not isinstance(record, dict) or record.get("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT!r}")
@@ -174,7 +174,11 @@ def _read_learner(path: Path, name: Path) -> Learner:
     }
     if not all(len(notebook_number) == 2 and notebook_number.isdecimal() for notebook_number in notebooks):
         raise ValueError("a notebook has no number")
-    predictions = [p for notebook in notebooks.values() for p in _read_record_list(notebook, "predictions")]
+    predictions = [
+        prediction
+        for notebook in notebooks.values()
+        for prediction in _read_record_list(notebook, "predictions")
+    ]
     quiz_answers = [
         answer for notebook in notebooks.values() for answer in _read_record_list(notebook, "quiz")
     ]
@@ -206,7 +210,7 @@ def _read_learner(path: Path, name: Path) -> Learner:
 
 def _read_record_list(record: dict[str, Any], key: str) -> list[dict[str, Any]]:
     records = _read_field(record, key, list)
-    if not all(isinstance(item, dict) for item in records):
+    if not all(isinstance(field_record, dict) for field_record in records):
         raise ValueError(f"the value of {key!r} has the wrong type")
     return list(records)
 

@@ -25,7 +25,7 @@ from gpulab_course.teach.tally import FORMAT, VERSION
 from virtualgpu.compile.cache import replace_file
 from virtualgpu.errors import GpulabError
 
-_MAX_BYTES = 1 << 20
+_MAX_FILE_BYTES = 1 << 20
 _MAX_SHOWN_ANSWERS = 6
 _PAGE_CSS = """
 :root { color-scheme: light dark; }
@@ -48,18 +48,18 @@ class AnswerCounts:
     sure.
     """
 
-    locked: Counter[str]
-    sure: Counter[str]
+    learner_counts: Counter[str]
+    sure_learner_counts: Counter[str]
 
 
 @dataclass(frozen=True, slots=True)
 class ClassTally:
     """The number of learners in a class, and the counts of their predictions and passed exercises."""
 
-    learners: int
-    predictions: dict[str, AnswerCounts]
-    exercises: Counter[str]
-    unreadable: tuple[str, ...] = ()
+    learner_count: int
+    answer_counts: dict[str, AnswerCounts]
+    pass_counts: Counter[str]
+    unreadable_files: tuple[str, ...] = ()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -114,15 +114,15 @@ def read_tally(folder: Path) -> ClassTally:
             unreadable_files.append(path.name)
             continue
         learner_count += 1
-        tally.exercises.update({name for name in record["exercises"] if name in folders.list_exercises()})
+        tally.pass_counts.update({name for name in record["exercises"] if name in folders.list_exercises()})
         for key, answer in record["predictions"].items():
             question = folders.find_prediction(key)
             if question is not None:
-                answer_counts = tally.predictions.setdefault(key, AnswerCounts(Counter(), Counter()))
+                answer_counts = tally.answer_counts.setdefault(key, AnswerCounts(Counter(), Counter()))
                 value_text = _format_value(answer["value"], question)
-                answer_counts.locked[value_text] += 1
-                answer_counts.sure[value_text] += answer.get("sure") is True
-    return ClassTally(learner_count, tally.predictions, tally.exercises, tuple(unreadable_files))
+                answer_counts.learner_counts[value_text] += 1
+                answer_counts.sure_learner_counts[value_text] += answer.get("sure") is True
+    return ClassTally(learner_count, tally.answer_counts, tally.pass_counts, tuple(unreadable_files))
 
 
 def _read_summary(path: Path) -> dict[str, Any]:
@@ -132,8 +132,8 @@ def _read_summary(path: Path) -> dict[str, Any]:
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise ValueError("not a file")
-        file_bytes = file.read(_MAX_BYTES + 1)
-    if len(file_bytes) > _MAX_BYTES:
+        file_bytes = file.read(_MAX_FILE_BYTES + 1)
+    if len(file_bytes) > _MAX_FILE_BYTES:
         raise ValueError("too large")
     record = json.loads(file_bytes)
     if not isinstance(record, dict) or (record.get("format"), record.get("version")) != (FORMAT, VERSION):
@@ -171,23 +171,24 @@ def make_page(tally: ClassTally, notebook: str = "", *, refresh_s: float = 5) ->
     """
     refresh_tag = f'<meta http-equiv="refresh" content="{refresh_s:g}">' if refresh_s else ""
     html_parts = [
-        f"<h1>{count(tally.learners, 'learner')}</h1>",
+        f"<h1>{count(tally.learner_count, 'learner')}</h1>",
         f"<p>Counted at {time.strftime('%H:%M:%S')}.</p>",
     ]
-    if tally.unreadable:
-        unreadable_names = ", ".join(tally.unreadable[:5])
+    if tally.unreadable_files:
+        unreadable_names = ", ".join(tally.unreadable_files[:5])
         html_parts.append(
-            f"<p>{count(len(tally.unreadable), 'file')} cannot be read: {html.escape(unreadable_names)}.</p>"
+            f"<p>{count(len(tally.unreadable_files), 'file')} cannot be read: "
+            f"{html.escape(unreadable_names)}.</p>"
         )
-    for key in sorted(tally.predictions, reverse=True):
+    for key in sorted(tally.answer_counts, reverse=True):
         if key.startswith(notebook):
-            html_parts.append(_make_prediction_html(key, tally.predictions[key]))
+            html_parts.append(_make_prediction_html(key, tally.answer_counts[key]))
     passed_names = [
-        name for name in folders.list_exercises() if tally.exercises[name] and name.startswith(notebook)
+        name for name in folders.list_exercises() if tally.pass_counts[name] and name.startswith(notebook)
     ]
     if passed_names:
         rows_html = "".join(
-            _make_row_html(name, tally.exercises[name], 0, tally.learners) for name in passed_names
+            _make_row_html(name, tally.pass_counts[name], 0, tally.learner_count) for name in passed_names
         )
         html_parts.append(f"<h2>Passed exercises</h2><table>{rows_html}</table>")
     if len(html_parts) == 2:
@@ -202,16 +203,16 @@ def make_page(tally: ClassTally, notebook: str = "", *, refresh_s: float = 5) ->
 def _make_prediction_html(key: str, answers: AnswerCounts) -> str:
     question = folders.find_prediction(key)
     assert question is not None
-    locked_count = sum(answers.locked.values())
-    common_answers = answers.locked.most_common(_MAX_SHOWN_ANSWERS)
+    locked_count = sum(answers.learner_counts.values())
+    common_answers = answers.learner_counts.most_common(_MAX_SHOWN_ANSWERS)
     rows_html = "".join(
-        _make_row_html(value, learner_count, answers.sure[value], locked_count)
+        _make_row_html(value, learner_count, answers.sure_learner_counts[value], locked_count)
         for value, learner_count in common_answers
     )
     other_count = locked_count - sum(learner_count for _, learner_count in common_answers)
     if other_count:
         rows_html += _make_row_html("other answers", other_count, 0, locked_count)
-    sure_count = sum(answers.sure.values())
+    sure_count = sum(answers.sure_learner_counts.values())
     return (
         f"<h2>{html.escape(key)} · {html.escape(question.question)}</h2>"
         f"<p>{locked_count} locked, {sure_count} of them sure (orange).</p><table>{rows_html}</table>"

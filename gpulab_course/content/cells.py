@@ -62,14 +62,14 @@ def find_solutions(cells: Sequence[Any]) -> dict[str, str]:
     return {match["id"]: match["code"] for match in SOLUTION_PATTERN.finditer(markdown)}
 
 
-def estimate_section_minutes(section: Section, answers: dict[str, str]) -> float:
+def estimate_section_minutes(section: Section, solutions: dict[str, str]) -> float:
     """Return the estimated number of minutes that a learner needs for a section."""
     if section.title.startswith(QUESTION_TITLES):
         return QUESTIONS_MINUTES
-    return sum(estimate_cell_minutes(cell, answers) for cell in section.cells)
+    return sum(estimate_cell_minutes(cell, solutions) for cell in section.cells)
 
 
-def estimate_cell_minutes(cell: Any, answers: dict[str, str]) -> float:
+def estimate_cell_minutes(cell: Any, solutions: dict[str, str]) -> float:
     """Return the estimated number of minutes for one cell. Hints and solutions count as parts of their
     exercise.
     """
@@ -81,11 +81,15 @@ def estimate_cell_minutes(cell: Any, answers: dict[str, str]) -> float:
     if check_match := CHECK_CALL_PATTERN.search(source):
         stub_lines = {line.strip() for line in source.splitlines()}
         added_lines = [
-            line for line in answers[check_match["id"]].splitlines() if line.strip() not in stub_lines | {""}
+            line
+            for line in solutions[check_match["id"]].splitlines()
+            if line.strip() not in stub_lines | {""}
         ]
         min_minutes, max_minutes = EXERCISE_MINUTES
         return min(min_minutes + SOLUTION_LINE_MINUTES * len(added_lines), max_minutes)
     if "gl.predict(" in source:
         return PREDICTION_MINUTES
-    code_min = CODE_LINE_MINUTES * len([line for line in source.splitlines() if line.strip()])
-    return code_min + OUTPUT_MINUTES * any(output["output_type"] != "stream" for output in cell["outputs"])
+    code_minutes = CODE_LINE_MINUTES * len([line for line in source.splitlines() if line.strip()])
+    return code_minutes + OUTPUT_MINUTES * any(
+        output["output_type"] != "stream" for output in cell["outputs"]
+    )

@@ -21,7 +21,7 @@ from gpulab_course.content.courses import Course, reduce_notebook
 from virtualgpu.errors import GpulabError
 
 COPIES_FOLDER = "gpulab-course"
-EARLIER_FOLDER = "earlier"
+EARLIER_COPIES_FOLDER = "earlier"
 _NOTEBOOK_FORMAT = 4
 _PACKAGE_FOLDER = Path(__file__).parent.parent
 
@@ -51,11 +51,13 @@ def find_default_folder() -> Path:
     folder.
     """
     current_folder = Path.cwd()
-    checkout = _PACKAGE_FOLDER.parent
+    checkout_folder = _PACKAGE_FOLDER.parent
     if current_folder.name == COPIES_FOLDER:
         return current_folder
-    is_in_checkout = (checkout / "pyproject.toml").is_file() and current_folder.is_relative_to(checkout)
-    return (checkout if is_in_checkout else current_folder) / COPIES_FOLDER
+    is_in_checkout = (checkout_folder / "pyproject.toml").is_file() and current_folder.is_relative_to(
+        checkout_folder
+    )
+    return (checkout_folder if is_in_checkout else current_folder) / COPIES_FOLDER
 
 
 def update_copies(folder: Path, course: Course | None = None, *, solutions: bool = True) -> list[str]:
@@ -112,14 +114,14 @@ def update_copies(folder: Path, course: Course | None = None, *, solutions: bool
                     f"{name.split('_')[0]}"
                 )
                 continue
-            kept_note = (
+            previous_copy_note = (
                 f"The copy that you ran is {_move_to_earlier(copy_path)}."
                 if _has_outputs(old_notebook)
                 else ""
             )
             _write_copy(new_notebook, copy_path)
             messages.append(
-                f"{name} was replaced by a newer version, because you had not changed it.{kept_note}"
+                f"{name} was replaced by a newer version, because you had not changed it.{previous_copy_note}"
             )
         for copy_path in sorted(folder.glob("*.ipynb")):
             # Only copies that still have their original name; learners' own or renamed notebooks stay.
@@ -130,14 +132,14 @@ def update_copies(folder: Path, course: Course | None = None, *, solutions: bool
                     if is_edited(old_notebook)
                     else f"is now {_move_to_earlier(copy_path)}"
                 )
-                successors = " and ".join(name for name in notebooks if name[:2] == copy_path.name[:2])
-                change_text = f"became {successors}" if successors else "is no longer in the course"
+                successor_names = " and ".join(name for name in notebooks if name[:2] == copy_path.name[:2])
+                change_text = f"became {successor_names}" if successor_names else "is no longer in the course"
                 messages.append(f"{copy_path.name} {change_text}. Your copy {outcome_text}.")
     return messages
 
 
-def reset_copies(folder: Path, prefixes: Sequence[str]) -> list[str]:
-    """Replace the copies whose names start with one of `prefixes`. The old copies move to the folder
+def reset_copies(folder: Path, name_prefixes: Sequence[str]) -> list[str]:
+    """Replace the copies whose names start with one of `name_prefixes`. The old copies move to the folder
     ``earlier/``.
 
     Returns
@@ -151,17 +153,21 @@ def reset_copies(folder: Path, prefixes: Sequence[str]) -> list[str]:
         If a prefix matches no notebook, or the folder cannot be written.
     """
     notebooks = find_originals()
-    for prefix in prefixes:
-        if not prefix or not any(name.startswith(prefix) for name in notebooks):
-            raise CopyError(f"No notebook's name starts with {prefix!r}. Notebooks: {', '.join(notebooks)}.")
+    for name_prefix in name_prefixes:
+        if not name_prefix or not any(name.startswith(name_prefix) for name in notebooks):
+            raise CopyError(
+                f"No notebook's name starts with {name_prefix!r}. Notebooks: {', '.join(notebooks)}."
+            )
     messages = []
     with _make_folder_writable(folder):
         for name, path in notebooks.items():
-            if name.startswith(tuple(prefixes)):
+            if name.startswith(tuple(name_prefixes)):
                 copy_path = folder / name
-                kept_note = f"Your copy is now {_move_to_earlier(copy_path)}." if copy_path.exists() else ""
+                previous_copy_note = (
+                    f"Your copy is now {_move_to_earlier(copy_path)}." if copy_path.exists() else ""
+                )
                 _write_copy(make_copy(path), copy_path)
-                messages.append(f"{copy_path} is a new copy of the course's notebook.{kept_note}")
+                messages.append(f"{copy_path} is a new copy of the course's notebook.{previous_copy_note}")
     return [*messages, "If one is open in JupyterLab, choose File > Reload Notebook from Disk there."]
 
 
@@ -245,7 +251,7 @@ def _write_copy(notebook: Any, path: Path) -> None:
 
 def _move_to_earlier(path: Path) -> Path:
     """Move a notebook to ``earlier/``, add the time to its name, and return its new relative path."""
-    folder = path.parent / EARLIER_FOLDER
+    folder = path.parent / EARLIER_COPIES_FOLDER
     folder.mkdir(exist_ok=True)
     file_stem = f"{path.stem}_{time.strftime('%Y-%m-%d_%H%M%S')}"
     used_stems = {earlier_path.stem for earlier_path in folder.iterdir()}

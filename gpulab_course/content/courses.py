@@ -184,7 +184,7 @@ def _find_exercises(cells: Sequence[Any]) -> Iterator[tuple[str, set[str]]]:
         yield check_match["id"], cell_ids
 
 
-def find_preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
+def find_preparation_ids(cells: Sequence[Any], chosen_ids: set[str]) -> set[str]:
     """Return the ids of all other code cells that define names which the chosen cells use.
 
     Raises
@@ -206,28 +206,30 @@ def find_preparation_ids(cells: Sequence[Any], chosen: set[str]) -> set[str]:
         if cell["cell_type"] == "code":
             last_definers |= dict.fromkeys(_find_cell_names(cell["source"])[0], cell["id"])
     needed_ids: set[str] = set()
-    for cell, defined_by in reversed([*zip(cells, definers_by_cell, strict=True)]):
-        if cell["cell_type"] == "code" and cell["id"] in chosen | needed_ids:
+    for cell, definer_of_name in reversed([*zip(cells, definers_by_cell, strict=True)]):
+        if cell["cell_type"] == "code" and cell["id"] in chosen_ids | needed_ids:
             needed_ids |= {
-                defined_by[name] for name in _find_cell_names(cell["source"])[1] if name in defined_by
+                definer_of_name[name]
+                for name in _find_cell_names(cell["source"])[1]
+                if name in definer_of_name
             }
-    answers = {
+    answer_ids = {
         cell["id"]
         for cell in cells
-        if cell["id"] in needed_ids - chosen and CHECK_CALL_PATTERN.search(cell["source"])
+        if cell["id"] in needed_ids - chosen_ids and CHECK_CALL_PATTERN.search(cell["source"])
     }
-    if answers:
-        raise ValueError(f"the chosen cells need answers to the exercises in {', '.join(sorted(answers))}")
-    return needed_ids - chosen
+    if answer_ids:
+        raise ValueError(f"the chosen cells need answers to the exercises in {', '.join(sorted(answer_ids))}")
+    return needed_ids - chosen_ids
 
 
 @lru_cache(4096)
 def _find_cell_names(source: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the names that a cell defines at its top level, and the global names that the cell uses."""
-    plain_code = _MAGIC_PATTERN.sub("", source)
+    code_without_magics = _MAGIC_PATTERN.sub("", source)
     defined_names: set[str] = set()
     used_names: set[str] = set()
-    symbol_tables = [symtable.symtable(plain_code, "<cell>", "exec")]
+    symbol_tables = [symtable.symtable(code_without_magics, "<cell>", "exec")]
     while symbol_tables:
         symbol_table = symbol_tables.pop()
         symbol_tables += symbol_table.get_children()
@@ -238,11 +240,11 @@ def _find_cell_names(source: str) -> tuple[frozenset[str], frozenset[str]]:
             if is_global and (symbol.is_assigned() or symbol.is_imported()):
                 defined_names.add(symbol.get_name())
     # A cell that assigns a name before it reads it needs no other cell for it.
-    return frozenset(defined_names), frozenset(used_names - _find_first_assigned(plain_code))
+    return frozenset(defined_names), frozenset(used_names - _find_names_assigned_first(code_without_magics))
 
 
-def _find_first_assigned(code: str) -> set[str]:
-    """Return the global names that a statement assigns before it reads them."""
+def _find_names_assigned_first(code: str) -> set[str]:
+    """Return the global names that a cell assigns before it reads them."""
     read_names: set[str] = set()
     assigned_names: set[str] = set()
     for statement in ast.parse(code).body:
@@ -262,7 +264,7 @@ def _find_first_assigned(code: str) -> set[str]:
     return assigned_names
 
 
-def reduce_notebook(notebook: Any, number: str, of: Course, *, solutions: bool = True) -> Any:
+def reduce_notebook(notebook: Any, number: str, course: Course, *, solutions: bool = True) -> Any:
     """Return a copy of a notebook that contains only the cells that a course uses.
 
     Parameters
@@ -271,13 +273,13 @@ def reduce_notebook(notebook: Any, number: str, of: Course, *, solutions: bool =
         The JSON of the whole notebook, with cells whose sources are strings.
     number : str
         The number of the notebook, such as ``"05a"``.
-    of : Course
+    course : Course
         The course.
     solutions : bool
         Whether the notebook contains the solutions of the exercises.
     """
     cells = notebook["cells"]
-    parts = of.find_parts(number)
+    parts = course.find_parts(number)
     selected_ids = find_opening_ids(cells).union(*(find_chosen_ids(cells, part) for part in parts))
     homework_names = {name for part in parts for name in part.home}
     homework_ids = {
@@ -286,14 +288,14 @@ def reduce_notebook(notebook: Any, number: str, of: Course, *, solutions: bool =
         if name in homework_names
         for cell_id in exercise_cell_ids
     }
-    prepared_ids = find_preparation_ids(cells, selected_ids) | find_preparation_ids(
+    preparation_ids = find_preparation_ids(cells, selected_ids) | find_preparation_ids(
         cells, selected_ids | homework_ids
     )
     kept_cells = []
     for cell in cells:
-        if cell["id"] in selected_ids | prepared_ids:
+        if cell["id"] in selected_ids | preparation_ids:
             cell = copy.deepcopy(cell)
-            if cell["id"] in prepared_ids:
+            if cell["id"] in preparation_ids:
                 cell["source"] = _PREPARATION_COMMENT + cell["source"]
                 cell["metadata"]["jupyter"] = {"source_hidden": True}
             kept_cells.append(cell)
@@ -302,14 +304,14 @@ def reduce_notebook(notebook: Any, number: str, of: Course, *, solutions: bool =
         kept_cells += [copy.deepcopy(cell) for cell in cells if cell["id"] in homework_ids]
     for cell in kept_cells:
         if cell["cell_type"] == "markdown":
-            cell["source"] = _adapt_text(cell["source"], of, solutions=solutions)
+            cell["source"] = _adapt_text(cell["source"], course, solutions=solutions)
     return notebook | {"cells": kept_cells}
 
 
 def _adapt_text(text: str, course: Course, *, solutions: bool) -> str:
     """Return a cell's text with the minutes of the whole notebook removed and links adapted to the course."""
-    opening = f"**These are the sections that the course “{course.title}” uses.**"
-    text = _OPENING_MINUTES_PATTERN.sub(opening, text, count=1)
+    opening_text = f"**These are the sections that the course “{course.title}” uses.**"
+    text = _OPENING_MINUTES_PATTERN.sub(opening_text, text, count=1)
     text = _HEADING_MINUTES_PATTERN.sub(r"\1", text)
     text = _LINK_PATTERN.sub("](../", text)
     return text if solutions else _SOLUTION_PATTERN.sub("", text).strip()

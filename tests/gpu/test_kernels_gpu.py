@@ -17,14 +17,14 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("ladder", kernels.LADDERS, ids=lambda ladder: ladder.name)
-def test_every_rung_is_right_at_odd_sizes(cp: Any, ladder: kernels.Ladder) -> None:
+@pytest.mark.parametrize("ladder", kernels.KERNEL_SERIES, ids=lambda ladder: ladder.name)
+def test_every_rung_is_right_at_odd_sizes(cp: Any, ladder: kernels.KernelSeries) -> None:
     for size, rung in itertools.product(ODD[ladder.name], ladder.rungs):
         check(ladder.name, rung.name, size)
 
 
 def test_the_fastest_rungs_spill_nothing(cp: Any) -> None:
-    for ladder in kernels.LADDERS:
+    for ladder in kernels.KERNEL_SERIES:
         example = kernels.example(ladder.name)
         assert kernels.launch(ladder.best.name, *example.arrays).step.kernel.local_size_bytes == 0, (
             ladder.name

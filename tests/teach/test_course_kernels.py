@@ -27,7 +27,7 @@ ODD: dict[str, list[tuple[int, ...]]] = {
     "sgemm": [(1, 4, 4), (130, 68, 40)],
     "tensor_cores": [(1, 8, 8), (130, 72, 40)],
 }
-RUNGS = [(ladder, rung) for ladder in kernels.LADDERS for rung in ladder.rungs]
+RUNGS = [(ladder, rung) for ladder in kernels.KERNEL_SERIES for rung in ladder.rungs]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,8 +74,8 @@ def check(ladder: str, rung: str, size: tuple[int, ...]) -> None:
     assert example.error() > example.tolerance, "the benchmark's check sees a wrong result"
 
 
-@pytest.mark.parametrize("ladder", kernels.LADDERS, ids=lambda ladder: ladder.name)
-def test_every_version_is_right_at_odd_sizes(ladder: kernels.Ladder) -> None:
+@pytest.mark.parametrize("ladder", kernels.KERNEL_SERIES, ids=lambda ladder: ladder.name)
+def test_every_version_is_right_at_odd_sizes(ladder: kernels.KernelSeries) -> None:
     for size, rung in itertools.product(ODD[ladder.name], ladder.rungs):
         check(ladder.name, rung.name, size)
 
@@ -87,16 +87,16 @@ def test_products_do_without_asynchronous_copies() -> None:
             check(ladder, kernels.ladder(ladder).best.name, ODD[ladder][-1])
 
 
-@pytest.mark.parametrize("ladder", kernels.LADDERS, ids=lambda ladder: ladder.name)
-def test_each_version_improves_its_counter(ladder: kernels.Ladder) -> None:
+@pytest.mark.parametrize("ladder", kernels.KERNEL_SERIES, ids=lambda ladder: ladder.name)
+def test_each_version_improves_its_counter(ladder: kernels.KernelSeries) -> None:
     example = kernels.example(ladder.name)
     works = [kernels.launch(rung.name, *example.arrays) for rung in ladder.rungs]
-    assert not ladder.rungs[0].mends
+    assert not ladder.rungs[0].improved_counter
     for (before, after), rung in zip(itertools.pairwise(works), ladder.rungs[1:], strict=True):
-        counts = kernels.count(before, rung.mends), kernels.count(after, rung.mends)
+        counts = kernels.count(before, rung.improved_counter), kernels.count(after, rung.improved_counter)
         # Data decide how often atomics meet, and NVRTC's versions differ by an instruction here and there.
-        assert counts == pytest.approx((rung.before, rung.after), rel=0.05), rung.name
-        assert rung.after < 0.95 * rung.before, rung.name
+        assert counts == pytest.approx((rung.count_before, rung.count_after), rel=0.05), rung.name
+        assert rung.count_after < 0.95 * rung.count_before, rung.name
 
 
 def test_tuned_kernels_stay_right() -> None:

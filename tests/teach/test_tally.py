@@ -37,11 +37,11 @@ def test_thirty_learners_are_counted_with_their_choices(folder: Path, tmp_path: 
     for number in range(LEARNERS):
         learn(tmp_path, number)
     counted = tally.read_tally(folder)
-    assert counted.learners == LEARNERS
-    answers = counted.predictions["00-small"]
-    assert answers.locked == {"the GPU": 20, "NumPy": 10}
-    assert answers.sure == {"the GPU": 10, "NumPy": 5}
-    assert counted.exercises == {"00-saxpy": 10}
+    assert counted.learner_count == LEARNERS
+    answers = counted.answer_counts["00-small"]
+    assert answers.learner_counts == {"the GPU": 20, "NumPy": 10}
+    assert answers.sure_learner_counts == {"the GPU": 10, "NumPy": 5}
+    assert counted.pass_counts == {"00-saxpy": 10}
     text = tally.make_page(counted)
     assert "30 learners" in text
     assert re.findall(r"(\d+) of 30", text) == ["20", "10", "10"]
@@ -52,9 +52,9 @@ def test_a_changed_answer_replaces_the_old_one(folder: Path, tmp_path: Path) -> 
     store = LearnerStore(tmp_path / "learner.json")
     store.put("predictions", "00-small", {"value": "NumPy", "sure": True})
     store.put("predictions", "00-small", {"value": "the GPU", "sure": False})
-    assert tally.read_tally(folder).predictions["00-small"].locked == {"the GPU": 1}
+    assert tally.read_tally(folder).answer_counts["00-small"].learner_counts == {"the GPU": 1}
     store.forget("predictions", "00-small")
-    assert tally.read_tally(folder).predictions == {}
+    assert tally.read_tally(folder).answer_counts == {}
 
 
 def test_answers_to_exercises_and_the_truth_are_not_published(folder: Path, tmp_path: Path) -> None:
@@ -88,9 +88,9 @@ def test_nothing_that_a_learner_puts_there_stops_the_count(folder: Path, tmp_pat
         json.dumps(good | {"predictions": {"00-nothing": {"value": 1}}, "exercises": ["00-nothing"]})
     )
     counted = tally.read_tally(folder)
-    assert counted.learners == 2
-    assert {*bad} < {*counted.unreadable}
-    assert counted.predictions.keys() == {"00-small"}
+    assert counted.learner_count == 2
+    assert {*bad} < {*counted.unreadable_files}
+    assert counted.answer_counts.keys() == {"00-small"}
 
 
 def test_markup_in_an_answer_is_shown_as_text(folder: Path, tmp_path: Path) -> None:

@@ -137,7 +137,9 @@ def check(ladder: str, name: str, example: kernels.Example, work: Callable[[], A
         raise GpulabError(f"{name} of {ladder} is wrong by {result_error:g}, so its time means nothing.")
 
 
-def measure(ladder: kernels.Ladder, size: tuple[int, ...], rounds: int, *, all_rungs: bool) -> list[Row]:
+def measure(
+    ladder: kernels.KernelSeries, size: tuple[int, ...], rounds: int, *, all_rungs: bool
+) -> list[Row]:
     """Time the best or all kernels of a series, and the library call with which they are compared."""
     example = kernels.example(ladder.name, size)
     library_calls = make_library_calls(ladder.name, example)
@@ -230,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in options.ladders or SIZES:
         ladder = kernels.ladder(name)
         free_bytes = session.cp().cuda.runtime.memGetInfo()[0]
-        for size in list_sizes(name, free_bytes) if is_real else [SMALL_SIZES.get(name, ladder.size)]:
+        for size in list_sizes(name, free_bytes) if is_real else [SMALL_SIZES.get(name, ladder.input_size)]:
             rows += measure(ladder, size, max(2, options.rounds), all_rungs=options.all)
             session.cp().get_default_memory_pool().free_all_blocks()
     print(make_table(rows, origin).text())

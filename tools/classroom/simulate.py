@@ -301,9 +301,9 @@ async def inject_failures(learners: list[Learner], hub: Hub) -> list[str]:
         failures.append("behind the new hub a kernel was not reached")
     failures += [f"{learner.name}'s notebook is lost" for learner in learners if not learner.is_saved()]
     tally = read_tally(hub.folder / "tally")
-    locked_count = sum(tally.predictions["00-small"].locked.values()) if tally.predictions else 0
-    if (tally.learners, locked_count) != (len(learners), len(learners)):
-        failures.append(f"the tally counts {tally.learners} learners and {locked_count} predictions")
+    locked_count = sum(tally.answer_counts["00-small"].learner_counts.values()) if tally.answer_counts else 0
+    if (tally.learner_count, locked_count) != (len(learners), len(learners)):
+        failures.append(f"the tally counts {tally.learner_count} learners and {locked_count} predictions")
     return failures
 
 

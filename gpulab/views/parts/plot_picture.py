@@ -130,7 +130,9 @@ def _paint_spans(pen: Pen, item: Spans, scale: PlotScale) -> None:
 
 
 def _paint_shares(pen: Pen, item: Spans, scale: PlotScale) -> None:
-    """Paint rows that are too low for their lanes; the colour shows the share of lanes in use."""
+    """Paint rows whose lanes are less than one pixel high. The colour of a pixel shows the share of lanes
+    that are in use.
+    """
     width = max(1, round(scale.width * SHARPNESS))
     top_px = round(item.top * SHARPNESS)
     height_px = max(1, round((item.top + item.height) * SHARPNESS) - top_px)

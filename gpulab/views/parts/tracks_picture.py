@@ -94,7 +94,9 @@ def paint_tracks(pen: Pen, item: Tracks, scale: PlotScale) -> None:
 def _compute_shades(
     starts: npt.NDArray[Any], ends: npt.NDArray[Any], colour_of_interval: npt.NDArray[Any], width: int
 ) -> npt.NDArray[Any]:
-    """Return a number for the shade of each pixel: 0 for the background, else 1 + 2 × colour + 1 if pale."""
+    """Return the palette index of each pixel. The background has the index 0. Colour c has the index 1 + 2c,
+    or 2 + 2c in its pale shade.
+    """
     ends = np.maximum(ends - ((ends - starts) > 5), starts + 1e-3)  # intervals of length 0 are visible, too
     coverage = np.zeros((int(colour_of_interval.max(initial=0)) + 1, width))
     for colour_index in np.unique(colour_of_interval).tolist():

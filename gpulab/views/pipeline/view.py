@@ -350,7 +350,9 @@ class PipelineView(View):
         return sorted(bars, key=lambda bar: (bar.start, bar.top))
 
     def _mark_mistake(self, bar: _PipelineBar, kind: str, buffer: int, fill_number: int) -> _PipelineBar:
-        """Return a bar in the colour of mistakes and with their sentence, if it has one of this kind."""
+        """Return the bar in the colour of mistakes, with the sentence about its mistake. A bar without a
+        mistake of this kind is returned unchanged.
+        """
         mistake = self._mistake_of_fill.get((kind, buffer, fill_number))
         if mistake is None:
             return bar
@@ -359,7 +361,9 @@ class PipelineView(View):
         )
 
     def _draw_bars(self, bars: Sequence[_PipelineBar]) -> list[Item]:
-        """Return the bars in one item, which the arrow keys follow in the order of time, and their texts."""
+        """Return one plot item with all bars, which the arrow keys visit in the order of time, and items with
+        the texts of the bars.
+        """
         colour_names = [*dict.fromkeys(bar.colour for bar in bars)]
         bar_items: list[Item] = [
             Rects(
@@ -385,7 +389,9 @@ class PipelineView(View):
         return bar_items
 
     def _make_line_table(self) -> Box:
-        """Return a table of the source lines that fill, use, wait or synchronise, in their order."""
+        """Return a table of the source lines that fill or use a buffer, wait or synchronise, sorted by line
+        number.
+        """
         pipeline = self.pipeline
         actions_of_line: dict[int, set[str]] = {}
         for fill in pipeline.fills:
@@ -404,7 +410,7 @@ class PipelineView(View):
 
 
 def _group_warps(marks: Iterable[Mark]) -> list[tuple[int, ...]]:
-    """Return groups of warps that synchronise alike, at the same positions."""
+    """Return groups of warps that have the same waits and barriers at the same positions."""
     marks_of_warp: dict[int, list[tuple[object, ...]]] = {}
     for mark in marks:
         for warp in mark.warps:

@@ -134,7 +134,9 @@ class RooflineChart(FigureView):
         return sentences
 
     def _find_arrow_level(self) -> Level | None:
-        """Return the memory level at which arrows are drawn: the shared level whose traffic changes most."""
+        """Return the memory level between whose points the arrows are drawn. It is the level of all launches
+        whose operations per byte change most, or None if there is no such level.
+        """
         arrow_points = self._points if self._pair_successive_points() else []
         common_levels = [
             level
@@ -208,7 +210,9 @@ class RooflineChart(FigureView):
         ]
 
     def _describe_mma_sync(self) -> str:
-        """Return how much of the ceilings of tensor cores ``mma.sync`` reaches, if the device has more."""
+        """Return a sentence about the share of the tensor-core ceilings that ``mma.sync`` reaches. If no
+        share is known, return an empty string.
+        """
         rate_shares = self.roofline.ceilings.mma_sync_shares
         tensor_formats = [
             arithmetic_type.removeprefix(TENSOR_PREFIX)

@@ -225,7 +225,9 @@ class Table:
         )
 
     def _find_right_alignments(self) -> list[bool]:
-        """Return for each visible column whether it is aligned right: all of its texts begin with a digit."""
+        """Return a flag for each visible column that is true if the column is aligned right. All texts of
+        such a column begin with a digit.
+        """
         columns = list(zip(*self.cells, strict=True)) or [()] * len(self.headings)
         return [
             bool(column) and all(not cell or cell[0] in _NUMBER_START for cell in column)

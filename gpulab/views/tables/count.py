@@ -283,7 +283,8 @@ def _group_by_line(
     count_executions: Callable[[SiteCounters], int],
     make_row: Callable[[Sequence[SiteCounters]], tuple[Any, ...]],
 ) -> list[tuple[tuple[Any, ...], list[tuple[Any, ...]]]]:
-    """Group counters by `make_key`, and return a row for each group and for each of its members.
+    """Group counters by the key that `make_key` returns. Return a row for each group, with the rows of its
+    members.
 
     Members that never ran are left out, unless no member of the group ran.
     """
@@ -306,7 +307,9 @@ def _make_table(
     line_groups: list[tuple[tuple[Any, ...], list[tuple[Any, ...]]]],
     member_kind: str,
 ) -> Table:
-    """Return a table with a row per line, and an inner table for lines with several members."""
+    """Return a table with one row per source line. A line with several accesses or branches has an inner
+    table with one row for each of them.
+    """
     inner_tables = tuple(
         Table(
             f"the {len(member_rows)} {member_kind} of line {row[0] or NO_VALUE_MARK} one by one",

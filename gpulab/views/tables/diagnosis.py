@@ -195,7 +195,9 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         return f"No cause is worth fixing. The kernel is {bound_text}.{hint_by_bound.get(self.bound, '')}"
 
     def _describe_tensor_wait(self) -> str:
-        """Return what the tensor cores wait for, if the kernel uses them and they are not its limit."""
+        """Return a sentence that names the unit for which the tensor cores wait. If the kernel does not use
+        them, or if they are its limit, return an empty string.
+        """
         tensor_ns = self.stages.get("tensor", 0.0)
         if not tensor_ns or self.bound == "tensor":
             return ""

@@ -308,7 +308,9 @@ _CountAndTime = tuple[int, float | None]  # count, and time where it is known
 
 
 def _collect_rows(record: Profile) -> dict[tuple[str, str], _CountAndTime]:
-    """Return the count and the time for each name and kind; kernels with several shapes are added."""
+    """Return the count and the time of each profile entry by its name and kind. Entries of one kernel with
+    several launch shapes are summed.
+    """
     rows_by_key: dict[tuple[str, str], _CountAndTime] = {}
     for entry_kind, entry_rows in (
         (

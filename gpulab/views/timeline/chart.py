@@ -95,11 +95,11 @@ def draw_chart(
     Parameters
     ----------
     panels
-        The timelines, as `make_lanes` returns them.
+        The timelines, as `make_panels` returns them.
     selection_traits
         For each trait of the view, the column (``operation``, ``node``, ``panel``) by which it selects bars.
     rows_px
-        Approximate height of all rows, as passed to `make_lanes`.
+        Approximate height of all rows, as passed to `make_panels`.
     advice
         The pieces of advice. The trait ``advised`` selects one of them; then only the bars of its source
         lines are in colour.
@@ -243,7 +243,9 @@ def _draw_tracks(
 
 
 def _make_measured_names(panels: Sequence[TimelinePanel]) -> list[str]:
-    """Return the name of each row for the measurement of a selected time span; NVTX ranges are excluded."""
+    """Return the names of the rows for the measurement of a selected time span. The names of NVTX rows are
+    empty, because these rows are not measured.
+    """
     name_prefixes = [
         f"{panel.timeline_name or f'timeline {panel_number}'}, " if len(panels) > 1 else ""
         for panel_number, panel in enumerate(panels, 1)

@@ -234,8 +234,9 @@ class TimelinePanel:
             )
 
     def _make_operation_columns(self) -> list[Sequence[Any]]:
-        """Return the operations as columns of `TimelineBar` (lists, because there may be very many "
-        "operations)."""
+        """Return the operations as columns of `TimelineBar` (lists, because there may be very many
+        operations).
+        """
         source_of_call = {
             call.correlation_id: call.source for call in self.record.calls if call.correlation_id
         }
@@ -330,7 +331,7 @@ class TimelinePanel:
 
     @cached_property
     def arrows(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Return the index pairs of operations in different streams whose order is defined.
+        """The index pairs of operations in different streams whose order is defined.
 
         Returns
         -------

@@ -123,7 +123,8 @@ class TrafficView(View):
         return [*legend_entries, ("error", "cannot be fused")] if self._traffic.edges else legend_entries
 
     def _list_kernel_parts(self, kernel_set: KernelSet) -> list[tuple[int, str, int, int]]:
-        """Return the kernel index, sentence, bytes and time in ns of each kernel of one way to build kernels.
+        """Return the parts of the bars for one way to build kernels. Each part has a kernel index, a
+        sentence, the bytes and the time in ns.
 
         Without data per kernel, there is one part with the kernel index -1.
         """
@@ -236,7 +237,9 @@ class TrafficView(View):
         )
 
     def _find_source_expression(self, expression_index: int) -> int | None:
-        """Return the expression that computed a value, also through views; None for inputs and constants."""
+        """Follow views and host values back to the expression that computed the data, and return its index.
+        If there is none, return None.
+        """
         while (expression := self._traffic.expressions[expression_index]).kind in ("view", "host"):
             if not expression.after:
                 return None

@@ -42,7 +42,10 @@ _PICTURE_KIND_OF_SPACE = {"shared": "banks", "global": "sectors", "generic": "se
 
 
 class AccessText(NamedTuple):
-    """A memory access of a warp, described by sentences and a picture for the view."""
+    """A memory access of a warp, described by sentences and a picture for the view. ``brief`` is the access
+    with its cost in a few words, ``verdict`` compares the cost with the ideal cost, ``over`` is true if the
+    cost is higher, and ``reads`` is true if the access reads shared memory.
+    """
 
     sentence: str
     brief: str

@@ -12,17 +12,25 @@ The sources are in this folder. Tuning parameters are macros at the top of a sou
 H200; ``gpulab bench --gpu`` compares the best versions with CUDA's libraries.
 """
 
-from gpulab_course.content.kernels.catalogue import COUNTERS, LADDERS, Ladder, Rung, count, ladder, launch
+from gpulab_course.content.kernels.catalogue import (
+    COUNTERS,
+    KERNEL_SERIES,
+    KernelSeries,
+    KernelVersion,
+    count,
+    ladder,
+    launch,
+)
 from gpulab_course.content.kernels.examples import Example, example
 from gpulab_course.content.kernels.launches import ShapeError
 from gpulab_course.content.kernels.work import Step, Work, source
 
 __all__ = [
     "COUNTERS",
-    "LADDERS",
+    "KERNEL_SERIES",
     "Example",
-    "Ladder",
-    "Rung",
+    "KernelSeries",
+    "KernelVersion",
     "ShapeError",
     "Step",
     "Work",

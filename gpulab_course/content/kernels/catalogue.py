@@ -34,57 +34,58 @@ COUNTERS: Mapping[str, Callable[[KernelCounters], int]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class KernelVersion:
     """One version of a kernel in a series of increasingly optimized versions.
 
-    The field ``mends`` names the counter (one of `COUNTERS`) that this version improves, from ``before`` to
-    ``after``. A virtual GPU counted both values at the size of the series. For the first version, ``mends``
-    is empty. ``tuned``
-    contains values for macros of the source that were the fastest on an H200. A real GPU uses them. A virtual
-    GPU uses the defaults in the source, which compile faster.
+    The field ``says`` states what is new in this version. ``improved_counter`` names the counter (one of
+    `COUNTERS`) that this version improves, from ``count_before`` to ``count_after``. A virtual GPU counted
+    both values at the input size of the series. For the first version, ``improved_counter`` is empty.
+    ``tuned_macros`` contains values for macros of the source that were the fastest on an H200. A real GPU
+    uses them. A virtual GPU uses the defaults in the source, which compile faster.
     """
 
     name: str
     says: str
-    mends: str = ""
-    before: int = 0
-    after: int = 0
-    tuned: Mapping[str, int] = field(default_factory=dict)
+    improved_counter: str = ""
+    count_before: int = 0
+    count_after: int = 0
+    tuned_macros: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Ladder:
+class KernelSeries:
     """A series of kernels for one task, from a simple version to the fastest. The series is displayed as a
     table.
 
-    ``size`` is the input size of the counts, as for `gpulab_course.content.kernels.example`.
+    ``input_size`` is the input size of the counts, as for `gpulab_course.content.kernels.example`. ``rungs``
+    contains the versions of the kernel.
     """
 
     name: str
     title: str
-    size: tuple[int, ...]
+    input_size: tuple[int, ...]
     launches: Launches
-    rungs: tuple[Rung, ...]
+    rungs: tuple[KernelVersion, ...]
 
     @property
-    def best(self) -> Rung:
+    def best(self) -> KernelVersion:
         """The last kernel of the series, which is the fastest."""
         return self.rungs[-1]
 
     def _make_table(self) -> Table:
-        size = " × ".join(f"{n:,}" for n in self.size)
-        rung_rows = tuple(
+        size_text = " × ".join(f"{n:,}" for n in self.input_size)
+        version_rows = tuple(
             (
-                rung.name,
-                rung.says,
-                rung.mends,
-                f"{rung.before:,}" if rung.mends else "",
-                f"{rung.after:,}" if rung.mends else "",
+                version.name,
+                version.says,
+                version.improved_counter,
+                f"{version.count_before:,}" if version.improved_counter else "",
+                f"{version.count_after:,}" if version.improved_counter else "",
             )
-            for rung in self.rungs
+            for version in self.rungs
         )
         headings = ("kernel", "what is new", "the counter that it improves", "before", "after")
-        return Table(f"{self.title}, counted on the virtual GPU for {size}", headings, rung_rows)
+        return Table(f"{self.title}, counted on the virtual GPU for {size_text}", headings, version_rows)
 
     def __repr__(self) -> str:
         return self._make_table().text()
@@ -97,35 +98,35 @@ class Ladder:
 _SGEMM_TUNING = {"BN": 256, "WN": 64, "TN": 16, "A_WIDTH": 2, "UNROLL": 8}
 _HGEMM_TUNING = {"STAGES": 4, "MIN_BLOCKS": 2}
 
-LADDERS = (
-    Ladder(
+KERNEL_SERIES = (
+    KernelSeries(
         "copy",
         "A copy of n floats",
         (1 << 16,),
         launches.make_copy_launch,
         (
-            Rung("copy_floats", "one float per thread"),
-            Rung("copy_vectors", "four floats per load", "requests to memory", 4_096, 1_024),
+            KernelVersion("copy_floats", "one float per thread"),
+            KernelVersion("copy_vectors", "four floats per load", "requests to memory", 4_096, 1_024),
         ),
     ),
-    Ladder(
+    KernelSeries(
         "transpose",
         "The transpose of a matrix",
         (256, 256),
         launches.make_transpose_launch,
         (
-            Rung("transpose_naive", "reads along rows, writes along columns"),
-            Rung(
+            KernelVersion("transpose_naive", "reads along rows, writes along columns"),
+            KernelVersion(
                 "transpose_tiled", "a tile in shared memory, both sides coalesced", "sectors", 73_728, 16_384
             ),
-            Rung(
+            KernelVersion(
                 "transpose_padded",
                 "one unused column shifts each row by one bank",
                 "bank conflicts",
                 63_488,
                 0,
             ),
-            Rung(
+            KernelVersion(
                 "transpose_vectors",
                 "four floats per load, 4 × 4 transposed in registers",
                 "requests to memory",
@@ -134,33 +135,33 @@ LADDERS = (
             ),
         ),
     ),
-    Ladder(
+    KernelSeries(
         "reduction",
         "The sum of n floats",
         (1 << 20,),
         launches.make_sum_launches,
         (
-            Rung("sum_interleaved", "every second thread adds, every fourth, every eighth"),
-            Rung("sum_compacted", "neighbouring threads add", "idle lanes", 31_460_401, 5_412_772),
-            Rung(
+            KernelVersion("sum_interleaved", "every second thread adds, every fourth, every eighth"),
+            KernelVersion("sum_compacted", "neighbouring threads add", "idle lanes", 31_460_401, 5_412_772),
+            KernelVersion(
                 "sum_halves", "neighbouring threads add neighbouring elements", "bank conflicts", 431_865, 0
             ),
-            Rung(
+            KernelVersion(
                 "sum_on_load",
                 "each thread adds two elements as it loads",
                 "warp instructions",
                 2_718_665,
                 1_504_804,
             ),
-            Rung("sum_shuffled", "warps add in registers", "barriers", 147_816, 16_424),
-            Rung(
+            KernelVersion("sum_shuffled", "warps add in registers", "barriers", 147_816, 16_424),
+            KernelVersion(
                 "sum_grid_stride",
                 "a fixed number of blocks loops over the array",
                 "warp instructions",
                 1_131_158,
                 643_900,
             ),
-            Rung(
+            KernelVersion(
                 "sum_one_pass",
                 "four floats per load; the last block adds the partial sums",
                 "requests to memory",
@@ -169,15 +170,15 @@ LADDERS = (
             ),
         ),
     ),
-    Ladder(
+    KernelSeries(
         "scan",
         "Prefix sums of n integers",
         (1 << 16,),
         launches.make_scan_launches,
         (
-            Rung("scan_steps", "log n steps in shared memory, then a second pass"),
-            Rung("scan_shuffled", "warps scan in registers", "barriers", 34_952, 2_056),
-            Rung(
+            KernelVersion("scan_steps", "log n steps in shared memory, then a second pass"),
+            KernelVersion("scan_shuffled", "warps scan in registers", "barriers", 34_952, 2_056),
+            KernelVersion(
                 "scan_look_back",
                 "one pass: tiles look back over their predecessors' sums",
                 "sectors",
@@ -186,21 +187,21 @@ LADDERS = (
             ),
         ),
     ),
-    Ladder(
+    KernelSeries(
         "histogram",
         "A histogram of n bytes",
         (1 << 20,),
         launches.make_histogram_launches,
         (
-            Rung("histogram_global", "one atomic addition in memory per byte"),
-            Rung(
+            KernelVersion("histogram_global", "one atomic addition in memory per byte"),
+            KernelVersion(
                 "histogram_shared",
                 "separate bins per block in shared memory",
                 "global atomics",
                 32_768,
                 6_912,
             ),
-            Rung(
+            KernelVersion(
                 "histogram_private",
                 "separate bins per warp, 16 bytes per load",
                 "requests to memory",
@@ -209,17 +210,17 @@ LADDERS = (
             ),
         ),
     ),
-    Ladder(
+    KernelSeries(
         "stencil",
         "The mean of the 5 × 5 cells around each cell",
         (128, 128),
         launches.make_stencil_launch,
         (
-            Rung("stencil_naive", "25 loads per cell"),
-            Rung(
+            KernelVersion("stencil_naive", "25 loads per cell"),
+            KernelVersion(
                 "stencil_tiled", "a tile with its halo in shared memory", "requests to memory", 13_192, 1_392
             ),
-            Rung(
+            KernelVersion(
                 "stencil_sliding",
                 "each thread moves down and keeps five row sums",
                 "shared wavefronts",
@@ -228,16 +229,16 @@ LADDERS = (
             ),
         ),
     ),
-    Ladder(
+    KernelSeries(
         "softmax",
         "The softmax of each row",
         (256, 512),
         launches.make_row_launch,
         (
-            Rung("softmax_naive", "one thread per row"),
-            Rung("softmax_three_pass", "one warp per row, coalesced", "sectors", 524_288, 65_536),
-            Rung("softmax_online", "maximum and sum in one pass", "sectors", 65_536, 49_152),
-            Rung(
+            KernelVersion("softmax_naive", "one thread per row"),
+            KernelVersion("softmax_three_pass", "one warp per row, coalesced", "sectors", 524_288, 65_536),
+            KernelVersion("softmax_online", "maximum and sum in one pass", "sectors", 65_536, 49_152),
+            KernelVersion(
                 "softmax_registers",
                 "the row stays in registers, so it is read only once",
                 "sectors",
@@ -246,15 +247,15 @@ LADDERS = (
             ),
         ),
     ),
-    Ladder(
+    KernelSeries(
         "layer_norm",
         "Layer norm of each row",
         (256, 512),
         launches.make_row_launch,
         (
-            Rung("layer_norm_naive", "one thread per row"),
-            Rung("layer_norm_three_pass", "one warp per row, coalesced", "sectors", 524_288, 65_536),
-            Rung(
+            KernelVersion("layer_norm_naive", "one thread per row"),
+            KernelVersion("layer_norm_three_pass", "one warp per row, coalesced", "sectors", 524_288, 65_536),
+            KernelVersion(
                 "layer_norm_registers",
                 "the row stays in registers, so it is read only once",
                 "sectors",
@@ -263,22 +264,22 @@ LADDERS = (
             ),
         ),
     ),
-    Ladder(
+    KernelSeries(
         "sgemm",
         "A multiplication of float matrices",
         (128, 128, 128),
         launches.make_sgemm_launch,
         (
-            Rung("sgemm_naive", "one element per thread"),
-            Rung("sgemm_tiled", "tiles of 16 × 16 in shared memory", "sectors", 264_192, 34_816),
-            Rung(
+            KernelVersion("sgemm_naive", "one element per thread"),
+            KernelVersion("sgemm_tiled", "tiles of 16 × 16 in shared memory", "sectors", 264_192, 34_816),
+            KernelVersion(
                 "sgemm_registers",
                 "4 × 4 elements in the registers of a thread",
                 "shared wavefronts",
                 139_264,
                 35_840,
             ),
-            Rung(
+            KernelVersion(
                 "sgemm_vectors",
                 "larger tiles, and all copies in vectors of four",
                 "requests to memory",
@@ -286,7 +287,7 @@ LADDERS = (
                 384,
                 _SGEMM_TUNING,
             ),
-            Rung(
+            KernelVersion(
                 "sgemm_double",
                 "two buffers for each tile, so one barrier per step",
                 "barriers",
@@ -294,7 +295,7 @@ LADDERS = (
                 72,
                 _SGEMM_TUNING,
             ),
-            Rung(
+            KernelVersion(
                 "sgemm_async",
                 "asynchronous copies bypass the registers",
                 "loads and stores",
@@ -304,14 +305,14 @@ LADDERS = (
             ),
         ),
     ),
-    Ladder(
+    KernelSeries(
         "tensor_cores",
         "A multiplication of half-precision matrices",
         (128, 128, 128),
         launches.make_hgemm_launch,
         (
-            Rung("hgemm_direct", "tensor cores fed from memory"),
-            Rung(
+            KernelVersion("hgemm_direct", "tensor cores fed from memory"),
+            KernelVersion(
                 "hgemm_async",
                 "tiles in shared memory, filled by asynchronous copies",
                 "sectors",
@@ -324,7 +325,7 @@ LADDERS = (
 )
 
 
-def ladder(name: str) -> Ladder:
+def ladder(name: str) -> KernelSeries:
     """Return the series of kernels with this name, such as ``"transpose"``.
 
     Raises
@@ -337,13 +338,13 @@ def ladder(name: str) -> Ladder:
     >>> kernels.ladder("transpose").best.name
     'transpose_vectors'
     """
-    known_ladders = {series.name: series for series in LADDERS}
-    if name not in known_ladders:
+    series_by_name = {series.name: series for series in KERNEL_SERIES}
+    if name not in series_by_name:
         raise GpulabError(
-            f"There is no series of kernels {name!r}.{did_you_mean(name, known_ladders)} The "
-            f"series are {', '.join(known_ladders)}."
+            f"There is no series of kernels {name!r}.{did_you_mean(name, series_by_name)} The "
+            f"series are {', '.join(series_by_name)}."
         )
-    return known_ladders[name]
+    return series_by_name[name]
 
 
 def launch(name: str, *arrays: Any, **tuning: int) -> Work:
@@ -358,7 +359,7 @@ def launch(name: str, *arrays: Any, **tuning: int) -> Work:
         ``a``, ``b`` and ``c``.
     **tuning
         Values for the macros at the top of the source, such as ``STAGES=4``. By default, a real GPU uses
-        `Rung.tuned`, and a virtual GPU uses the values in the source.
+        `KernelVersion.tuned_macros`, and a virtual GPU uses the values in the source.
 
     Returns
     -------
@@ -376,16 +377,20 @@ def launch(name: str, *arrays: Any, **tuning: int) -> Work:
     >>> x, out = cp.ones((64, 32), "f"), cp.empty((32, 64), "f")
     >>> kernels.launch("transpose_padded", x, out)()
     """
-    known_rungs = {rung.name: (series, rung) for series in LADDERS for rung in series.rungs}
-    if name not in known_rungs:
-        raise GpulabError(f"There is no kernel {name!r}.{did_you_mean(name, known_rungs)}")
-    series, rung = known_rungs[name]
+    version_by_name = {
+        version.name: (series, version) for series in KERNEL_SERIES for version in series.rungs
+    }
+    if name not in version_by_name:
+        raise GpulabError(f"There is no kernel {name!r}.{did_you_mean(name, version_by_name)}")
+    series, version = version_by_name[name]
     if not tuning and session.which_device().kind == "cuda":
-        tuning = dict(rung.tuned)
+        tuning = dict(version.tuned_macros)
     return Work(name, series.launches(name, arrays, tuning))
 
 
 def count(work: Work, counter: str) -> int:
-    """Run a function on the virtual GPU, and return the sum of one of the `COUNTERS` over all launches."""
-    launch_count = COUNTERS[counter]
-    return sum(launch_count(lab.count(**step)) for step in work.steps)
+    """Run the launches of a computation on the virtual GPU, and return the sum of one of the `COUNTERS` over
+    them.
+    """
+    read_counter = COUNTERS[counter]
+    return sum(read_counter(lab.count(**step)) for step in work.steps)

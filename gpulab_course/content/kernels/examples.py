@@ -46,7 +46,7 @@ def example(name: str, size: tuple[int, ...] | None = None, seed: int = 1) -> Ex
     from gpulab_course.content.kernels.catalogue import ladder
 
     cp = session.cp()
-    size = ladder(name).size if size is None else size
+    size = ladder(name).input_size if size is None else size
     cp.random.seed(seed)
     if name in ("sgemm", "tensor_cores"):
         return _make_product_example(size, cp.float16 if name == "tensor_cores" else cp.float32)

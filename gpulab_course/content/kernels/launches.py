@@ -163,11 +163,11 @@ def make_row_launch(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tuple
     rows, columns = x.shape
     file = "softmax.cu" if name.startswith("softmax") else "layer_norm.cu"
     if name.endswith("registers"):
-        most_columns = 128 * {**read_tunable_macros(file), **tuning}["VECTORS"]
+        max_columns = 128 * {**read_tunable_macros(file), **tuning}["VECTORS"]
         _require_shapes(
-            columns % 4 == 0 and columns <= most_columns,
+            columns % 4 == 0 and columns <= max_columns,
             name,
-            f"rows of at most {most_columns:,} floats, a multiple of 4",
+            f"rows of at most {max_columns:,} floats, a multiple of 4",
         )
     block = tuning.get("THREADS", 128)
     grid = count_blocks(rows, block if name.endswith("naive") else block // 32)
@@ -212,16 +212,17 @@ def make_hgemm_launch(name: str, arrays: tuple[Any, ...], tuning: Tuning) -> tup
 def _fit_stages(file: str, tuning: Tuning, element_bytes: int) -> Tuning:
     """Return `tuning` with as many pipeline stages as fit into the shared memory of a block, at least two."""
     shared_limit_bytes = session.backend().device_info().shared_per_block_optin_bytes
-    stages = {**read_tunable_macros(file), **tuning}["STAGES"]
+    stage_count = {**read_tunable_macros(file), **tuning}["STAGES"]
     while (
-        stages > 2
-        and _make_tile_launch(file, 1, 1, {**tuning, "STAGES": stages}, element_bytes)[2] > shared_limit_bytes
+        stage_count > 2
+        and _make_tile_launch(file, 1, 1, {**tuning, "STAGES": stage_count}, element_bytes)[2]
+        > shared_limit_bytes
     ):
-        stages -= 1
+        stage_count -= 1
     return (
         tuning
-        if stages == {**read_tunable_macros(file), **tuning}["STAGES"]
-        else {**tuning, "STAGES": stages}
+        if stage_count == {**read_tunable_macros(file), **tuning}["STAGES"]
+        else {**tuning, "STAGES": stage_count}
     )
 
 

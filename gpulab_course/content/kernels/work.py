@@ -81,8 +81,8 @@ def kernel(file: str, name: str, tuning: Mapping[str, int] | None = None, shared
     return raw_kernel
 
 
-def count_blocks(count: int, each: int) -> int:
-    """Return the number of blocks that cover `count` elements with `each` elements per block. The number is
-    at least 1.
+def count_blocks(element_count: int, elements_per_block: int) -> int:
+    """Return the number of blocks that cover `element_count` elements with `elements_per_block` elements per
+    block. The number is at least 1.
     """
-    return max(1, -(-count // each))
+    return max(1, -(-element_count // elements_per_block))

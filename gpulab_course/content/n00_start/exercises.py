@@ -288,8 +288,8 @@ def draw_spotlight_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
 def _make_spotlight_case(picture: Any, cx: int, cy: int, radius: int, block: Dim3) -> Case:
     height, width = picture.shape
     y, x = np.ogrid[:height, :width]
-    is_lit = (x - cx) ** 2 + (y - cy) ** 2 <= radius * radius
-    expected = np.where(is_lit, np.minimum(2 * picture.astype(int), 255), picture // 2).astype(np.uint8)
+    is_in_circle = (x - cx) ** 2 + (y - cy) ** 2 <= radius * radius
+    expected = np.where(is_in_circle, np.minimum(2 * picture.astype(int), 255), picture // 2).astype(np.uint8)
     grid = count_blocks(width, block[0]), count_blocks(height, block[1])
     inputs = {"picture": picture, "width": width, "height": height, "cx": cx, "cy": cy, "r": radius}
     return Case(grid, inputs, {"out": expected})
@@ -317,7 +317,7 @@ _SPOTLIGHT_TEST_ROWS = (
 )
 
 
-def _compute_rim_distance2(mistake: Mistake, has_swapped_axes: bool) -> Any:
+def _compute_squared_rim_distance(mistake: Mistake, has_swapped_axes: bool) -> Any:
     y, x = np.ogrid[: mistake["height"], : mistake["width"]]
     x, y = (y, x) if has_swapped_axes else (x, y)
     return (x - mistake["cx"]) ** 2 + (y - mistake["cy"]) ** 2 - mistake["r"] ** 2
@@ -325,7 +325,7 @@ def _compute_rim_distance2(mistake: Mistake, has_swapped_axes: bool) -> Any:
 
 def _make_wrapped_picture(mistake: Mistake) -> Any:
     return np.where(
-        _compute_rim_distance2(mistake, False) <= 0,
+        _compute_squared_rim_distance(mistake, False) <= 0,
         2 * mistake["picture"].astype(int) % 256,
         mistake["picture"] // 2,
     )
@@ -333,12 +333,14 @@ def _make_wrapped_picture(mistake: Mistake) -> Any:
 
 def _make_swapped_picture(mistake: Mistake) -> Any:
     bright_picture = np.minimum(2 * mistake["picture"].astype(int), 255)
-    return np.where(_compute_rim_distance2(mistake, True) <= 0, bright_picture, mistake["picture"] // 2)
+    return np.where(
+        _compute_squared_rim_distance(mistake, True) <= 0, bright_picture, mistake["picture"] // 2
+    )
 
 
 def _is_only_rim_wrong(mistake: Mistake) -> bool:
     return mistake.found is not None and bool(
-        (_compute_rim_distance2(mistake, False)[mistake.wrong] == 0).all()
+        (_compute_squared_rim_distance(mistake, False)[mistake.wrong] == 0).all()
     )
 
 

@@ -203,11 +203,11 @@ def after_the_end(launches: Sequence[tuple[int, int, int]]) -> Picture:
     outcome_texts = []
     for row, (n, threads, reserved_elements) in enumerate(launches):
         bottom_y = -2.2 * row
-        padding, surplus_threads = reserved_elements - n, threads - n
+        free_elements, surplus_threads = reserved_elements - n, threads - n
         for start_x, end_x, colour_name, part_text in (
             (x_min, 0, "accent-2", f"… end of an array of {n:,}"),
-            (0, padding, "bg", f"{padding} free"),
-            (padding, x_max, "purple", "next array, or unused memory"),
+            (0, free_elements, "bg", f"{free_elements} free"),
+            (free_elements, x_max, "purple", "next array, or unused memory"),
         ):
             axes.add_patch(
                 Rectangle(
@@ -236,10 +236,10 @@ def after_the_end(launches: Sequence[tuple[int, int, int]]) -> Picture:
             fontsize=9,
             color=find_hex("tail-text"),
         )
-        overflow_count = max(surplus_threads - padding, 0)
+        overflow_count = max(surplus_threads - free_elements, 0)
         outcome_texts.append(
             f"{n:,} elements and {threads:,} threads: {surplus_threads} spare threads, unused memory for "
-            f"{padding} more elements, and {overflow_count or 'none'} of the writes beyond it"
+            f"{free_elements} more elements, and {overflow_count or 'none'} of the writes beyond it"
         )
     axes.set(xlim=(x_min, x_max), ylim=(-2.2 * (len(launches) - 1) - 0.2, 1.7))
     axes.axis("off")
@@ -252,12 +252,12 @@ def sooner(numpy_us: float, gpu_us: float) -> tuple[str, str]:
 
     Times within a factor of 1.5 are treated as equal.
     """
-    ratio = gpu_us / numpy_us
-    if max(ratio, 1 / ratio) < 1.5:
-        return "both alike", f"The GPU took {ratio:.1f} times as long as NumPy"
-    if ratio > 1:
-        return "NumPy", f"The GPU took {ratio:.0f} times as long as NumPy"
-    return "the GPU", f"NumPy took {1 / ratio:.1f} times as long as the GPU, on this computer"
+    time_ratio = gpu_us / numpy_us
+    if max(time_ratio, 1 / time_ratio) < 1.5:
+        return "both alike", f"The GPU took {time_ratio:.1f} times as long as NumPy"
+    if time_ratio > 1:
+        return "NumPy", f"The GPU took {time_ratio:.0f} times as long as NumPy"
+    return "the GPU", f"NumPy took {1 / time_ratio:.1f} times as long as the GPU, on this computer"
 
 
 def machine() -> Picture:
@@ -268,10 +268,15 @@ def machine() -> Picture:
     axes.axis("off")
 
     def draw_box(
-        left: float, bottom: float, width: float, height: float, name: str, caption: str, fill: object
+        left: float, bottom: float, width: float, height: float, name: str, caption: str, fill_colour: object
     ) -> None:
         box_patch = FancyBboxPatch(
-            (left, bottom), width, height, boxstyle="round,pad=0.05", facecolor=fill, edgecolor=_TEXT_COLOUR
+            (left, bottom),
+            width,
+            height,
+            boxstyle="round,pad=0.05",
+            facecolor=fill_colour,
+            edgecolor=_TEXT_COLOUR,
         )
         axes.add_patch(box_patch)
         axes.text(

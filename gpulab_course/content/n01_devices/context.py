@@ -81,17 +81,17 @@ def first_calls() -> ContextSteps:
     return _make_context_steps(json.loads(process.stdout), "measured")
 
 
-def _make_context_steps(data: dict[str, Any], source: Any) -> ContextSteps:
+def _make_context_steps(recording: dict[str, Any], source: Any) -> ContextSteps:
     provenance_detail = ", ".join(
-        [*([data["date"]] if source == "recorded" else []), f"driver {data['driver']}"]
+        [*([recording["date"]] if source == "recorded" else []), f"driver {recording['driver']}"]
     )
     return ContextSteps(
-        Provenance(source, data["device"], provenance_detail),
-        tuple(CallStep(**step) for step in data["steps"]),
+        Provenance(source, recording["device"], provenance_detail),
+        tuple(CallStep(**step) for step in recording["steps"]),
     )
 
 
-def measure() -> dict[str, Any]:
+def measure_first_calls() -> dict[str, Any]:
     """Measure the first CUDA calls of the current process, which must not have used the device before."""
     start_s = time.perf_counter()
     import cupy
@@ -109,13 +109,13 @@ def measure() -> dict[str, Any]:
         call_steps.append(CallStep(call, duration_ms, _has_context(driver), memory_bytes))
 
     add_step("import cupy", start_s)
-    calls = {
+    function_of_call = {
         "cupy.cuda.runtime.getDeviceCount()": cupy.cuda.runtime.getDeviceCount,
         "cupy.RawKernel(code, name)": lambda: cupy.RawKernel(_KERNEL_CODE, "one"),
         "cupy.zeros(1)": lambda: cupy.zeros(1),
         "cupy.zeros(1), again": lambda: cupy.zeros(1),
     }
-    for call_text, function in calls.items():
+    for call_text, function in function_of_call.items():
         call_start_s = time.perf_counter()
         function()
         add_step(call_text, call_start_s)
@@ -143,4 +143,4 @@ def _has_context(driver: Any) -> bool:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(), indent=1))
+    print(json.dumps(measure_first_calls(), indent=1))

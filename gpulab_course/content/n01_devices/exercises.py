@@ -41,8 +41,8 @@ def judge_peak(answer: Answer) -> str:
                 "GB/s."
             )
         tflops, gbps = _compute_peak_rates(info)
-        _check_rate(info, "TFLOP/s", result_values[0], tflops, _TFLOPS_LESSONS)
-        _check_rate(info, "GB/s", result_values[1], gbps, _GBPS_LESSONS)
+        _check_rate(info, "TFLOP/s", result_values[0], tflops, _LESSON_OF_TFLOPS_FACTOR)
+        _check_rate(info, "GB/s", result_values[1], gbps, _LESSON_OF_GBPS_FACTOR)
     return "both rates are computed from counts, clocks and widths, also for imaginary devices."
 
 
@@ -52,14 +52,14 @@ def _compute_peak_rates(device: Any) -> tuple[float, float]:
     return tflops, 2 * device.memory_clock_mhz * device.memory_bus_bits / 8 / 1e3
 
 
-_TFLOPS_LESSONS = {
+_LESSON_OF_TFLOPS_FACTOR = {
     0.5: "a fused multiply-add is two operations.",
     1e3: "1 TFLOP is 10^12 operations; the clock is in MHz.",
     1e6: "1 TFLOP is 10^12 operations; the clock is in MHz.",
     1e12 / 2**40: "1 TFLOP is 10^12 operations, not 2^40.",
     1e-3: "1 TFLOP is 10^12 operations; the clock is in MHz.",
 }
-_GBPS_LESSONS = {
+_LESSON_OF_GBPS_FACTOR = {
     0.5: "with double data rate, each wire carries two bits per clock cycle.",
     8: "the bus width is in bits, and a byte has 8 bits.",
     4: "the bus width is in bits, and each wire carries two bits per clock cycle.",
@@ -70,7 +70,7 @@ _GBPS_LESSONS = {
 
 
 def _check_rate(
-    info: DeviceInfo, rate_unit: str, value: Any, expected: float, lessons: dict[float, str]
+    info: DeviceInfo, rate_unit: str, value: Any, expected: float, lesson_of_factor: dict[float, str]
 ) -> None:
     if not is_number(value):
         raise NotYet(
@@ -80,18 +80,18 @@ def _check_rate(
     if np.isclose(rate, expected, rtol=1e-3):
         return
     lesson = ""
-    for known_factor, known_lesson in lessons.items():
+    for known_factor, known_lesson in lesson_of_factor.items():
         if np.isclose(rate, known_factor * expected, rtol=1e-3):
             lesson = known_lesson
             break
     if not lesson and rate in (info.fp32_tflops, info.memory_bandwidth_gbps):
         lesson = "this is the published rate. Compute it from counts, clocks and widths."
-    lanes = rate / expected * info.fp32_lanes_per_sm / 32
+    lane_multiple = rate / expected * info.fp32_lanes_per_sm / 32
     if (
         not lesson
         and "TFLOP" in rate_unit
-        and 0.5 < lanes < 100
-        and np.isclose(lanes, round(lanes), rtol=1e-6)
+        and 0.5 < lane_multiple < 100
+        and np.isclose(lane_multiple, round(lane_multiple), rtol=1e-6)
     ):
         lesson = "the number of FP32 units per SM differs. Use info.fp32_lanes_per_sm."
     message = f"peak(info) of a {info.name} returns {rate:,.4g} {rate_unit}, but it should be {expected:,.4g}"
@@ -151,7 +151,7 @@ def judge_capability(answer: Answer) -> str:
         ]
         for required_version in (
             *_REQUIRED_CAPABILITIES,
-            *(capability for capability in neighbour_versions if capability[1] < 10),
+            *(neighbour_version for neighbour_version in neighbour_versions if neighbour_version[1] < 10),
         ):
             _judge_comparison(answer, capability_text, version, required_version)
     return (
@@ -160,16 +160,16 @@ def judge_capability(answer: Answer) -> str:
 
 
 def _judge_comparison(
-    answer: Answer, text: str, version: tuple[int, int], required_version: tuple[int, int]
+    answer: Answer, capability_text: str, version: tuple[int, int], required_version: tuple[int, int]
 ) -> None:
-    call_text = spell("at_least", (text, *required_version))
-    result = call(answer, text, *required_version, name="at_least")
+    call_text = spell("at_least", (capability_text, *required_version))
+    result = call(answer, capability_text, *required_version, name="at_least")
     if not isinstance(result, bool | np.bool):
         raise NotYet(f"{call_text} returns {short_repr(result)}. Return True or False.")
     if bool(result) == (version >= required_version):
         return
-    message = f"{call_text} returns {result}, but {text} is {version[0]}.{version[1]}"
-    if len(text) == 3:
+    message = f"{call_text} returns {result}, but {capability_text} is {version[0]}.{version[1]}"
+    if len(capability_text) == 3:
         raise NotYet(f"{message}: the minor version is the last digit, the rest is the major version.")
     if required_version[0] > 9:
         raise NotYet(f"{message}: compare numbers, not strings. As strings, '9' comes after '10'.")
@@ -299,9 +299,9 @@ def _list_example_launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str
     max_shared = info.shared_per_block_bytes
     max_grid_y = info.max_grid_dim[1]
     unit_shape = (1, 1, 1)
-    warp = (32, 1, 1)
+    warp_shape = (32, 1, 1)
     return (
-        (unit_shape, warp, 0, "ok", "a small launch exceeds no limit."),
+        (unit_shape, warp_shape, 0, "ok", "a small launch exceeds no limit."),
         (
             unit_shape,
             (max_threads, 1, 1),
@@ -340,24 +340,36 @@ def _list_example_launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str
         (unit_shape, (1, 1, max_z + 1), 0, "block", f"a block can have at most {max_z} threads in z."),
         (unit_shape, (1, 1, max_z), 0, "ok", f"a block can have {max_z} threads in z."),
         (unit_shape, (8, max_y // 16, 1), 0, "ok", f"{8 * (max_y // 16)} threads fit."),
-        ((1, max_grid_y, 1), warp, 0, "ok", f"a grid can have {max_grid_y:,} blocks in y."),
+        ((1, max_grid_y, 1), warp_shape, 0, "ok", f"a grid can have {max_grid_y:,} blocks in y."),
         (
             (1, max_grid_y + 1, 1),
-            warp,
+            warp_shape,
             0,
             "grid",
             f"a grid can have at most {max_grid_y:,} blocks in y. Put the longest axis in x.",
         ),
-        ((1, 1, max_grid_y + 1), warp, 0, "grid", f"a grid can have at most {max_grid_y:,} blocks in z."),
-        ((max_grid_y + 1, 1, 1), warp, 0, "ok", "x has a separate limit, which is far above that of y."),
+        (
+            (1, 1, max_grid_y + 1),
+            warp_shape,
+            0,
+            "grid",
+            f"a grid can have at most {max_grid_y:,} blocks in z.",
+        ),
+        (
+            (max_grid_y + 1, 1, 1),
+            warp_shape,
+            0,
+            "ok",
+            "x has a separate limit, which is far above that of y.",
+        ),
         (
             (max_grid_y + 1, max_grid_y, 1),
-            warp,
+            warp_shape,
             0,
             "ok",
             "each axis of a grid has a limit, but the product of the axes has none.",
         ),
-        (info.max_grid_dim, warp, 0, "ok", "all axes of a grid can reach their limits at once."),
+        (info.max_grid_dim, warp_shape, 0, "ok", "all axes of a grid can reach their limits at once."),
         (
             (1, max_grid_y + 1, 1),
             (1, 1, max_z + 1),
@@ -367,14 +379,14 @@ def _list_example_launches(info: DeviceInfo) -> tuple[tuple[Dim3, Dim3, int, str
         ),
         (
             (1, max_grid_y + 1, 1),
-            warp,
+            warp_shape,
             max_shared + 1,
             "grid",
             "in the order of the problems, the grid comes before shared memory.",
         ),
         (
             unit_shape,
-            warp,
+            warp_shape,
             max_shared + 1,
             "shared",
             f"{max_shared:,} bytes of shared memory are the default limit.",
@@ -400,10 +412,10 @@ def judge_choose(answer: Answer) -> str:
         (15e9, 5e11, 1.7e13, "the slower one of moving and computing determines the time."),
     ):
         _judge_choice(answer, (gpus, memory_bytes, moved_bytes, flop), f": {lesson}")
-    exact_gpu = replace(gpus[0], memory_bytes=16 << 30)
+    gpu_with_16_gib = replace(gpus[0], memory_bytes=16 << 30)
     for available_gpus, memory_bytes in (
-        ([exact_gpu], 16 << 30),
-        ([exact_gpu], (16 << 30) + 1),
+        ([gpu_with_16_gib], 16 << 30),
+        ([gpu_with_16_gib], (16 << 30) + 1),
         ([], 1_000_000_000),
     ):
         _judge_choice(answer, (available_gpus, float(memory_bytes), 1e9, 1e9))
@@ -443,11 +455,11 @@ def _draw_distinguishing_jobs(rng: np.random.Generator, gpus: list[DeviceInfo]) 
     Some jobs are for existing GPUs, the others for imaginary ones.
     """
     jobs: list[tuple[Job, int]] = []
-    for mistake_index, (mistaken_time, _) in enumerate(_TIME_MISTAKES):
+    for mistake_index, (compute_mistaken_time, _) in enumerate(_TIME_MISTAKES):
         jobs += [
             (job, mistake_index)
-            for job in _draw_jobs_against(
-                rng, gpus, mistaken_time, uses_imaginary_gpus=mistake_index % 2 == 1
+            for job in _draw_jobs_that_reveal_mistake(
+                rng, gpus, compute_mistaken_time, uses_imaginary_gpus=mistake_index % 2 == 1
             )
         ]
     for index in range(24):  # memory decides
@@ -461,10 +473,10 @@ def _draw_distinguishing_jobs(rng: np.random.Generator, gpus: list[DeviceInfo]) 
     return jobs
 
 
-def _draw_jobs_against(
+def _draw_jobs_that_reveal_mistake(
     rng: np.random.Generator,
     gpus: list[DeviceInfo],
-    mistaken_time: Callable[[float, float], float],
+    compute_mistaken_time: Callable[[float, float], float],
     uses_imaginary_gpus: bool,
 ) -> list[Job]:
     jobs: list[Job] = []
@@ -474,9 +486,9 @@ def _draw_jobs_against(
         gpu_times_s = [_compute_job_times_s(gpu, *job[2:]) for gpu in fitting_gpus]
         if len(fitting_gpus) < 2:
             continue
-        best_times = min(gpu_times_s, key=max)
-        chosen_times = min(gpu_times_s, key=lambda job_times: mistaken_time(*job_times))
-        if mistaken_time(*chosen_times) != mistaken_time(*best_times):
+        times_of_fastest_gpu = min(gpu_times_s, key=max)
+        times_of_mistaken_choice = min(gpu_times_s, key=lambda job_times: compute_mistaken_time(*job_times))
+        if compute_mistaken_time(*times_of_mistaken_choice) != compute_mistaken_time(*times_of_fastest_gpu):
             jobs.append(job)
             if len(jobs) == 4:
                 break
@@ -523,9 +535,10 @@ def _explain_choice(job: Job, choice: str | None, mistake_index: int) -> str:
         return ": a GPU whose memory is too small cannot run it at all. Choose one of the others."
     if choice not in [info.name for info in fitting_gpus]:
         return ": a GPU whose memory is too small cannot run it at all." if choice is not None else "."
-    for mistaken_time, lesson in (_TIME_MISTAKES[mistake_index], *_TIME_MISTAKES):
+    for compute_mistaken_time, lesson in (_TIME_MISTAKES[mistake_index], *_TIME_MISTAKES):
         times_by_gpu = {
-            info.name: mistaken_time(*_compute_job_times_s(info, moved_bytes, flop)) for info in fitting_gpus
+            info.name: compute_mistaken_time(*_compute_job_times_s(info, moved_bytes, flop))
+            for info in fitting_gpus
         }
         if min(times_by_gpu, key=times_by_gpu.__getitem__) == choice:
             return f": {lesson}"
@@ -535,11 +548,13 @@ def _explain_choice(job: Job, choice: str | None, mistake_index: int) -> str:
 def _judge_choice(answer: Answer, job: Job, lesson: str = "", mistake_index: int = 0) -> None:
     gpus, memory_bytes, moved_bytes, flop = job
     fitting_gpus = [info for info in gpus if info.memory_bytes >= memory_bytes]
-    best_s = min((max(_compute_job_times_s(info, moved_bytes, flop)) for info in fitting_gpus), default=0.0)
+    shortest_time_s = min(
+        (max(_compute_job_times_s(info, moved_bytes, flop)) for info in fitting_gpus), default=0.0
+    )
     best_names = [
         info.name
         for info in fitting_gpus
-        if max(_compute_job_times_s(info, moved_bytes, flop)) <= 1.001 * best_s
+        if max(_compute_job_times_s(info, moved_bytes, flop)) <= 1.001 * shortest_time_s
     ]
     call_text = f"choose(gpus, {memory_bytes:.3g}, {moved_bytes:.3g}, {flop:.3g})"
     must_be_a_function("choose", answer.is_function, answer.kind)
@@ -559,7 +574,7 @@ def _judge_choice(answer: Answer, job: Job, lesson: str = "", mistake_index: int
 def judge_select(answer: Answer) -> str:
     """Judge the learner's ``make_on(cp, device_id, n)``, which creates the array 0 to n - 1 on a device."""
     must_be_a_function("make_on", answer.is_function, answer.kind)
-    array_sizes = [5, 1, 300, 70_000, int(answer.rng.integers(129, 60_000)), 0, _LARGE_COUNT]
+    array_sizes = [5, 1, 300, 70_000, int(answer.rng.integers(129, 60_000)), 0, _LARGE_ELEMENT_COUNT]
     out_of_memory_text = ""
     for current_id, device_id, n in zip(
         (0, 0, 1, 2, 1, 2, 1), (1, 0, 0, 1, 2, 2, 0), array_sizes, strict=True
@@ -569,7 +584,7 @@ def judge_select(answer: Answer) -> str:
         _judge_array(call_text, array_facts, current_id, device_id, n)
         if excessive_facts["current_id"] != current_id:
             raise NotYet(
-                f"make_on(cp, {device_id}, {_EXCESSIVE_COUNT:,}) runs out of memory and "
+                f"make_on(cp, {device_id}, {_EXCESSIVE_ELEMENT_COUNT:,}) runs out of memory and "
                 f"leaves device {excessive_facts['current_id']} current instead of "
                 f"{current_id}. Use a `with` block, which makes the previous device "
                 "current again."
@@ -577,16 +592,16 @@ def judge_select(answer: Answer) -> str:
         if excessive_facts["description"]:
             out_of_memory_text = (
                 f"device {device_id} does not have enough memory for make_on(cp, {device_id}, "
-                f"{_EXCESSIVE_COUNT:,}), but the call returns {excessive_facts['description']}: do not "
-                "catch the exception."
+                f"{_EXCESSIVE_ELEMENT_COUNT:,}), but the call returns {excessive_facts['description']}: do "
+                "not catch the exception."
             )
     if out_of_memory_text:
         raise NotYet(out_of_memory_text)
     return "the array is on the right device, and the caller's device is current again, even after an error."
 
 
-_LARGE_COUNT = (1 << 24) + 4  # beyond the integers that float32 represents exactly
-_EXCESSIVE_COUNT = 1 << 20
+_LARGE_ELEMENT_COUNT = (1 << 24) + 4  # beyond the integers that float32 represents exactly
+_EXCESSIVE_ELEMENT_COUNT = 1 << 20
 _MEMORY_LIMIT_BYTES = 1 << 20
 _CHECKED_ELEMENTS = 70_000  # the judge checks only that many elements at the end
 
@@ -596,7 +611,7 @@ def _run_make_on(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run the answer in its own process: call it once with enough memory and once without."""
     with on_device("virtual:T4", count=3) as cp:
-        for other_id in ((device_id + 1) % 3, device_id) if n < _LARGE_COUNT else ():
+        for other_id in ((device_id + 1) % 3, device_id) if n < _LARGE_ELEMENT_COUNT else ():
             with cp.cuda.Device(current_id):
                 earlier_array = make_on(cp, other_id, n)
             if isinstance(earlier_array, cp.ndarray):
@@ -627,43 +642,49 @@ def _run_make_on(
             problem_text = ""
             with suppress(Exception):
                 problem_text = _describe_unexpected_result(
-                    cp, make_on(cp, device_id, _EXCESSIVE_COUNT), device_id
+                    cp, make_on(cp, device_id, _EXCESSIVE_ELEMENT_COUNT), device_id
                 )
             return array_facts, {"description": problem_text, "current_id": cp.cuda.Device().id}
 
 
 def _describe_unexpected_result(cp: Any, result: Any, device_id: int) -> str:
-    """Describe a wrong result; return "" for an array of `_EXCESSIVE_COUNT` elements on the device."""
+    """Describe a wrong result of ``make_on``. For an array of `_EXCESSIVE_ELEMENT_COUNT` elements on the
+    right device, return an empty string.
+    """
     if not isinstance(result, cp.ndarray):
         return "nothing" if result is None else f"a {type(result).__name__}"
-    if (result.device.id, result.size) == (device_id, _EXCESSIVE_COUNT):
+    if (result.device.id, result.size) == (device_id, _EXCESSIVE_ELEMENT_COUNT):
         return ""
     return f"{result.size:,} elements on device {result.device.id}"
 
 
-def _judge_array(call_text: str, facts: dict[str, Any], current_id: int, device_id: int, n: int) -> None:
-    if facts["device_id"] is None:
-        raise NotYet(f"{call_text} returns a {facts['kind']}. Return the device array.")
-    if facts["device_id"] != device_id:
+def _judge_array(
+    call_text: str, array_facts: dict[str, Any], current_id: int, device_id: int, n: int
+) -> None:
+    if array_facts["device_id"] is None:
+        raise NotYet(f"{call_text} returns a {array_facts['kind']}. Return the device array.")
+    if array_facts["device_id"] != device_id:
         raise NotYet(
-            f"{call_text} makes the array on device {facts['device_id']}. An array is on the device that was "
-            "current when it was made."
+            f"{call_text} makes the array on device {array_facts['device_id']}. An array is on the device "
+            "that was current when it was made."
         )
-    if facts["current_id"] != current_id:
+    if array_facts["current_id"] != current_id:
         raise NotYet(
-            f"{call_text} leaves device {facts['current_id']} current. The caller's device must be current "
-            "again afterwards. Use a `with` block."
+            f"{call_text} leaves device {array_facts['current_id']} current. The caller's device must be "
+            "current again afterwards. Use a `with` block."
         )
-    values = facts["values"]
+    values = array_facts["values"]
     if n and values.dtype.kind not in "iu":
         raise NotYet(f"{call_text} contains {values.dtype.name}, but the elements must be integers.")
-    if facts["shape"] != (n,):
-        raise NotYet(f"{call_text} has the shape {facts['shape']}, but it should be ({n},).")
+    if array_facts["shape"] != (n,):
+        raise NotYet(f"{call_text} has the shape {array_facts['shape']}, but it should be ({n},).")
     expected = np.arange(n - values.size, n)
     wrong_indices = np.nonzero(values != expected)[0]
     if wrong_indices.size:
         first_index = int(wrong_indices[0])
-        reason = " A float cannot represent every integer above 16,777,216." if n == _LARGE_COUNT else ""
+        reason = (
+            " A float cannot represent every integer above 16,777,216." if n == _LARGE_ELEMENT_COUNT else ""
+        )
         raise NotYet(
             f"{call_text}: element {expected[first_index]:,} is {values[first_index]}, but it should be "
             f"{expected[first_index]:,}.{reason}"

@@ -48,12 +48,12 @@ def create_first_array() -> str:
 def main() -> None:
     """Create a device array in this process and in two workers, and print each result."""
     print(f"{'parent':>6}: {create_first_array()}")
-    for method in START_METHODS:
-        if method not in multiprocessing.get_all_start_methods():
-            print(f"{method:>6}: not on this operating system")
+    for start_method in START_METHODS:
+        if start_method not in multiprocessing.get_all_start_methods():
+            print(f"{start_method:>6}: not on this operating system")
             continue
-        with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as worker:
-            print(f"{method:>6}: {worker.submit(create_first_array).result()}", flush=True)
+        with ProcessPoolExecutor(1, multiprocessing.get_context(start_method)) as worker_pool:
+            print(f"{start_method:>6}: {worker_pool.submit(create_first_array).result()}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Sensor readings of a GPU that is idle, computes and copies: measured here, or recorded on an H200.
+"""Sensor readings of a GPU in phases of idling, computing and copying, measured here or recorded on an H200.
 
 ``python -m gpulab_course.content.n01_devices.sensors`` measures them on this machine and prints JSON.
 """
@@ -69,9 +69,10 @@ class SensorReadings:
                 fontsize=9,
             )
         axes[-1].set_xlabel("seconds")
-        peak = max(self.columns["power"]) if "power" in self.columns else 0
+        peak_power_w = max(self.columns["power"]) if "power" in self.columns else 0
         caption = (
-            f"Sensor readings over {self.time_s[-1]:.0f} s, at most {peak:.0f} W; {self.provenance.label}."
+            f"Sensor readings over {self.time_s[-1]:.0f} s, at most {peak_power_w:.0f} W; "
+            f"{self.provenance.label}."
         )
         figure.text(0.02, 0.965, self.provenance.label, fontsize=9, color=find_hex("muted"))
         return Picture.of(figure, caption)
@@ -81,8 +82,8 @@ def series() -> SensorReadings:
     """Measure the sensors of this machine's GPU over time. Without a GPU, return readings from an H200."""
     if session.which_device().kind == "virtual":
         recording_text = resources.files(__package__).joinpath(RECORDING_FILE).read_text(encoding="utf-8")
-        return _make_series(json.loads(recording_text), "recorded")
-    return _make_series(measure(), "measured")
+        return _make_readings(json.loads(recording_text), "recorded")
+    return _make_readings(measure_sensors(), "measured")
 
 
 def _break_last_word(text: str) -> str:
@@ -94,20 +95,22 @@ def _break_last_word(text: str) -> str:
     return f"{first_line}\nutilization{suffix}"
 
 
-def _make_series(data: dict[str, Any], source: Any) -> SensorReadings:
-    columns = {name: tuple(values) for name, values in data["columns"].items()}
-    provenance_detail = f"{data['date']}, driver {data['driver']}" if source == "recorded" else ""
+def _make_readings(recording: dict[str, Any], source: Any) -> SensorReadings:
+    columns = {name: tuple(values) for name, values in recording["columns"].items()}
+    provenance_detail = f"{recording['date']}, driver {recording['driver']}" if source == "recorded" else ""
     return SensorReadings(
-        Provenance(source, data["device"], provenance_detail),
-        tuple(data["time_s"]),
+        Provenance(source, recording["device"], provenance_detail),
+        tuple(recording["time_s"]),
         columns,
-        data["units"],
-        tuple((name, start_s) for name, start_s in data["phases"]),
+        recording["units"],
+        tuple((name, start_s) for name, start_s in recording["phases"]),
     )
 
 
-def measure() -> dict[str, Any]:
-    """Read the GPU's sensors every 50 ms while the GPU is idle, multiplies matrices and copies data."""
+def measure_sensors() -> dict[str, Any]:
+    """Read the GPU's sensors every 50 ms during a sequence of phases, in which the GPU first multiplies
+    matrices and later copies data, with idle phases between them.
+    """
     import cupy
 
     backend = session.backend()
@@ -136,8 +139,8 @@ def measure() -> dict[str, Any]:
                 )
             )
 
-    reader = threading.Thread(target=take_samples, daemon=True)
-    reader.start()
+    sampling_thread = threading.Thread(target=take_samples, daemon=True)
+    sampling_thread.start()
     phases = []
     for name, duration_s in _PHASE_DURATIONS_S:
         phases.append((name, round(time.perf_counter() - start_s, 2)))
@@ -149,7 +152,7 @@ def measure() -> dict[str, Any]:
             else:
                 time.sleep(0.02)
     stop_event.set()
-    reader.join()
+    sampling_thread.join()
     sensor_names = [
         name for name in _SENSOR_NAMES if all(isinstance(row[name][0], int | float) for _, row in samples)
     ]
@@ -165,4 +168,4 @@ def measure() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure()))
+    print(json.dumps(measure_sensors()))

@@ -65,17 +65,17 @@ def make_squares_case(data: Draw, size: Any, block: Dim3) -> Case:
     threads.
     """
     x = data.floats(size)
-    full_grid = draw.count_blocks(size, block[0])
-    small_grid = max(1, full_grid // 5)  # about five iterations per thread
-    few_blocks = int(data.rng.integers(1, 4))
+    full_block_count = draw.count_blocks(size, block[0])
+    small_block_count = max(1, full_block_count // 5)  # about five iterations per thread
+    tiny_block_count = int(data.rng.integers(1, 4))
     if size > 100_000:
-        grid = few_blocks  # hundreds of iterations
+        grid = tiny_block_count  # hundreds of iterations
     elif size == 100_000:
-        grid = full_grid  # more threads than 16 bits count
+        grid = full_block_count  # more threads than 16 bits count
     elif size > 10_000:
-        grid = small_grid
+        grid = small_block_count
     else:
-        grid = (few_blocks, small_grid, full_grid, full_grid + 2)[size % 4]
+        grid = (tiny_block_count, small_block_count, full_block_count, full_block_count + 2)[size % 4]
     with np.errstate(over="ignore", under="ignore"):
         return Case(grid, {"x": x, "n": size}, {"y": x * x})
 
@@ -202,13 +202,15 @@ def judge_achieved(answer: Answer) -> str:
     return "your function computes achieved occupancy, including idle SMs and late starts."
 
 
-def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: int, warp_slots: int) -> None:
+def _judge_trace(
+    answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sm_count: int, warp_slots: int
+) -> None:
     durations_ns = ends_ns - starts_ns
     span_ns = int(ends_ns.max() - starts_ns.min())
-    expected = warps * int(durations_ns.sum()) / (span_ns * sms * warp_slots)
-    call_text = f"occupancy of {counted(len(starts_ns), 'block')} of {warps} warps on {sms} SMs"
+    expected = warps * int(durations_ns.sum()) / (span_ns * sm_count * warp_slots)
+    call_text = f"occupancy of {counted(len(starts_ns), 'block')} of {warps} warps on {sm_count} SMs"
     call_text = call_text.replace(" 1 SMs", " 1 SM")
-    result = call(answer, starts_ns, ends_ns, warps, sms, warp_slots, name="occupancy", shown=call_text)
+    result = call(answer, starts_ns, ends_ns, warps, sm_count, warp_slots, name="occupancy", shown=call_text)
     if not is_number(result):
         raise NotYet(f"{call_text} returns {short_repr(result)}. Return one number.")
     result = as_float(result)
@@ -219,13 +221,13 @@ def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: 
     with np.errstate(over="ignore"):
         narrow_sum = warps * int(durations_ns.astype(np.int32).sum(dtype=np.int32))
         narrow_results = [
-            narrow_sum / (span_ns * sms * warp_slots),
-            narrow_sum / (np.int32(span_ns & 0x7FFFFFFF) * float(sms * warp_slots)),
+            narrow_sum / (span_ns * sm_count * warp_slots),
+            narrow_sum / (np.int32(span_ns & 0x7FFFFFFF) * float(sm_count * warp_slots)),
         ]
     mistaken_results = {
         100 * expected: "return a number from 0 to 1, not percent.",
         expected / warps: "a block uses one slot for each of its warps, not one in all.",
-        expected * sms: "idle SMs also count: divide by the slots of all SMs.",
+        expected * sm_count: "idle SMs also count: divide by the slots of all SMs.",
         expected * warp_slots: "divide by the number of slots of each SM as well.",
         expected
         * span_ns
@@ -235,10 +237,10 @@ def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: 
         / (int(ends_ns[-1] - starts_ns[0]) or 1): "the last block of the list need not end last.",
         warps
         * float(durations_ns.mean())
-        / (span_ns * sms * warp_slots): "add up the times of the blocks instead of averaging them.",
+        / (span_ns * sm_count * warp_slots): "add up the times of the blocks instead of averaging them.",
         warps
         * len(starts_ns)
-        / (sms * warp_slots): "blocks count only while they run: weight each block by its time.",
+        / (sm_count * warp_slots): "blocks count only while they run: weight each block by its time.",
         expected
         * span_ns
         / int(durations_ns.sum()): "the time runs from the first start to the last end; blocks overlap.",
@@ -247,20 +249,20 @@ def _judge_trace(answer: Answer, starts_ns: Any, ends_ns: Any, warps: int, sms: 
         / int(durations_ns.max()): "the time runs from the first start to the last end of all blocks.",
         **dict.fromkeys(narrow_results, "these times do not fit into 32 bits."),
     }
-    reason = next(
+    explanation = next(
         (
-            known_reason
-            for mistaken_result, known_reason in mistaken_results.items()
+            mistake_explanation
+            for mistaken_result, mistake_explanation in mistaken_results.items()
             if np.isclose(result, mistaken_result, rtol=1e-6, atol=0)
         ),
         "",
     )
-    if not reason and span_ns >= 1 << 31:
-        reason = (
+    if not explanation and span_ns >= 1 << 31:
+        explanation = (
             f"times reach {int(ends_ns.max()):,} ns, and their sum is {int(durations_ns.sum()):,}: check "
             "their data type."
         )
-    raise NotYet(f"{message}{f': {reason}' if reason else '.'}")
+    raise NotYet(f"{message}{f': {explanation}' if explanation else '.'}")
 
 
 _GUARD_TEXT = "Guard both edges: a thread has an element only if its row and its column are in the matrix."

@@ -15,7 +15,7 @@ from gpulab_course.teach.picture import Picture
 from virtualgpu.records import DeviceInfo, Provenance
 
 _FLOATS_PER_SECTOR = 8
-_SCHEDULERS = 4  # per SM, since Volta
+_SCHEDULER_COUNT = 4  # per SM, since Volta
 _LINE_COLOURS = ("accent", "warn", "good")
 _LINE_MARKERS = ("o", "s", "^")
 _WARP_COLOURS = ("accent", "warn", "good", "purple", "accent-2")
@@ -119,26 +119,28 @@ def sectors_of_warps(positions: Mapping[str, Any], cols: int) -> Picture:
 
 def inside_sm(info: DeviceInfo) -> Picture:
     """Draw an SM with its warp schedulers, their warp slots and execution units, and the shared parts."""
-    warp_slots = info.max_warps_per_sm // _SCHEDULERS
-    fp32_lanes = info.fp32_lanes_per_sm // _SCHEDULERS
+    warp_slots = info.max_warps_per_sm // _SCHEDULER_COUNT
+    fp32_lanes = info.fp32_lanes_per_sm // _SCHEDULER_COUNT
     figure = Figure(figsize=(7.6, 4.0), dpi=100)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set(xlim=(0, 15.2), ylim=(0, 8.0))
     axes.axis("off")
 
-    def draw_box(left: float, bottom: float, width: float, height: float, name: str, text: str) -> None:
+    def draw_box(
+        left: float, bottom: float, width: float, height: float, colour_name: str, text: str
+    ) -> None:
         axes.add_patch(
             Rectangle(
                 (left, bottom),
                 width,
                 height,
-                facecolor=(find_hex(name), 0.45),
+                facecolor=(find_hex(colour_name), 0.45),
                 edgecolor=find_hex("fg"),
             )
         )
         axes.text(left + width / 2, bottom + height / 2, text, ha="center", va="center", fontsize=9)
 
-    for scheduler in range(_SCHEDULERS):
+    for scheduler in range(_SCHEDULER_COUNT):
         left_x = 0.3 + 3.7 * scheduler
         for slot in range(warp_slots):
             row, column = divmod(slot, 8)
@@ -169,13 +171,13 @@ def inside_sm(info: DeviceInfo) -> Picture:
         draw_box(left_x, 3.4, 3.4, 0.8, "good", f"{fp32_lanes} FP32 units")
         draw_box(left_x, 2.5, 1.6, 0.8, "good", "SFUs")
         draw_box(left_x + 1.8, 2.5, 1.6, 0.8, "good", "tensor core")
-        draw_box(left_x, 1.6, 3.4, 0.8, "purple", f"{info.registers_per_sm // _SCHEDULERS:,} registers")
+        draw_box(left_x, 1.6, 3.4, 0.8, "purple", f"{info.registers_per_sm // _SCHEDULER_COUNT:,} registers")
     draw_box(
         0.3, 0.4, 14.5, 0.8, "purple", "load/store units, shared memory and L1 cache, for all warps of the SM"
     )
     return Picture.of(
         figure,
-        f"An SM of {info.name}: {_SCHEDULERS} warp schedulers, each with {warp_slots} warp slots, "
+        f"An SM of {info.name}: {_SCHEDULER_COUNT} warp schedulers, each with {warp_slots} warp slots, "
         f"{fp32_lanes} FP32 units, special-function units, a tensor core and registers. All of them share "
         "the load/store units, the shared memory and the L1 cache.",
     )
@@ -195,7 +197,7 @@ def waiting_warps(warp_counts: Sequence[int], latency: int) -> Picture:
     figure = Figure(figsize=(7.6, 0.6 + 0.27 * sum(warp_count + 1.4 for warp_count in warp_counts)), dpi=100)
     axes = figure.add_axes((0.11, 0.1, 0.87, 0.89))
     top_y = 0.0
-    issue_shares = []
+    issue_texts = []
     for warp_count in warp_counts:
         is_issuing = np.zeros(drawn_cycles, bool)
         for warp in range(warp_count):
@@ -208,7 +210,7 @@ def waiting_warps(warp_counts: Sequence[int], latency: int) -> Picture:
                 axes.add_patch(Rectangle((cycle, y), 1, 0.8, facecolor=find_hex("accent"), edgecolor="white"))
             axes.text(-0.2, y + 0.4, f"warp {warp}", ha="right", va="center", fontsize=9)
         busy_cycles = int(is_issuing[:latency].sum())
-        issue_shares.append(
+        issue_texts.append(
             f"with {counted(warp_count, 'warp')} the scheduler issues in {busy_cycles} of {latency} cycles"
         )
         axes.text(
@@ -226,7 +228,7 @@ def waiting_warps(warp_counts: Sequence[int], latency: int) -> Picture:
         axes.spines[spine_side].set_visible(False)
     return Picture.of(
         figure,
-        f"One scheduler whose warps wait {latency} cycles after each instruction: {'; '.join(issue_shares)}.",
+        f"One scheduler whose warps wait {latency} cycles after each instruction: {'; '.join(issue_texts)}.",
     )
 
 

@@ -68,16 +68,16 @@ def shuffle_sum(values: Any) -> Picture:
     )
     for lane in range(lanes):
         draw_text(axes, left_x + lane + 0.5, 0.4, f"lane {lane}", ha="center")
-    adding_lanes = lanes
+    adding_lane_count = lanes
     for row in range(rows):
         top_y = 0.8 + 1.9 * row
         if row:
-            adding_lanes //= 2
-            draw_text(axes, 0, top_y - 0.5, f"offset {adding_lanes}")
-            for lane in range(adding_lanes):
+            adding_lane_count //= 2
+            draw_text(axes, 0, top_y - 0.5, f"offset {adding_lane_count}")
+            for lane in range(adding_lane_count):
                 draw_arrow(axes, (left_x + lane + 0.5, top_y - 1.1), (left_x + lane + 0.5, top_y))
                 draw_arrow(
-                    axes, (left_x + lane + adding_lanes + 0.5, top_y - 1.1), (left_x + lane + 0.6, top_y)
+                    axes, (left_x + lane + adding_lane_count + 0.5, top_y - 1.1), (left_x + lane + 0.6, top_y)
                 )
         draw_text(axes, 0, top_y + 0.4, "at first" if row == 0 else f"after step {row}")
         for lane in range(lanes):
@@ -86,7 +86,7 @@ def shuffle_sum(values: Any) -> Picture:
                 left_x + lane,
                 top_y,
                 str(int(values[row, lane])),
-                "accent" if lane < adding_lanes else None,
+                "accent" if lane < adding_lane_count else None,
                 0.8,
             )
     return Picture.of(

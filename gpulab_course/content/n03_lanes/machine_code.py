@@ -11,7 +11,7 @@ from gpulab.views.tables.as_run import AsRunTable
 from virtualgpu.errors import ToolMissingError
 from virtualgpu.records import io
 
-SHIPPED = "keep_positive_as_run.npz"
+RECORDING_FILE = "keep_positive_as_run.npz"
 
 
 def counts(kernel: Any, grid: int, block: int, args: Sequence[Any]) -> AsRunTable:
@@ -19,8 +19,8 @@ def counts(kernel: Any, grid: int, block: int, args: Sequence[Any]) -> AsRunTabl
     try:
         return kernels.machine_code(kernel, grid, block, args)
     except ToolMissingError:
-        recording = resources.files(__package__).joinpath(SHIPPED).read_bytes()
-        return AsRunTable.of(io.read(recording, SHIPPED), code=kernel.code)
+        recording = resources.files(__package__).joinpath(RECORDING_FILE).read_bytes()
+        return AsRunTable.of(io.read(recording, RECORDING_FILE), code=kernel.code)
 
 
 as_run = counts  # its name in learners' copies of notebook 03 of version 1.0

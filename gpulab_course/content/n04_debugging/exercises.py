@@ -87,7 +87,7 @@ def judge_whodunit(answer: Answer) -> str:
 
 
 def _run_whodunit(
-    answer: Any, request_offset: Callable[[bool], int], names: list[str], waiting_launches: list[int]
+    answer: Any, request_offset: Callable[[bool], int], kernel_names: list[str], waiting_launches: list[int]
 ) -> dict[str, Any]:
     """Run the answer in its own process; return its result, its program runs, and the host's waits."""
     must_be_a_function("whodunit", callable(answer), type(answer).__name__)
@@ -105,7 +105,7 @@ def _run_whodunit(
             finished_calls.append(0)
             started_launches.append(request_offset(True))
             x = cp.zeros(_ELEMENT_COUNT, dtype=cp.float32)
-            for launch_number, name in enumerate(names, 1):
+            for launch_number, name in enumerate(kernel_names, 1):
                 started_launches[-1] = launch_number
                 kernels[name]((2,), (32,), (x, np.int32(_ELEMENT_COUNT), np.int64(request_offset(False))))
                 finished_calls[-1] = launch_number
@@ -139,9 +139,9 @@ def _compile_suspect_kernels() -> dict[str, Any]:
     return {name: session.cp().RawKernel(kernel_code, name) for name in SUSPECT_KERNEL_NAMES}
 
 
-def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: list[int]) -> None:
-    result = facts["result"]
-    if not facts["runs"]:
+def _judge_launch(run_facts: dict[str, Any], kernel_names: list[str], failing_launches: list[int]) -> None:
+    result = run_facts["result"]
+    if not run_facts["runs"]:
         raise NotYet("whodunit(program) never runs the program. Call program(after).")
     if not failing_launches:
         if result is not None:
@@ -150,8 +150,8 @@ def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: lis
                 "Return "
                 "None for it."
             )
-        if sum(facts["waits"]) > facts["program_waits"] + 2:
-            wait_count = sum(facts["waits"])
+        if sum(run_facts["waits"]) > run_facts["program_waits"] + 2:
+            wait_count = sum(run_facts["waits"])
             raise NotYet(
                 f"in a program without errors, whodunit(program) lets the host wait {wait_count} times. "
                 "First run the program without a wait after each launch. Only if this run fails, run the "
@@ -159,12 +159,12 @@ def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: lis
             )
         return
     first_failure = failing_launches[0]
-    expected = (names[first_failure - 1], first_failure)
+    expected = (kernel_names[first_failure - 1], first_failure)
     if isinstance(result, list):
         result = tuple(result)
     if equals(result, expected):
         return
-    if result is None and not any(facts["has_fault"]):
+    if result is None and not any(run_facts["has_fault"]):
         raise NotYet(
             "whodunit(program) returns None although a launch fails: the host never waited for it. Wait for "
             "the device before you conclude that no launch failed."
@@ -182,7 +182,7 @@ def _judge_launch(facts: dict[str, Any], names: list[str], failing_launches: lis
             f"{message}. The launch that you returned fails as well, but the first failed launch has already "
             "made the CUDA context unusable. Return the first failed launch."
         )
-    if result[1] in facts["finished_calls"]:
+    if result[1] in run_facts["finished_calls"]:
         raise NotYet(
             f"{message}. The launch that you returned is the last one before the error was reported. A "
             "launch returns before its kernel runs. Let the host wait after each launch, and store its name "
@@ -270,9 +270,11 @@ class _HuntProgram:
     states: list[dict[str, Any]]
     expected: tuple[str, tuple[int, ...]] | None
 
-    def has_state_after(self, calls: int, current_values: list[Any]) -> bool:
-        """Return whether the arrays contain the values that are expected after the first `calls` steps."""
-        expected_values = self.states[min(calls, len(self.written_values))].values()
+    def has_state_after(self, call_count: int, current_values: list[Any]) -> bool:
+        """Return whether the arrays contain the values that are expected after the first `call_count`
+        steps.
+        """
+        expected_values = self.states[min(call_count, len(self.written_values))].values()
         return all(
             np.array_equal(a, b, equal_nan=True) for a, b in zip(expected_values, current_values, strict=True)
         )
@@ -340,14 +342,14 @@ def _find_first_nan(name: str, values: Any) -> tuple[str, tuple[int, ...]] | Non
 def _run_hunt(
     answer: Any,
     request_values: Callable[..., Any],
-    start: dict[str, Any],
+    initial_arrays: dict[str, Any],
     array_names: dict[str, str],
-    names: list[str],
+    step_names: list[str],
 ) -> dict[str, Any]:
     """Run the answer in its own process; return its result and the final values of the arrays."""
     must_be_a_function("hunt", callable(answer), type(answer).__name__)
     cp = session.cp()
-    arrays = {name: cp.asarray(values) for name, values in start.items()}
+    arrays = {name: cp.asarray(values) for name, values in initial_arrays.items()}
 
     def read_arrays() -> list[Any]:
         return [array.get() for array in arrays.values()]
@@ -359,14 +361,16 @@ def _run_hunt(
         return launch
 
     result = answer(
-        {name: make_step(name) for name in names},
+        {name: make_step(name) for name in step_names},
         {name: arrays[array_name] for name, array_name in array_names.items()},
     )
     return {"result": result, "arrays": read_arrays()}
 
 
 def _is_initial_nan(result: Any, program: _HuntProgram) -> bool:
-    """Return whether the named step writes a finite number to the named cell, so its NaN was older."""
+    """Return whether the answer's step writes a finite number to the answer's cell. A NaN in this cell is
+    then from before the program.
+    """
     if not isinstance(result, tuple) or not isinstance(result[0], str):
         return False
     if result[0] not in program.written_values:
@@ -456,9 +460,9 @@ def draw_places_case(data: Draw, size: Any, block: Dim3) -> Case:
         rows, cols = matrix_sides if case_choice < 0.5 else matrix_sides[::-1]
     row = data.rng.integers(0, rows, size).astype(np.int32)
     col = data.rng.integers(0, cols, size).astype(np.int32)
-    is_last = data.rng.random(size) < 0.3
-    row[is_last] = rows - 1
-    col[is_last] = cols - 1
+    is_last_cell = data.rng.random(size) < 0.3
+    row[is_last_cell] = rows - 1
+    col[is_last_cell] = cols - 1
     return _make_places_case(row, col, rows, cols, block)
 
 
@@ -512,9 +516,9 @@ def _make_narrow_product_matcher(dtype: Any) -> Callable[[Mistake], bool]:
         )
         addend = mistake[addend_name]
         product = mistake[factor_name].astype(np.int64) * mistake[length_name]
-        sum_of_wrapped = (product.astype(dtype).astype(np.int64) + addend).astype(np.int64)
+        sum_with_wrapped_product = (product.astype(dtype).astype(np.int64) + addend).astype(np.int64)
         wrapped_sum = (product + addend).astype(dtype).astype(np.int64)
-        return bool((mistake.found == sum_of_wrapped).all() or (mistake.found == wrapped_sum).all())
+        return bool((mistake.found == sum_with_wrapped_product).all() or (mistake.found == wrapped_sum).all())
 
     return is_match
 

@@ -40,8 +40,8 @@ def by_name(step: Callable[[str], WarpStepper], name: str, value: str) -> WarpSt
 
 # The neighbour's bytes
 
-_PICTURE_WIDTH = 640
-_ROW_HEIGHT = 46
+_PICTURE_WIDTH_PX = 640
+_ARRAY_HEIGHT_PX = 46
 
 
 class Stray:
@@ -53,14 +53,14 @@ class Stray:
         self._write = write
         self._target_name = target_name
         self._element_index = element_index
-        self._start = min(array.data.ptr for array in arrays.values())
-        self._end = max(array.data.ptr + array.nbytes for array in arrays.values())
+        self._start_address = min(array.data.ptr for array in arrays.values())
+        self._end_address = max(array.data.ptr + array.nbytes for array in arrays.values())
 
     def describe(self) -> str:
         """Return a sentence that describes the picture."""
         return (
             f"{self._thread_text} uses {self._target_name}[{self._element_index}] and writes "
-            f"{self._hit_name}[{self._hit_index}], which is at this address."
+            f"{self._written_array_name}[{self._written_index}], which is at this address."
         )
 
     @property
@@ -70,52 +70,53 @@ class Stray:
         return f"{self._write.name}, block {place.block}, thread {place.thread}, line {place.line},"
 
     @property
-    def _hit_name(self) -> str:
+    def _written_array_name(self) -> str:
         return next(name for name, array in self._arrays.items() if self._has_address(array))
 
     @property
-    def _hit_index(self) -> int:
-        array = self._arrays[self._hit_name]
-        return (self._address - int(array.data.ptr)) // int(array.itemsize)
+    def _written_index(self) -> int:
+        array = self._arrays[self._written_array_name]
+        return (self._written_address - int(array.data.ptr)) // int(array.itemsize)
 
     @property
-    def _address(self) -> int:
+    def _written_address(self) -> int:
         target_array = self._arrays[self._target_name]
         return int(target_array.data.ptr) + self._element_index * int(target_array.itemsize)
 
     def _has_address(self, array: Any) -> bool:
-        return int(array.data.ptr) <= self._address < int(array.data.ptr) + int(array.nbytes)
+        return int(array.data.ptr) <= self._written_address < int(array.data.ptr) + int(array.nbytes)
 
     def __repr__(self) -> str:
         return self.describe()
 
     def _repr_html_(self) -> str:
-        px_per_byte = (_PICTURE_WIDTH - 20) / (self._end - self._start)
+        px_per_byte = (_PICTURE_WIDTH_PX - 20) / (self._end_address - self._start_address)
         svg_elements = []
         for name, array in self._arrays.items():
-            array_x = 10 + (array.data.ptr - self._start) * px_per_byte
+            array_x = 10 + (array.data.ptr - self._start_address) * px_per_byte
             width = array.nbytes * px_per_byte
             label = html.escape(f"{name} ({array.size:,} × {array.itemsize} B)")
             svg_elements.append(
-                f'<rect x="{array_x:.1f}" y="60" width="{width:.1f}" height="{_ROW_HEIGHT}" fill="none" '
-                f'stroke="currentColor"/><text x="{array_x + 6:.1f}" y="{60 + _ROW_HEIGHT / 2 + 4}" '
+                f'<rect x="{array_x:.1f}" y="60" width="{width:.1f}" height="{_ARRAY_HEIGHT_PX}" fill="none" '
+                f'stroke="currentColor"/><text x="{array_x + 6:.1f}" y="{60 + _ARRAY_HEIGHT_PX / 2 + 4}" '
                 f'font-size="12" fill="currentColor">{label}</text>'
             )
-        arrow_x = 10 + (self._address - self._start) * px_per_byte
-        arrow_start_x = _PICTURE_WIDTH / 2 - 60
+        arrow_x = 10 + (self._written_address - self._start_address) * px_per_byte
+        arrow_start_x = _PICTURE_WIDTH_PX / 2 - 60
         svg_elements.append(
             f'<text x="10" y="18" font-size="12" fill="currentColor">{html.escape(self._thread_text)}</text>'
             f'<text x="10" y="34" font-size="12" fill="currentColor">'
             f"uses {self._target_name}[{self._element_index:,}], "
-            f"writes {self._hit_name}[{self._hit_index}]</text>"
+            f"writes {self._written_array_name}[{self._written_index}]</text>"
             f'<path d="M{arrow_start_x:.1f} 38 L{arrow_x:.1f} 58" '
             'stroke="#d55e00" stroke-width="2" fill="none"/>'
             f'<path d="M{arrow_x - 5:.1f} 50 L{arrow_x + 2:.1f} 60 L{arrow_x - 11:.1f} 58 Z" fill="#d55e00"/>'
-            f'<rect x="{arrow_x:.1f}" y="60" width="4" height="{_ROW_HEIGHT}" fill="#d55e00"/>'
+            f'<rect x="{arrow_x:.1f}" y="60" width="4" height="{_ARRAY_HEIGHT_PX}" fill="#d55e00"/>'
         )
         return (
-            f'<svg role="img" aria-label="{html.escape(self.describe())}" viewBox="0 0 {_PICTURE_WIDTH} 116" '
-            f'width="{_PICTURE_WIDTH}">{"".join(svg_elements)}</svg>'
+            f'<svg role="img" aria-label="{html.escape(self.describe())}" '
+            f'viewBox="0 0 {_PICTURE_WIDTH_PX} 116" '
+            f'width="{_PICTURE_WIDTH_PX}">{"".join(svg_elements)}</svg>'
         )
 
 
@@ -144,7 +145,7 @@ def reuse(host_order: Sequence[str]) -> Picture:
     start_times, memory_free_at = _schedule_operations(host_order)
     end_times = {name: start + _OPERATION_DURATIONS[name] for name, start in start_times.items()}
     is_memory_reused = host_order.index("del") < host_order.index("z")
-    is_too_early = is_memory_reused and start_times["z"] < end_times["add"]
+    is_reused_too_early = is_memory_reused and start_times["z"] < end_times["add"]
     last_end_time = max(end_times.values())
     figure, axes = empty_axes(3.0, (-2.3, last_end_time + 0.2), (-0.1, 5.5))
     for y, text in ((0.9, "stream here"), (2.4, "stream side"), (3.9, "the memory")):
@@ -175,7 +176,7 @@ def reuse(host_order: Sequence[str]) -> Picture:
         text_start = max(start_times["z"], end_times["add"])
         x = (text_start + last_end_time) / 2
         draw_text(axes, x, 3.9, "contains z", "on-purple", ha="center", fontsize=9)
-    if is_too_early:
+    if is_reused_too_early:
         box = Rectangle(
             (start_times["z"], 1.9), end_times["add"] - start_times["z"], 2.5, fill=False, linewidth=1.8
         )
@@ -188,7 +189,7 @@ def reuse(host_order: Sequence[str]) -> Picture:
         "Two streams in one possible order: here computes doubled, then side computes y = doubled + 1. "
         + (
             "The memory of doubled is freed, and here writes z into it while side may still read doubled."
-            if is_too_early
+            if is_reused_too_early
             else "z gets no memory that side may still read."
         ),
     )

@@ -84,13 +84,15 @@ def _make_padded_case(data: Draw, x: Any, lengths: Any, block: Dim3) -> Case:
     return Case(grid, inputs, {"y": np.where(is_valid, 2 * x, np.float32(0))})
 
 
-def _make_valid_lengths_case_maker(lengths_for: Any) -> Any:
-    """Return a function that creates a test case; ``lengths_for(cols)`` elements of its rows are valid."""
+def _make_valid_lengths_case_maker(make_lengths: Any) -> Any:
+    """Return a function that creates a test case. The numbers of valid elements of its rows repeat the list
+    ``make_lengths(cols)``.
+    """
 
     def make_case(data: Draw, size: Any, block: Dim3) -> Case:
         rows, cols = size
         special_values = np.array((1, -2, np.nan, np.inf, 0), np.float32)  # in valid parts, too
-        row_lengths = np.resize(np.array(lengths_for(cols), np.int32), rows)
+        row_lengths = np.resize(np.array(make_lengths(cols), np.int32), rows)
         return _make_padded_case(data, data.rng.choice(special_values, size), row_lengths, block)
 
     return make_case
@@ -114,7 +116,7 @@ def make_median5_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _draw_lengths_around_five(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    """Draw the lengths of `draw.lengths` and lengths below five."""
+    """Draw the lengths of `draw.draw_lengths` and lengths below five."""
     return [*draw.draw_lengths(rng, threads_at_once), 2, 3]
 
 
@@ -269,21 +271,21 @@ def judge_ways(answer: Answer) -> str:
         ),
         ("32-bit words, shuffled", rng.permutation(2 * lanes).astype(np.int32)),
     ):
-        _judge_words(answer, pattern_text, word_indices)
+        _judge_conflict_ways(answer, pattern_text, word_indices)
     return "the number of ways is right for any pattern, and a word that several lanes read counts once."
 
 
-def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
+def _judge_conflict_ways(answer: Answer, pattern_text: str, word_indices: Any) -> None:
     words_of_bank: dict[int, set[int]] = {}
-    for word in words.tolist():
+    for word in word_indices.tolist():
         words_of_bank.setdefault(word % _BANK_COUNT, set()).add(word)
     expected = max(map(len, words_of_bank.values()))
-    result = call(answer, words, name="ways", shown=f"ways(words) of {pattern}")
+    result = call(answer, word_indices, name="ways", shown=f"ways(words) of {pattern_text}")
     if not is_number(result):
-        raise NotYet(f"ways(words) of {pattern} returned {short_repr(result)}. Return one number.")
+        raise NotYet(f"ways(words) of {pattern_text} returned {short_repr(result)}. Return one number.")
     if result == expected:
         return
-    lanes_per_bank = np.bincount(words % _BANK_COUNT, minlength=_BANK_COUNT)
+    lanes_per_bank = np.bincount(word_indices % _BANK_COUNT, minlength=_BANK_COUNT)
     mistaken_results = (
         (expected - 1, "an access without a conflict is 1-way, because it takes one pass."),
         (
@@ -295,17 +297,22 @@ def _judge_words(answer: Answer, pattern: str, words: Any) -> None:
             "that is the number of banks in use; the bank with the most different words decides.",
         ),
         (
-            len(np.unique(words // _BANK_COUNT)),
+            len(np.unique(word_indices // _BANK_COUNT)),
             "word w is in bank w % 32: neighbouring words are in different banks.",
         ),
-        (len(np.unique(words)), "only words of the same bank conflict."),
+        (len(np.unique(word_indices)), "only words of the same bank conflict."),
     )
-    reason = next(
-        (known_reason for mistaken_result, known_reason in mistaken_results if result == mistaken_result), ""
+    explanation = next(
+        (
+            mistake_explanation
+            for mistaken_result, mistake_explanation in mistaken_results
+            if result == mistaken_result
+        ),
+        "",
     )
     raise NotYet(
-        f"{pattern}: the conflict is {expected}-way, but ways(words) returned "
-        f"{short_repr(result)}{f': {reason}' if reason else '.'}"
+        f"{pattern_text}: the conflict is {expected}-way, but ways(words) returned "
+        f"{short_repr(result)}{f': {explanation}' if explanation else '.'}"
     )
 
 
@@ -322,17 +329,17 @@ def judge_asked(answer: Answer) -> str:
         lane_count = int(rng.integers(3, 31))
         base_address = 256 * int(rng.integers(1, 1 << 26)) + (1 << 34)
         byte_stride = int(rng.integers(5, 60))
-        first_number = int(rng.integers(1, 8))
+        first_element = int(rng.integers(1, 8))
         for pattern_text, element_positions, width_bytes in (
             ("every second double", 2 * lanes, 8),  # several cache lines; float32 merges some addresses
             ("neighbouring floats", lanes, 4),
-            (f"neighbouring floats, from number {first_number} on", lanes + first_number, 4),
+            (f"neighbouring floats, from number {first_element} on", lanes + first_element, 4),
             ("floats, last lane first", lanes[::-1], 4),
             (f"bytes {byte_stride} apart", byte_stride * lanes, 1),
             (f"{lane_count} lanes with a float4 each", lanes[:lane_count], 16),
-            (f"float4s from number {first_number} on, in pairs of lanes", lanes // 2 + first_number, 16),
-            ("one float for all lanes", np.full(32, first_number), 4),
-            ("one lane", lanes[:1] + first_number, 2),
+            (f"float4s from number {first_element} on, in pairs of lanes", lanes // 2 + first_element, 16),
+            ("one float for all lanes", np.full(32, first_element), 4),
+            ("one lane", lanes[:1] + first_element, 2),
             ("16-bit numbers, each for four lanes", lanes // 4, 2),
             (f"{lane_count} random doubles", rng.integers(0, 40, lane_count), 8),
             ("random floats, some more than once", rng.choice(rng.integers(0, 300, 20), 32), 4),
@@ -340,7 +347,7 @@ def judge_asked(answer: Answer) -> str:
             ("two floats far apart", np.array([0, 1 << 22]), 4),
             ("a pair further apart than 32 bits can express", np.array([0, 1 << 30]), 4),
             ("a float4 for each lane", lanes, 16),
-            (f"{lane_count} bytes, {first_number} from the start", lanes[:lane_count] + first_number, 1),
+            (f"{lane_count} bytes, {first_element} from the start", lanes[:lane_count] + first_element, 1),
         ):
             _judge_request(
                 answer,
@@ -351,11 +358,11 @@ def judge_asked(answer: Answer) -> str:
     return "the numbers of sectors and useful bytes are right for any request, wherever it starts."
 
 
-def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: int) -> None:
+def _judge_request(answer: Answer, pattern_text: str, addresses: Any, width_bytes: int) -> None:
     read_addresses = {address + byte for address in addresses.tolist() for byte in range(width_bytes)}
     sector_indices = {byte // _SECTOR_BYTES for byte in read_addresses}
     expected = len(sector_indices), len(read_addresses)
-    call_text = f"asked({pattern}, {width_bytes})"
+    call_text = f"asked({pattern_text}, {width_bytes})"
     result = call(answer, addresses, width_bytes, name="asked", shown=call_text)
     result_values = list_parts(result)
     if result_values is None or len(result_values) != 2 or not all(map(is_number, result_values)):
@@ -380,31 +387,31 @@ def _judge_request(answer: Answer, pattern: str, addresses: Any, width_bytes: in
         ),
         (len(addresses), "lanes whose bytes are in one sector share it."),
     )
-    reason = ""
+    explanation = ""
     if span_bytes > 1 << 32:
-        reason = "addresses have 64 bits, and the lower 32 bits of these two are equal."
+        explanation = "addresses have 64 bits, and the lower 32 bits of these two are equal."
     elif result[0] == len(rounded_sectors) and result[0] != expected[0]:
-        reason = (
+        explanation = (
             "do you keep every bit of an address? A float32 rounds different addresses to the same number."
         )
     elif result[0] != expected[0] and result[1] == expected[1]:
-        reason = next(
+        explanation = next(
             (
-                known_reason
-                for mistaken_result, known_reason in sector_guesses
+                mistake_explanation
+                for mistaken_result, mistake_explanation in sector_guesses
                 if result[0] == mistaken_result
             ),
             "",
         )
     elif result[1] == width_bytes * len(addresses):
-        reason = "a byte that several lanes read counts once."
+        explanation = "a byte that several lanes read counts once."
     elif result[1] == _SECTOR_BYTES * expected[0]:
-        reason = "these are all bytes that are moved; count only those that are read."
+        explanation = "these are all bytes that are moved; count only those that are read."
     message = (
         f"the request has {expected[0]} sectors and {expected[1]} bytes, but asked returned "
         f"{short_repr(result)}"
     )
-    raise NotYet(f"{pattern}: {message}{f': {reason}' if reason else '.'}")
+    raise NotYet(f"{pattern_text}: {message}{f': {explanation}' if explanation else '.'}")
 
 
 _BARRIER_ADVICE = Advice(

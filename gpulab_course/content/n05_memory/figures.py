@@ -110,8 +110,8 @@ def levels() -> Picture:
         draw_box(axes, left_x, top_y, width, 0.7, _LEVEL_COLOURS[name], name, edge="bg")
     for upper_level, lower_level in itertools.pairwise(_LOAD_PATH):
         top_y = _LEVEL_BOXES[upper_level][1]
-        bottom = _LEVEL_BOXES[lower_level][1] + 0.7
-        draw_arrow(axes, (1.9, top_y), (1.9, bottom), linewidth=3.5, mutation_scale=20)
+        bottom_y = _LEVEL_BOXES[lower_level][1] + 0.7
+        draw_arrow(axes, (1.9, top_y), (1.9, bottom_y), linewidth=3.5, mutation_scale=20)
     draw_arrow(axes, (4.5, 1.5), (4.5, 2.2))
     draw_text(axes, 6.2, 1.85, "only by stores of your own code")
     axes.plot([4.65, 6.1], [1.85, 1.85], color=find_hex("rule"), linewidth=1)

@@ -136,7 +136,9 @@ def draw_scan_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _make_scan_case(prefix_sums: Any, block: Dim3) -> Case:
-    """Make a scan whose results are `sums`; the last of `sums` is the total."""
+    """Return a scan test case whose results are `prefix_sums`. The last element of `prefix_sums` is the
+    total.
+    """
     blocks = draw.count_blocks(prefix_sums.size - 1, block[0])
     scan_state = np.zeros(2 * blocks + 2, np.int32)
     x = np.diff(prefix_sums).astype(np.int32)
@@ -235,25 +237,25 @@ def make_blur_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 # The first two rows have values around 0: the first one with much -infinity, the second without it. They help
 # to distinguish mistakes.
-_PLAIN_ROWS = 2
+_PLAIN_ROW_COUNT = 2
 
 
 def draw_softmax_case(data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the softmax of rows. Some rows contain only -infinity."""
     rows, cols = size
     row_offsets = data.rng.choice((0, 0, 100, -100, 3000, -30_000, -1e31), (rows, 1))
-    row_offsets[:_PLAIN_ROWS] = 0
+    row_offsets[:_PLAIN_ROW_COUNT] = 0
     x = data.rng.uniform(-2, 2, size) + row_offsets
     is_rising = data.rng.random(rows) < 0.3  # every element is the largest so far
     x[is_rising] = np.sort(x[is_rising], axis=1)
     is_steep = data.rng.random(rows) < 0.2
-    is_steep[:_PLAIN_ROWS] = False
+    is_steep[:_PLAIN_ROW_COUNT] = False
     x[is_steep] += np.linspace(0, 60, cols)[:: data.rng.choice((1, -1))]
     if data.kind == draw.DUPLICATES:
         x = np.rint(x)
     is_masked = data.rng.random(size) < data.rng.choice((0, 0, 0.3, 0.9), (rows, 1))
     is_masked |= np.arange(cols) < data.rng.choice((0, 0, 0, 33, 200, cols), (rows, 1))
-    if rows > _PLAIN_ROWS:
+    if rows > _PLAIN_ROW_COUNT:
         is_masked[0] = (np.arange(cols) < 33) | (data.rng.random(cols) < 0.5)
         is_masked[0, -1] = False
         is_masked[1] = False
@@ -273,7 +275,9 @@ def _make_softmax_case(x: Any) -> Case:
 
 
 def _make_extreme_scores_case(data: Draw, size: Any, block: Dim3) -> Case:
-    """Make a softmax of rows with one finite score, equal scores, or both ends of a float's range."""
+    """Return a softmax test case. Each of its rows has only one finite score, equal scores, or scores at both
+    ends of a float's range.
+    """
     x = np.full(size, -np.inf, np.float32)
     rows, cols = size
     for row in range(rows):
@@ -290,7 +294,7 @@ def _make_extreme_scores_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _draw_picture_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    """Draw sizes as `draw.matrices` does, and add a picture with a few long rows."""
+    """Draw sizes as `draw.draw_matrix_sizes` does, and add a picture with a few long rows."""
     return [
         *draw.draw_matrix_sizes(rng, threads_at_once),
         (int(rng.integers(3, 5)), int(rng.integers(1025, 1200))),
@@ -368,8 +372,8 @@ def _is_only_later_lanes_wrong(mistake: Mistake) -> bool:
     """Return whether the first two lanes of each warp are right, and later lanes are wrong."""
     if mistake.found is None or mistake["n"] < _WARP_SIZE:
         return False
-    wrong_rows = _split_by_warp(mistake.wrong)
-    return bool(not wrong_rows[:, :2].any() and wrong_rows[:, 2:].any())
+    wrong_lanes_by_warp = _split_by_warp(mistake.wrong)
+    return bool(not wrong_lanes_by_warp[:, :2].any() and wrong_lanes_by_warp[:, 2:].any())
 
 
 def _compute_inclusive_scan(mistake: Mistake) -> Any:
@@ -396,18 +400,18 @@ def _is_only_tail_wrong(mistake: Mistake) -> bool:
 
 def _shows_uninitialized_nan(mistake: Mistake) -> bool:
     """Return whether the result contains NaN although all inputs are finite, as from uninitialized memory."""
-    if mistake.found is None or not _is_larger_than(mistake, 0):
+    if mistake.found is None or not _is_picture_larger_than(mistake, 0):
         return False
     return bool(np.isfinite(mistake["x"]).all() and np.isnan(mistake.found[mistake.wrong]).any())
 
 
 def _is_only_edges_wrong(mistake: Mistake) -> bool:
     """Return whether only pixels within 2 of the picture's edges are wrong."""
-    return _is_larger_than(mistake) and not mistake.wrong[2:-2, 2:-2].any()
+    return _is_picture_larger_than(mistake) and not mistake.wrong[2:-2, 2:-2].any()
 
 
-def _is_larger_than(mistake: Mistake, min_side: int = 4) -> bool:
-    """Return whether the mistake has a result, for a picture larger than `side` in both directions."""
+def _is_picture_larger_than(mistake: Mistake, min_side: int = 4) -> bool:
+    """Return whether the mistake has a result, for a picture larger than `min_side` in both directions."""
     return mistake.found is not None and mistake["rows"] > min_side and mistake["cols"] > min_side
 
 
@@ -424,8 +428,8 @@ def _is_only_masked_rows_wrong(mistake: Mistake) -> bool:
     row_maxima = mistake["x"].max(axis=1)[mistake.wrong.any(axis=1)]
     if (np.isfinite(row_maxima) & (np.abs(row_maxima) > _EXP_LIMIT)).all():
         return False
-    wrong_rows = mistake.found[mistake.wrong.any(axis=1)]
-    return bool((np.isnan(wrong_rows) | (wrong_rows == 0)).all())
+    results_of_wrong_rows = mistake.found[mistake.wrong.any(axis=1)]
+    return bool((np.isnan(results_of_wrong_rows) | (results_of_wrong_rows == 0)).all())
 
 
 def _is_only_low_rows_wrong(mistake: Mistake) -> bool:
@@ -437,7 +441,7 @@ def _is_only_low_rows_wrong(mistake: Mistake) -> bool:
     return bool((row_maxima[is_wrong_row] < -20).all() and (row_maxima[~is_wrong_row] > -20).any())
 
 
-def _have_wrong_rows_infinity(mistake: Mistake) -> bool:
+def _do_wrong_rows_have_infinity(mistake: Mistake) -> bool:
     """Return whether all wrong rows contain -infinity."""
     return bool(np.isinf(mistake["x"][mistake.wrong.any(axis=1)]).any(axis=1).all())
 
@@ -784,7 +788,7 @@ EXERCISES = (
                 "Hardly any pixel is right. The result is the sum of 25 pixels, in float, divided by 25.",
             ),
             Advice(
-                _is_larger_than,
+                _is_picture_larger_than,
                 "Is the halo loaded on all four sides and in the corners, two pixels wide, for any block?",
             ),
         ),
@@ -830,7 +834,7 @@ EXERCISES = (
                 "another one before it is overwritten.",
             ),
             Advice(
-                advice.match_all(_is_only_low_rows_wrong, advice.match_not(_have_wrong_rows_infinity)),
+                advice.match_all(_is_only_low_rows_wrong, advice.match_not(_do_wrong_rows_have_infinity)),
                 "The largest score of a row can be very low: begin with −∞, not with a number.",
             ),
             Advice(

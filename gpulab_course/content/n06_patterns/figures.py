@@ -57,10 +57,10 @@ class BandwidthRace(View):
     """A bar chart of the bandwidth of each kernel in a series, and of a copy of the same number of bytes."""
 
     def __init__(
-        self, laps: tuple[KernelRate, ...], copy_lap: KernelRate, provenance: Provenance, title: str
+        self, kernel_rates: tuple[KernelRate, ...], copy_rate: KernelRate, provenance: Provenance, title: str
     ) -> None:
-        self.laps = laps
-        self.copy_lap = copy_lap
+        self.kernel_rates = kernel_rates
+        self.copy_rate = copy_rate
         self.provenance = provenance
         super().__init__(title=title, caption=f"Times {provenance.label}.", source=provenance.source)
         self.redraw()
@@ -68,51 +68,53 @@ class BandwidthRace(View):
     @property
     def record(self) -> tuple[KernelRate, ...]:
         """The measured results of the kernels in the series, in order."""
-        return self.laps
+        return self.kernel_rates
 
     def of_the_copy(self, rung: int) -> float:
         """Return a kernel's bandwidth as a fraction of the bandwidth of a copy."""
-        return self.laps[rung].gbps / self.copy_lap.gbps
+        return self.kernel_rates[rung].gbps / self.copy_rate.gbps
 
     def sentence(self) -> str:
-        first_lap = self.laps[0]
-        last_lap = self.laps[-1]
+        first_rate = self.kernel_rates[0]
+        last_rate = self.kernel_rates[-1]
         return (
-            f"From {number(first_lap.gbps)} to {number(last_lap.gbps)} GB/s in {len(self.laps)} versions, "
-            f"{self.of_the_copy(-1):.0%} of a copy's {number(self.copy_lap.gbps)}; {self.provenance.label}."
+            f"From {number(first_rate.gbps)} to {number(last_rate.gbps)} GB/s in "
+            f"{len(self.kernel_rates)} versions, "
+            f"{self.of_the_copy(-1):.0%} of a copy's {number(self.copy_rate.gbps)}; {self.provenance.label}."
         )
 
     def describe(self) -> str:
         description_lines = [
-            f"{lap.name}: {lap.description}. {_format_lap(lap)}; limited by {lap.limiter}."
-            for lap in self.laps
+            f"{kernel_rate.name}: {kernel_rate.description}. {_format_rate(kernel_rate)}; "
+            f"limited by {kernel_rate.limiter}."
+            for kernel_rate in self.kernel_rates
         ]
         return "\n".join(
-            [self.sentence(), *description_lines, f"{self.copy_lap.name}: {_format_lap(self.copy_lap)}."]
+            [self.sentence(), *description_lines, f"{self.copy_rate.name}: {_format_rate(self.copy_rate)}."]
         )
 
     def draw(self) -> Box:
-        return _draw_rate_bars(self.laps, self.copy_lap, len(self.laps))
+        return _draw_rate_bars(self.kernel_rates, self.copy_rate, len(self.kernel_rates))
 
 
-def _draw_rate_bars(laps: Sequence[KernelRate], copy_lap: KernelRate, kernel_count: int) -> Box:
-    """Draw bandwidths as bars; the last of all `total` kernels has its own colour."""
-    max_gbps = max(lap.gbps for lap in (*laps, copy_lap))
+def _draw_rate_bars(kernel_rates: Sequence[KernelRate], copy_rate: KernelRate, kernel_count: int) -> Box:
+    """Draw bandwidths as bars. The last of all `kernel_count` kernels has its own colour."""
+    max_gbps = max(kernel_rate.gbps for kernel_rate in (*kernel_rates, copy_rate))
     bar_rows = [
         {
-            "label": f"{kernel_number} {lap.name}",
-            "share": lap.gbps / max_gbps,
-            "value": _format_lap(lap),
-            "mark": f"limited by {lap.limiter}",
-            "title": lap.description,
+            "label": f"{kernel_number} {kernel_rate.name}",
+            "share": kernel_rate.gbps / max_gbps,
+            "value": _format_rate(kernel_rate),
+            "mark": f"limited by {kernel_rate.limiter}",
+            "title": kernel_rate.description,
             "colour": "good" if kernel_number == kernel_count else "accent",
         }
-        for kernel_number, lap in enumerate(laps, 1)
+        for kernel_number, kernel_rate in enumerate(kernel_rates, 1)
     ]
     copy_bar_row = {
-        "label": copy_lap.name,
-        "share": copy_lap.gbps / max_gbps,
-        "value": _format_lap(copy_lap),
+        "label": copy_rate.name,
+        "share": copy_rate.gbps / max_gbps,
+        "value": _format_rate(copy_rate),
         "mark": "the goal",
         "strong": True,
         "colour": "muted",
@@ -123,8 +125,8 @@ def _draw_rate_bars(laps: Sequence[KernelRate], copy_lap: KernelRate, kernel_cou
     )
 
 
-def _format_lap(lap: KernelRate) -> str:
-    return f"{number(lap.gbps)} GB/s, {duration(lap.busy_ns)}"
+def _format_rate(kernel_rate: KernelRate) -> str:
+    return f"{number(kernel_rate.gbps)} GB/s, {duration(kernel_rate.busy_ns)}"
 
 
 def counted(counters_by_kernel: Mapping[str, KernelCounters], *counters: str) -> Table:
@@ -141,41 +143,43 @@ def counted(counters_by_kernel: Mapping[str, KernelCounters], *counters: str) ->
 class CodeListing:
     """The CUDA C++ source of each kernel in a series, which the reader can unfold in a notebook."""
 
-    parts: tuple[tuple[kernels.Rung, str], ...]
-    opened: tuple[str, ...] = ()
+    parts: tuple[tuple[kernels.KernelVersion, str], ...]
+    opened_names: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return "\n\n".join(f"// {rung.name}: {rung.says}\n{code}" for rung, code in self.parts)
+        return "\n\n".join(f"// {version.name}: {version.says}\n{code}" for version, code in self.parts)
 
     def _repr_html_(self) -> str:
         return "".join(
-            f"<details{' open' if rung.name in self.opened else ''}><summary>"
-            f"<code>{rung.name}</code>: {html.escape(rung.says)}</summary>"
+            f"<details{' open' if version.name in self.opened_names else ''}><summary>"
+            f"<code>{version.name}</code>: {html.escape(version.says)}</summary>"
             f"<pre>{html.escape(kernel_code)}</pre></details>"
-            for rung, kernel_code in self.parts
+            for version, kernel_code in self.parts
         )
 
 
-def listing(series: str, *opened: str) -> CodeListing:
+def listing(series: str, *opened_names: str) -> CodeListing:
     """Return the source code of the kernels of a series.
 
     Parameters
     ----------
     series
         The name of the series, which is also the name of its file.
-    *opened
+    *opened_names
         The kernels whose code is shown at first; the others are folded.
     """
-    rungs = kernels.ladder(series).rungs
+    versions = kernels.ladder(series).rungs
     series_code = kernels.source(f"{series}.cu")
-    kernel_ends = [series_code.index("\n}\n", series_code.index(f"{rung.name}(")) + 2 for rung in rungs]
+    kernel_ends = [
+        series_code.index("\n}\n", series_code.index(f"{version.name}(")) + 2 for version in versions
+    ]
     kernel_ends[-1] = len(series_code)
     kernel_starts = [0, *kernel_ends[:-1]]
     kernel_parts = [
-        (rung, series_code[kernel_start:kernel_end].strip())
-        for rung, kernel_start, kernel_end in zip(rungs, kernel_starts, kernel_ends, strict=True)
+        (version, series_code[kernel_start:kernel_end].strip())
+        for version, kernel_start, kernel_end in zip(versions, kernel_starts, kernel_ends, strict=True)
     ]
-    return CodeListing(tuple(kernel_parts), opened)
+    return CodeListing(tuple(kernel_parts), opened_names)
 
 
 def passes(series: str = "softmax", shape: tuple[int, ...] = (512, 1024)) -> Table:
@@ -183,18 +187,18 @@ def passes(series: str = "softmax", shape: tuple[int, ...] = (512, 1024)) -> Tab
     row.
     """
     arrays = kernels.example(series, shape).arrays
-    rung_rows = []
-    for rung in kernels.ladder(series).rungs[1:]:
-        kernel_launch = kernels.launch(rung.name, *arrays)
+    version_rows = []
+    for version in kernels.ladder(series).rungs[1:]:
+        kernel_launch = kernels.launch(version.name, *arrays)
         busy_ns, provenance = lap(kernel_launch)
         counters = count(**kernel_launch.step).record
         sectors = kernels.COUNTERS["sectors"](counters)
         dram_bytes = counters.caches.dram_read_bytes if counters.caches else 0
-        rung_rows.append((rung.name, rung.says, f"{sectors:,}", size(dram_bytes), duration(busy_ns)))
+        version_rows.append((version.name, version.says, f"{sectors:,}", size(dram_bytes), duration(busy_ns)))
     title = (
         f"Rows of {shape[1]:,} floats; sectors and bytes counted on the virtual GPU, times {provenance.label}"
     )
-    return Table(title, ("kernel", "what is new", "sectors", "read from DRAM", "time"), tuple(rung_rows))
+    return Table(title, ("kernel", "what is new", "sectors", "read from DRAM", "time"), tuple(version_rows))
 
 
 WAITING_BLOCKS = 20_000  # more than any GPU runs at once
@@ -209,13 +213,13 @@ def try_orders(code: str) -> Table:
         The source of ``chain(int* done, int* ticket, int use_ticket)``.
     """
     cp = session.virtual_side().cp
-    chain = cp.RawKernel(code, "chain")
+    chain_kernel = cp.RawKernel(code, "chain")
 
     def run_order(use_ticket: int, order: str) -> str:
         done_flags, ticket_counter = cp.zeros(WAITING_BLOCKS, "int32"), cp.zeros(1, "int32")
         try:
             with block_order(order):
-                chain((WAITING_BLOCKS,), (128,), (done_flags, ticket_counter, np.int32(use_ticket)))
+                chain_kernel((WAITING_BLOCKS,), (128,), (done_flags, ticket_counter, np.int32(use_ticket)))
             return "ends" if bool(done_flags.all()) else "ends too early"
         except cp.cuda.runtime.CUDARuntimeError:
             return "hangs"
@@ -233,17 +237,19 @@ def try_orders(code: str) -> Table:
 def row_times() -> Table:
     """Return the times of layer norm and softmax in the attention layer before and after notebook 06b."""
     cp = session.cp()
-    rung_rows = []
-    for rung in ("05", "06"):
-        steps, arrays = story.steps(cp, rung=rung)
+    version_rows = []
+    for version in ("05", "06"):
+        steps, arrays = story.steps(cp, rung=version)
         for step in steps.values():
             step()
         expected = story.reference(cp.asnumpy(arrays["x"]))["out"]
         is_right = np.allclose(cp.asnumpy(arrays["out"]), expected, atol=1e-4)
         traces = [launch(**steps[name]).trace for name in ("layer_norm", "softmax")]
-        rung_rows.append((rung, *(duration(trace.span_ns) for trace in traces), "yes" if is_right else "no"))
+        version_rows.append(
+            (version, *(duration(trace.span_ns) for trace in traces), "yes" if is_right else "no")
+        )
     title = f"Kernels of the attention layer, times {traces[0].provenance.label}"
-    return Table(title, ("after notebook", "layer norm", "softmax", "result is right"), tuple(rung_rows))
+    return Table(title, ("after notebook", "layer norm", "softmax", "result is right"), tuple(version_rows))
 
 
 ROW_FLOATS = 32  # floats of a row of q, k and v
@@ -307,24 +313,26 @@ def race(ladder: str = "reduction", elements: int = ELEMENTS) -> BandwidthRace:
     series = kernels.ladder(ladder)
     example = kernels.example(ladder, (elements,))
     x, result_array = example.arrays
-    limiters = [rung.mends for rung in series.rungs[1:]] + ["memory itself"]
+    limiters = [version.improved_counter for version in series.rungs[1:]] + ["memory itself"]
     title = f"{series.title}: n = {elements:,}"
-    laps: list[KernelRate] = []
+    kernel_rates: list[KernelRate] = []
     kernel_count = len(series.rungs)
     with session.show_steps(kernel_count + 1, "figures.race") as begin_step:
         begin_step()
         copy_target = cp.empty_like(x)
         copy_ns, provenance = lap(lambda: copy_target.data.copy_from_device_async(x.data, x.nbytes))
-        copy_lap = KernelRate("cudaMemcpy", "a copy on the device", "", copy_ns, 2 * x.nbytes / copy_ns)
+        copy_rate = KernelRate("cudaMemcpy", "a copy on the device", "", copy_ns, 2 * x.nbytes / copy_ns)
 
-        def draw_laps() -> Bundle:
-            caption = f"{len(laps)} of {kernel_count} kernels. Times {provenance.label}."
+        def draw_measured_rates() -> Bundle:
+            caption = f"{len(kernel_rates)} of {kernel_count} kernels. Times {provenance.label}."
             return make_picture_bundle(
-                draw_png(_draw_rate_bars(laps, copy_lap, kernel_count), title, caption), caption
+                draw_png(_draw_rate_bars(kernel_rates, copy_rate, kernel_count), title, caption), caption
             )
 
-        for rung, limiter in zip(series.rungs, limiters, strict=True):
-            begin_step(draw_laps)
-            busy_ns, _ = lap(kernels.launch(rung.name, x, result_array))
-            laps.append(KernelRate(rung.name, rung.says, limiter, busy_ns, example.moved_bytes / busy_ns))
-    return BandwidthRace(tuple(laps), copy_lap, provenance, title)
+        for version, limiter in zip(series.rungs, limiters, strict=True):
+            begin_step(draw_measured_rates)
+            busy_ns, _ = lap(kernels.launch(version.name, x, result_array))
+            kernel_rates.append(
+                KernelRate(version.name, version.says, limiter, busy_ns, example.moved_bytes / busy_ns)
+            )
+    return BandwidthRace(tuple(kernel_rates), copy_rate, provenance, title)

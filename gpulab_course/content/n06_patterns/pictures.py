@@ -120,14 +120,16 @@ def look_back(own_sums: Sequence[int], known: int) -> Picture:
         The last tile that has published the sum from the start of the array to its own end.
     """
     last_tile = len(own_sums) - 1
-    prefix = int(sum(own_sums[: known + 1]))
+    published_sum = int(sum(own_sums[: known + 1]))
     figure, axes = empty_axes(2.3, (-0.1, last_tile + 1.1), (-0.75, 3.2))
     for tile_index, own_sum in enumerate(own_sums):
-        is_prefix = tile_index <= known
+        has_published_sum = tile_index <= known
         draw_text(axes, tile_index + 0.5, -0.4, f"tile {tile_index}", ha="center")
-        shown_sum = sum(own_sums[: tile_index + 1]) if is_prefix else own_sum
-        tile_text = f"{shown_sum}\nfrom the start" if is_prefix else f"{shown_sum}\nown sum"
-        draw_box(axes, tile_index + 0.05, 0, 0.9, 1, "good" if is_prefix else "warn", tile_text, fontsize=9)
+        shown_sum = sum(own_sums[: tile_index + 1]) if has_published_sum else own_sum
+        tile_text = f"{shown_sum}\nfrom the start" if has_published_sum else f"{shown_sum}\nown sum"
+        draw_box(
+            axes, tile_index + 0.05, 0, 0.9, 1, "good" if has_published_sum else "warn", tile_text, fontsize=9
+        )
     draw_arrow(axes, (last_tile + 0.5, 1.75), (known + 0.5, 1.75), "accent")
     axes.plot([last_tile + 0.5] * 2, [1.05, 1.75], color=find_hex("accent"), linewidth=1)
     for tile_index in range(known, last_tile):
@@ -138,7 +140,7 @@ def look_back(own_sums: Sequence[int], known: int) -> Picture:
             linewidth=1,
             linestyle=":",
         )
-    added_sums = [*(own_sums[tile_index] for tile_index in range(last_tile - 1, known, -1)), prefix]
+    added_sums = [*(own_sums[tile_index] for tile_index in range(last_tile - 1, known, -1)), published_sum]
     prefix_sum = int(sum(own_sums[:last_tile]))
     added_sums_text = " + ".join(str(added_sum) for added_sum in added_sums)
     added_text = f"tile {last_tile} looks back and adds {added_sums_text} = {prefix_sum}"
@@ -164,19 +166,19 @@ def private_bins(values: Any, blocks: int) -> Picture:
     blocks
         The number of blocks.
     """
-    blocks_values = np.asarray(values).reshape(blocks, -1)
-    bins = int(blocks_values.max()) + 1
-    bin_counts = np.stack([np.bincount(elements, minlength=bins) for elements in blocks_values])
-    block_width = max(blocks_values.shape[1], bins) + 1.5
+    values_by_block = np.asarray(values).reshape(blocks, -1)
+    bins = int(values_by_block.max()) + 1
+    bin_counts = np.stack([np.bincount(elements, minlength=bins) for elements in values_by_block])
+    block_width = max(values_by_block.shape[1], bins) + 1.5
     figure, axes = empty_axes(3.5, (-3.4, blocks * block_width - 1.2), (-0.8, 6.9))
-    total_x = (blocks * block_width - 1.5 - bins) / 2
+    totals_left = (blocks * block_width - 1.5 - bins) / 2
     for y, row_label in (
         (0.5, "elements"),
         (3.0, "bins of the block,\nin shared memory"),
         (6.0, "bins in\nglobal memory"),
     ):
         draw_text(axes, -3.35, y, row_label)
-    for block, (elements, block_counts) in enumerate(zip(blocks_values, bin_counts, strict=True)):
+    for block, (elements, block_counts) in enumerate(zip(values_by_block, bin_counts, strict=True)):
         block_left = block * block_width
         draw_text(axes, block_left + elements.size / 2, -0.45, f"block {block}", ha="center")
         for i, value in enumerate(elements):
@@ -187,7 +189,7 @@ def private_bins(values: Any, blocks: int) -> Picture:
             draw_arrow(
                 axes,
                 (bins_left + value + 0.5, 3.5),
-                (total_x + value + 0.5 + 0.3 * (block - (blocks - 1) / 2), 5.5),
+                (totals_left + value + 0.5 + 0.3 * (block - (blocks - 1) / 2), 5.5),
                 "muted",
             )
         draw_arrow(
@@ -195,16 +197,16 @@ def private_bins(values: Any, blocks: int) -> Picture:
         )
         draw_text(axes, block_left + elements.size / 2 + 0.2, 1.7, f"{elements.size} atomics")
     for value, bin_count in enumerate(bin_counts.sum(axis=0)):
-        draw_box(axes, total_x + value, 5.5, 1, 1, _ELEMENT_COLOURS[value % 4], str(bin_count))
-    draw_text(axes, total_x + bins + 0.3, 6.0, f"{blocks} × {bins} = {blocks * bins} atomics")
+        draw_box(axes, totals_left + value, 5.5, 1, 1, _ELEMENT_COLOURS[value % 4], str(bin_count))
+    draw_text(axes, totals_left + bins + 0.3, 6.0, f"{blocks} × {bins} = {blocks * bins} atomics")
     total_text = ", ".join(
         f"{bin_count} times {value}" for value, bin_count in enumerate(bin_counts.sum(axis=0))
     )
     return Picture.of(
         figure,
-        f"{blocks_values.size} elements in {blocks} blocks. Each block counts its {blocks_values.shape[1]} "
-        f"elements in {bins} bins of its own in shared memory, and then adds each of these bins once to the "
-        f"{bins} bins in global memory: {total_text}.",
+        f"{values_by_block.size} elements in {blocks} blocks. Each block counts its "
+        f"{values_by_block.shape[1]} elements in {bins} bins of its own in shared memory, and then adds each "
+        f"of these bins once to the {bins} bins in global memory: {total_text}.",
     )
 
 
@@ -229,9 +231,9 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
     for y in range(height):
         for x in range(width):
             is_tile = radius <= x < width - radius and radius <= y < height - radius
-            is_near = abs(x - center_x) <= radius and abs(y - center_y) <= radius
+            is_in_window = abs(x - center_x) <= radius and abs(y - center_y) <= radius
             colour_name = "accent-2" if is_tile else "other-pale"
-            cell_text = "×" if is_near else ""
+            cell_text = "×" if is_in_window else ""
             draw_box(axes, x, y, 1, 1, colour_name, cell_text, edge="bg", text_colour="fg", fontsize=9)
     window_side = 2 * radius + 1
     axes.add_patch(
@@ -247,7 +249,7 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
     draw_box(axes, center_x, center_y, 1, 1, "warn", edge="tail")
     pixel_count = block_x * block_y
     loaded_pixels = width * height
-    legend = (
+    legend_entries = (
         ("accent-2", f"tile: the {block_x} × {block_y} = {pixel_count} pixels that this block computes"),
         (
             "other-pale",
@@ -258,7 +260,7 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
         ),
         ("warn", f"one result, which needs the {window_side} × {window_side} pixels with ×"),
     )
-    for line_index, (colour_name, text) in enumerate(legend):
+    for line_index, (colour_name, text) in enumerate(legend_entries):
         line_y = height + 0.5 + 1.2 * line_index
         draw_box(axes, 0, line_y, 1, 1, colour_name, edge="bg")
         draw_text(axes, 1.5, line_y + 0.5, text)

@@ -38,7 +38,7 @@ def possible_results(program: Callable[[Any], Any], orders: int = 5) -> list[Any
     seed_of_result = {}
     for seed in range(orders):
         with session.use_bench_device() as bench_device:
-            stream_order = bench_device.machine.use_stream_order("random", seed) if seed else nullcontext()
-            with stream_order:
+            order_context = bench_device.machine.use_stream_order("random", seed) if seed else nullcontext()
+            with order_context:
                 seed_of_result[program(bench_device.cp)] = seed
     return list(seed_of_result)

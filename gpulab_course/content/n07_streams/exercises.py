@@ -33,7 +33,7 @@ _ALLOWED_WAIT_COUNT = 2  # such as one after the warm-up
 
 
 def _draw_time_shares(rng: np.random.Generator, n: int) -> list[float]:
-    """Draw durations of calls as shares of their mean. No duration, and no median, is near the mean."""
+    """Draw durations of calls as shares of their mean. Neither a duration nor the median is near the mean."""
     short_shares = [float(time_share) for time_share in rng.uniform(0.4, 0.8, n - 1)]
     return [float(time_share) for time_share in rng.permutation([*short_shares, n - sum(short_shares)])]
 
@@ -61,15 +61,15 @@ def _run_stopwatch(answer: Any, n: int, round_counts: list[int]) -> dict[str, An
     # long, and cheap to compute
     x = cp.ones(32, dtype=cp.float32)
     y = cp.ones(32, dtype=cp.float32)
-    calls: list[int] = []
+    call_ends_ns: list[int] = []
 
     def run_work() -> None:
         # The first call does more, like a call that compiles, allocates or fills a cache. A mean that
         # includes it differs from the time of every single call.
         first_rounds = (8 if n < 10 else 3) * max(round_counts)
-        call_rounds = round_counts[len(calls) % n] if calls else first_rounds
+        call_rounds = round_counts[len(call_ends_ns) % n] if call_ends_ns else first_rounds
         work.simmer(x, call_rounds, blocks=1)
-        calls.append(session.backend().host_ns())
+        call_ends_ns.append(session.backend().host_ns())
 
     cp.cuda.Device().synchronize()
     work.simmer(y, sum(round_counts), blocks=1, stream=other_stream)
@@ -82,14 +82,14 @@ def _run_stopwatch(answer: Any, n: int, round_counts: list[int]) -> dict[str, An
     ]
     return {
         "result": result,
-        "calls": len(calls),
+        "calls": len(call_ends_ns),
         "runs": [
             (activity.start_ns, activity.end_ns)
             for activity in report.record.activities
             if activity.name == "simmer" and activity.stream_id == stream.ptr
         ],
         "events": [call.name for call in report.record.calls].count("cudaEventRecord"),
-        "early_waits": sum(wait.start_ns < calls[-1] for wait in host_waits) if calls else 0,
+        "early_waits": sum(wait.start_ns < call_ends_ns[-1] for wait in host_waits) if call_ends_ns else 0,
         "waits": sorted({_classify_wait(wait, stream.ptr) for wait in host_waits}),
     }
 
@@ -308,9 +308,9 @@ def conveyor(x: Any, y: Any, step: Any, pieces: int = 8) -> Any:
 def conveyor_in_one_piece(x: Any, y: Any, step: Any) -> Any:
     """The naive version, which copies the whole array to the device, processes it and copies it back."""
     cp = session.cp()
-    a = cp.asarray(x)
-    step(a)
-    a.get(out=y)
+    device_x = cp.asarray(x)
+    step(device_x)
+    device_x.get(out=y)
     return y
 
 
@@ -351,8 +351,8 @@ ENVIRONMENT_COUNT = 2
 
 def draw_rollout_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     """Return pairs of a number of steps and the length of an observation for the tests."""
-    widths = (int(n) for n in rng.integers(1, 100, 3))
-    return *zip((1, 2, int(rng.integers(8, 11))), widths, strict=True), (12, 32)
+    observation_widths = (int(n) for n in rng.integers(1, 100, 3))
+    return *zip((1, 2, int(rng.integers(8, 11))), observation_widths, strict=True), (12, 32)
 
 
 def make_rollout_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
@@ -361,17 +361,21 @@ def make_rollout_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     initial_observations = data.rng.random((ENVIRONMENT_COUNT, observation_width), dtype=np.float32)
     observations = initial_observations.copy()
     for _ in range(step_count):
-        observations = work.Environment.answer(observations, work.decide_by_numpy(observations))
+        observations = work.Environment.compute_next_observation(
+            observations, work.decide_by_numpy(observations)
+        )
     return ProgramCase(
         (initial_observations, step_count), observations, label=f"rollout(envs, policy, {step_count})"
     )
 
 
-def call_with_environments(bench: Any, program: Callable[..., Any], starts: Any, steps: int) -> Any:
+def call_with_environments(
+    bench: Any, program: Callable[..., Any], initial_observations: Any, steps: int
+) -> Any:
     """Call a program with environments in pinned memory, and return the last observation of each one."""
     envs = [
         work.Environment(initial_observation, bench.pinned, bench.compute, bench.uses)
-        for initial_observation in starts
+        for initial_observation in initial_observations
     ]
     result = program(envs, work.decide, steps)
     if not isinstance(result, list | tuple) or [id(env) for env in result] != [id(env) for env in envs]:
@@ -390,10 +394,10 @@ def rollout(envs: Any, policy: Any, steps: int) -> Any:
     streams = [cp.cuda.Stream(non_blocking=True) for _ in envs]
     inputs = [cp.empty(env.observation.shape, dtype=cp.float32) for env in envs]
 
-    def request_decision(number: int) -> None:
-        with streams[number]:
-            inputs[number].set(envs[number].observation)
-            policy(inputs[number]).get(out=envs[number].action, blocking=False)
+    def request_decision(env_index: int) -> None:
+        with streams[env_index]:
+            inputs[env_index].set(envs[env_index].observation)
+            policy(inputs[env_index]).get(out=envs[env_index].action, blocking=False)
 
     for env_index in range(len(envs) if steps else 0):
         request_decision(env_index)

@@ -19,9 +19,9 @@ from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Activity, Provenance, Timeline
 
 _CLOCK_STYLES = (("warn", "o", 6, "-"), ("accent", "s", 11, "-"), ("good", "^", 6, "--"))
-PIECES = (1, 2, 4, 8, 16)
-ELEMENTS = 1 << 19
-ROUNDS = 32
+PIECE_COUNTS = (1, 2, 4, 8, 16)
+ELEMENT_COUNT = 1 << 19
+ROUND_COUNT = 32
 
 
 def three_clocks(
@@ -140,10 +140,10 @@ def run_conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeli
     """
     cp = session.cp()
     allocate = session.cupyx().empty_pinned if pinned else np.empty
-    x, y = (allocate(ELEMENTS, np.float32) for _ in range(2))
-    x[...] = np.linspace(0.1, 0.9, ELEMENTS, dtype=np.float32)
+    x, y = (allocate(ELEMENT_COUNT, np.float32) for _ in range(2))
+    x[...] = np.linspace(0.1, 0.9, ELEMENT_COUNT, dtype=np.float32)
     in_stream, work_stream, out_stream = (cp.cuda.Stream(non_blocking=True) for _ in range(3))
-    piece_elements = -(-ELEMENTS // pieces)
+    piece_elements = -(-ELEMENT_COUNT // pieces)
     device_pieces = [cp.zeros(piece_elements, dtype=cp.float32) for _ in range(pieces)]
     work.simmer(device_pieces[0])  # warm up
     cp.cuda.Device().synchronize()
@@ -154,7 +154,7 @@ def run_conveyor(pieces: int, pinned: bool = True, waits: bool = True) -> Timeli
             if waits:
                 work_stream.wait_event(in_stream.record())
             with work_stream:
-                work.simmer(device_chunk, ROUNDS)
+                work.simmer(device_chunk, ROUND_COUNT)
             out_stream.wait_event(work_stream.record())
             device_chunk.get(stream=out_stream, out=y[host_slice], blocking=False)
         for stream in (in_stream, work_stream, out_stream):
@@ -239,7 +239,7 @@ class Conveyor(SteeredTimeline):
         super().__init__(self._timelines[pieces, 1, 1])
         self.pieces = pieces
         self.steer(
-            boxes.slider("Pieces", "pieces", PIECES, [str(n) for n in PIECES]),
+            boxes.slider("Pieces", "pieces", PIECE_COUNTS, [str(n) for n in PIECE_COUNTS]),
             boxes.slider("Host memory", "pinned", (0, 1), ("pageable", "pinned")),
             boxes.slider("Work waits for its copy", "waits", (0, 1), ("no: the event is missing", "yes")),
         )

@@ -85,7 +85,7 @@ class Environment:
 
     Parameters
     ----------
-    start
+    initial_observation
         The first observation, float32.
     copy_to_pinned
         Function that copies an array to pinned memory; both arrays of the environment are pinned.
@@ -99,13 +99,13 @@ class Environment:
 
     def __init__(
         self,
-        start: Floats,
+        initial_observation: Floats,
         copy_to_pinned: Callable[[Floats], Floats],
         keep_busy: Callable[[float], None],
         report_use: Callable[..., None] = _ignore_use,
     ) -> None:
-        self.observation = copy_to_pinned(start)
-        self.action = copy_to_pinned(np.zeros_like(start))
+        self.observation = copy_to_pinned(initial_observation)
+        self.action = copy_to_pinned(np.zeros_like(initial_observation))
         self.steps = 0
         self._keep_busy = keep_busy
         self._report_use = report_use
@@ -115,10 +115,10 @@ class Environment:
         self._report_use("reads in env.step()", "env.action", reads=(self.action,))
         self._report_use("writes in env.step()", "env.observation", writes=(self.observation,))
         self._keep_busy(self.STEP_US)
-        self.observation[...] = self.answer(self.observation, self.action)
+        self.observation[...] = self.compute_next_observation(self.observation, self.action)
         self.steps += 1
 
     @staticmethod
-    def answer(observation: Floats, action: Floats) -> Floats:
+    def compute_next_observation(observation: Floats, action: Floats) -> Floats:
         """Compute the observation that follows an observation and an action."""
         return np.float32(0.5) * observation + action

@@ -140,17 +140,20 @@ def pinning() -> MeasurementTable:
     size.
     """
     recordings = [load_recordings()[name] for name in ("h200", "h100")]
-    pinning_us = [
+    pinning_times_us = [
         recording["arrays"]["first 128 MiB of pinned memory"]["call_us"] for recording in recordings
     ]
     rates_gbps = [
         recording["rates"]["HtoD pinned"][recording["sizes"].index(128 << 21)] for recording in recordings
     ]
-    copy_us = [(128 << 20) / gbps / 1e3 for gbps in rates_gbps]
-    ratios = [pinning_time / copy_time for pinning_time, copy_time in zip(pinning_us, copy_us, strict=True)]
+    copy_times_us = [(128 << 20) / gbps / 1e3 for gbps in rates_gbps]
+    ratios = [
+        pinning_time_us / copy_time_us
+        for pinning_time_us, copy_time_us in zip(pinning_times_us, copy_times_us, strict=True)
+    ]
     summary_rows = (
-        ("get 128 MiB of pinned memory", *map(_format_us, pinning_us)),
-        ("copy 128 MiB to the device", *map(_format_us, copy_us)),
+        ("get 128 MiB of pinned memory", *map(_format_us, pinning_times_us)),
+        ("copy 128 MiB to the device", *map(_format_us, copy_times_us)),
         ("how many times as long", *(f"{ratio:.0f}" for ratio in ratios)),
     )
     return MeasurementTable(

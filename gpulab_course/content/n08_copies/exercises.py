@@ -163,7 +163,9 @@ def _make_report_case(x: Any) -> ProgramCase:
 
 
 def _make_special_values_case_maker(*values: float) -> Any:
-    """Return a function that creates a test case with small numbers, in which these values replace some."""
+    """Return a function that creates a test case with small numbers, some of which are replaced by the given
+    values.
+    """
 
     def make_case(data: Draw, n: int) -> ProgramCase:
         x = data.integers(n, -50, 51).astype(np.float32)
@@ -352,13 +354,13 @@ def stream_in(data: Any) -> Any:
     stream = cp.cuda.Stream(non_blocking=True)
     stream.wait_event(cp.cuda.get_current_stream().record())
     buffers = [cupyx.empty_pinned(data.shape[1:], data.dtype) for _ in range(2)]
-    copy_ends = [cp.cuda.Event(disable_timing=True) for _ in buffers]
+    copy_end_events = [cp.cuda.Event(disable_timing=True) for _ in buffers]
     for i, chunk in enumerate(data):
         if i >= 2:
-            copy_ends[i % 2].synchronize()
+            copy_end_events[i % 2].synchronize()
         buffers[i % 2][...] = chunk
         out[i].set(buffers[i % 2], stream=stream)
-        copy_ends[i % 2].record(stream)
+        copy_end_events[i % 2].record(stream)
     stream.synchronize()
     return out
 
@@ -406,10 +408,10 @@ class RowChooser:
     """A callable that returns the indices of the chosen rows as a device array."""
 
     def __init__(self, rows: npt.NDArray[np.int32]) -> None:
-        self._rows = rows
+        self._row_indices = rows
 
     def __call__(self) -> Any:
-        return session.cp().asarray(self._rows) + 0
+        return session.cp().asarray(self._row_indices) + 0
 
 
 def draw_lookup_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
