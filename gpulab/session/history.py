@@ -33,7 +33,7 @@ def record_element_history(element: Any, name: str, function: Callable[[], Any])
         provenance=backend.provenance,
         element=name,
         writes=tuple(history.writes),
-        launches=history.launches,
-        left_out=history.count + 1 - len(history.writes),
+        launches=history.launch_count,
+        left_out=history.write_count + 1 - len(history.writes),
         error="" if error is None else f"{type(error).__name__}: {error}",
     )

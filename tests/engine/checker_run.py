@@ -201,7 +201,7 @@ class Run:
         return self.code.index(self.checker.sites[access.site].instruction)
 
     def block(self, access: Access) -> int:
-        return self.checker.ordering.block(access.segment)
+        return self.checker.ordering.find_block(access.segment)
 
     def races(self) -> list[tuple[Any, ...]]:
         """Each as (space, word, (block, thread, site) twice, kinds, relation, count, agree)."""
@@ -209,7 +209,11 @@ class Run:
             (
                 race.space,
                 race.word,
-                *((self.block(a), a.thread, self.site(a)) for a in (race.first, race.second) if a),
+                *(
+                    (self.block(a), a.thread, self.site(a))
+                    for a in (race.first_access, race.second_access)
+                    if a
+                ),
                 race.are_writes,
                 race.relation,
                 race.count,

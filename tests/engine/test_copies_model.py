@@ -256,7 +256,7 @@ def on_the_engine(program: list[Op], data: Any) -> tuple[Any, set[int]]:
         kernel.plans[0].function,
         [i for _, i in kernel.tables.accesses],
         recorder,
-        unwritten=False,
+        checks_unwritten=False,
     )
     checker.shared.entry_limit = 0  # each race is handed over by itself
     loaded.launch(

@@ -72,8 +72,8 @@ class Reference:
 def simulate(seed: int, partial: bool) -> tuple[set, set]:
     """Random accesses and waits, told to the checker and to the reference alike: racy words of both."""
     rng = np.random.default_rng(seed)
-    run = Run(blocks=BLOCKS, warps=WARPS, words=WORDS, unwritten=False, partial=partial)
-    run.checker.shared.entry_limit = 0  # each race is handed over by itself
+    run = Run(blocks=BLOCKS, warps=WARPS, words=WORDS, checks_unwritten=False, has_partial_waits=partial)
+    run.checker.shared_state.entry_limit = 0  # each race is handed over by itself
     (start,) = run.starts
     reference = Reference()
     running = list(range(BLOCKS))

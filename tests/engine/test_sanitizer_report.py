@@ -168,9 +168,9 @@ def names(memory: DeviceMemory, **changes: Any) -> ElementNames:
         "declarations": read_declarations(
             "__shared__ float s[2][4], t[3];\n__device__ int box[2], other[3];"
         ),
-        "offsets": {"s": 64},
-        "sizes": {"s": 32},
-        "pointers": {},
+        "shared_offsets": {"s": 64},
+        "shared_sizes": {"s": 32},
+        "parameter_by_address": {},
         "shared_words": 64,
         "local_words": 8,
     } | changes
@@ -180,7 +180,7 @@ def names(memory: DeviceMemory, **changes: Any) -> ElementNames:
 def test_names_of_shared_memory() -> None:
     offsets = {"_ZZ1kvE1s": 64, "t": 96, "u": 128}
     name = names(
-        DeviceMemory(1 << 20), offsets=offsets, sizes={"_ZZ1kvE1s": 32, "t": 12, "u": 8}
+        DeviceMemory(1 << 20), shared_offsets=offsets, shared_sizes={"_ZZ1kvE1s": 32, "t": 12, "u": 8}
     ).name_shared_element
     assert name(63) == "byte 63 of shared memory"
     assert name(64) == "s[0][0]"
@@ -204,7 +204,7 @@ def test_names_of_the_devices_memory() -> None:
     for start, size, label in zip(starts, (128, 128, 8, 8, 4096), labels, strict=True):
         memory.track_allocation(start, size, label)
     matrix, row, box, mangled, plain = starts
-    name = names(memory, pointers={matrix: "m", row: "r", row + 64: "half"}).name_device_element
+    name = names(memory, parameter_by_address={matrix: "m", row: "r", row + 64: "half"}).name_device_element
     assert name(matrix + 4 * 13) == "m[13] ([1, 5] of shape (4, 8))"
     assert name(matrix + 4 * 32) == "m[32]", "past the array's end"
     assert name(matrix + 2) == "element 0 of the float32 array of shape (4, 8)"
@@ -213,7 +213,7 @@ def test_names_of_the_devices_memory() -> None:
     assert name(box + 4) == "box[1]"
     assert name(mangled + 4) == "byte 4 of the module variable s"
     assert name(plain + 1234) == "byte 1,234 of the copy of something"
-    inner = names(memory, pointers={matrix + 64: "m"}).name_device_element
+    inner = names(memory, parameter_by_address={matrix + 64: "m"}).name_device_element
     assert inner(matrix + 4 * 15) == "element 15 of the float32 array of shape (4, 8)"
     assert inner(matrix + 4 * 17) == "m[1]", "as the kernel counts, from where its pointer points"
 
@@ -242,7 +242,10 @@ STORE = "3| st.global.u32 [%rd1], %r2"
 def update_lines(*code: str) -> list[tuple[int, int, str]]:
     """Lines of the load and of the store of each update, and its atomic."""
     return sorted(
-        {(update.load, update.store, update.atomic) for update in find_updates(function(*code)).values()}
+        {
+            (update.load_line, update.store_line, update.atomic_name)
+            for update in find_updates(function(*code)).values()
+        }
     )
 
 
@@ -372,8 +375,8 @@ class Case:
             for n, i in enumerate(self.instructions)
         ]
         self.findings.ordering = Ordering(32, 64, structures.Checker())
-        self.findings.ordering.columns[0, :64] = np.arange(64)
-        self.names = names(self.memory, pointers={self.start: "x"})
+        self.findings.ordering.segment_columns[0, :64] = np.arange(64)
+        self.names = names(self.memory, parameter_by_address={self.start: "x"})
 
     def race(
         self,
@@ -405,15 +408,15 @@ class Case:
     def hazards(self, **changes: Any) -> list[Hazard]:
         fields = {
             "findings": self.findings,
-            "kernel": "k",
-            "lines": SOURCE,
+            "kernel_name": "k",
+            "source_lines": SOURCE,
             "grid": (2, 2, 4),
             "block": (4, 2, 4),
-            "names": self.names,
-            "flow": cfg.build_flow(self.function),
+            "element_names": self.names,
+            "control_flow": cfg.build_flow(self.function),
             "function": self.function,
-            "updates": find_updates(self.function),
-            "checks": find_rechecks(self.function),
+            "updates_by_id": find_updates(self.function),
+            "recheck_ids": find_rechecks(self.function),
         } | changes
         return Report(**fields).hazards()
 
@@ -519,7 +522,7 @@ def test_races_in_the_systems_part_of_shared_memory_are_left_out() -> None:
     def reported(word: int) -> int:
         case = Case(*SHARED).race(0, 1, word=word)
         case.names = names(
-            case.memory, offsets={layout.RESERVED_SHARED_NAME: 64}, sizes={}, shared_words=4096
+            case.memory, shared_offsets={layout.RESERVED_SHARED_NAME: 64}, shared_sizes={}, shared_words=4096
         )
         return len(case.hazards())
 
@@ -635,9 +638,9 @@ def test_lines_at_which_blocks_meet_are_a_warning_within_blocks_too() -> None:
 
 def test_a_read_that_an_atomic_compares_again_is_harmless() -> None:
     case = Case(*ATOMICS).race(ATOMIC_ADD, READ, "RAW", BLOCK, space="global")
-    hazard = case.hazard(checks={id(case.function.instructions[READ])})
+    hazard = case.hazard(recheck_ids={id(case.function.instructions[READ])})
     assert (hazard.severity, "The atomic compares the value again" in hazard.message) == ("info", True)
-    assert case.hazard(checks={id(case.function.instructions[ATOMIC_ADD])}).severity == "error"
+    assert case.hazard(recheck_ids={id(case.function.instructions[ATOMIC_ADD])}).severity == "error"
 
 
 def test_plain_writes_of_an_array_that_is_swapped_are_a_warning() -> None:

@@ -43,7 +43,7 @@ from virtualgpu.sanitizer import structures
 
 def run_steps(*steps: tuple[Any, ...], **options: Any) -> Run:
     """Accesses (block, site, thread, word) and waits (block, "barrier")."""
-    run = Run(**({"unwritten": False} | options))
+    run = Run(**({"checks_unwritten": False} | options))
     for block, step, *operands in steps:
         if step == "barrier":
             run.barrier(block)
@@ -75,7 +75,7 @@ READ = (0, LOAD_S, 9, 5)
 
 
 def test_lanes_that_name_each_other_are_a_group() -> None:
-    run = Run(unwritten=False)
+    run = Run(checks_unwritten=False)
     run.access(0, STORE_S, {3: 0, 5: 4})
     members = [0] * 32
     members[3] = members[9] = 1 << 3 | 1 << 9
@@ -185,7 +185,7 @@ def test_flags_of_a_block_order_its_threads() -> None:
 def test_stores_of_one_value_agree(unit: int) -> None:
     def agree(*stores: dict[int, tuple[int, int]]) -> bool:
         """Stores of (word, value) by lanes: whether the one race among them has equal values."""
-        run = Run(unit=unit, unwritten=False)
+        run = Run(unit=unit, checks_unwritten=False)
         for store in stores:
             places = {thread: unit * word for thread, (word, _) in store.items()}
             run.access(0, STORE_S, places, {thread: value for thread, (_, value) in store.items()})
@@ -215,7 +215,7 @@ def test_a_worker_takes_up_one_block_after_the_other() -> None:
         (structures.UNWRITTEN, "shared", 1),
         (structures.UNWRITTEN, "local", 3 * 4 + 1),
     ]
-    assert [run.block(f.second) for f in findings] == [7, 7]
+    assert [run.block(f.second_access) for f in findings] == [7, 7]
     run.access(0, STORE_G, {33: run.starts[0]})
     run.access(0, ATOM_G, {33: run.starts[0] + 32})
     run.access(1, ATOM_G, {33: run.starts[0] + 32})
@@ -225,13 +225,16 @@ def test_a_worker_takes_up_one_block_after_the_other() -> None:
 
 
 def test_reads_of_what_nothing_has_written() -> None:
-    run = Run(races=False)
+    run = Run(checks_races=False)
     run.access(0, STORE_S, {3: 8})
     run.access(0, LOAD_S2, {40: 4, 41: 8})
     run.access(1, LOAD_S, {3: 8})
     run.access(0, ATOM_S, {3: 40})
     run.access(0, LOAD_S, {3: 40})
-    findings = [(f.word, f.count, run.block(f.second), f.second.thread, f.first) for f in run.findings()]
+    findings = [
+        (f.word, f.count, run.block(f.second_access), f.second_access.thread, f.first_access)
+        for f in run.findings()
+    ]
     assert findings == [(1, 2, 0, 40, None), (10, 1, 0, 3, None), (2, 1, 1, 3, None)]
     run.access(0, STORE_S4, {3: 0})
     run.access(0, LOAD_S2, {3: 0, 4: 8})
@@ -249,15 +252,15 @@ def test_reads_of_a_threads_own_memory() -> None:
     run.access(0, LOAD_L, {34: 4})
     run.access(0, LOAD_L, {1: 4})
     narrow, wide = run.findings()
-    assert (wide.word, wide.count, wide.second.thread, wide.space) == (33 * 4 + 2, 2, 33, "local")
-    assert (narrow.word, narrow.count, narrow.second.thread) == (4 * 1 + 1, 2, 1)
-    silent = Run(unwritten=False)
+    assert (wide.word, wide.count, wide.second_access.thread, wide.space) == (33 * 4 + 2, 2, 33, "local")
+    assert (narrow.word, narrow.count, narrow.second_access.thread) == (4 * 1 + 1, 2, 1)
+    silent = Run(checks_unwritten=False)
     silent.access(0, LOAD_L, {33: 4})
     assert silent.findings() == []
 
 
 def test_reads_of_arrays_that_nothing_has_written() -> None:
-    run = Run(arrays=2, races=False, unwritten_words={0: np.ones(1, bool)})
+    run = Run(arrays=2, checks_races=False, unwritten_words={0: np.ones(1, bool)})
     fresh = np.array([True] * 8 + [False] * 8)
     run.checker.unwritten_words = {run.starts[1]: fresh}
     start = run.starts[1]
@@ -277,22 +280,30 @@ def test_reads_of_arrays_that_nothing_has_written() -> None:
 def test_pointers_that_leave_their_array() -> None:
     memory = DeviceMemory(1 << 20)
     start = Run(memory=memory).starts[0]
-    run = Run(memory=memory, arrays=2, bounds=lambda i: (start, start + 64), races=False, unwritten=False)
+    run = Run(
+        memory=memory,
+        arrays=2,
+        find_bounds=lambda i: (start, start + 64),
+        checks_races=False,
+        checks_unwritten=False,
+    )
     run.access(0, LOAD_G, {0: start, 1: start + 60})
     run.access(0, STORE_G2, {0: start, 1: start + 56})
     assert run.findings() == []
     run.access(0, LOAD_G, {0: start - 4, 1: start + 64})
     run.access(0, STORE_G2, {5: start + 60})
     first, second = run.findings()
-    assert (first.finding_kind, first.start, first.word, first.count, first.second.thread) == (
+    assert (first.finding_kind, first.start, first.word, first.count, first.second_access.thread) == (
         structures.OUTSIDE_ARRAY,
         start - 4,
         0,
         2,
         0,
     )
-    assert (second.start, second.second.thread, second.first) == (start + 60, 5, None)
-    kind = Run(memory=memory, bounds=lambda i: (start, start + 64), strays=False, unwritten=False)
+    assert (second.start, second.second_access.thread, second.first_access) == (start + 60, 5, None)
+    kind = Run(
+        memory=memory, find_bounds=lambda i: (start, start + 64), checks_strays=False, checks_unwritten=False
+    )
     kind.access(0, LOAD_G, {0: start - 4})
     assert kind.findings() == []
 
@@ -305,7 +316,7 @@ def test_generic_addresses_lead_to_each_memory() -> None:
     run.access(0, LOAD_A, {4: local})
     run.access(0, STORE_A, {5: run.starts[0] + 12})
     run.access(0, LOAD_A, {40: run.starts[0] + 12})
-    findings = {(f.finding_kind, f.space, f.word, f.second.thread) for f in run.findings()}
+    findings = {(f.finding_kind, f.space, f.word, f.second_access.thread) for f in run.findings()}
     assert findings == {
         (structures.UNWRITTEN, "shared", 2, 3),
         (structures.UNWRITTEN, "local", 4 * 4 + 2, 4),
@@ -317,7 +328,7 @@ def test_generic_addresses_lead_to_each_memory() -> None:
 
 
 def test_accesses_outside_of_any_array_are_no_race() -> None:
-    run = Run(arrays=3, unwritten=False)
+    run = Run(arrays=3, checks_unwritten=False)
     first, second, third = sorted(run.starts)
     outside = [first - 4, first + 64, second - 4, second + 64, third + 64]
     for place in outside:
@@ -336,21 +347,21 @@ def test_arrays_that_the_kernel_only_reads_have_no_history() -> None:
     def bounds(i: Any) -> tuple[int, int]:
         return (1 << 60, 1 << 61) if "global" in i.parts or i.text.startswith(("ld.u", "st.u")) else (0, 1)
 
-    run = Run(bounds=bounds, strays=False, unwritten=False)
+    run = Run(find_bounds=bounds, checks_strays=False, checks_unwritten=False)
     run.access(0, LOAD_G, {3: run.starts[0]})
     run.access(0, STORE_G, {40: run.starts[0]})
     run.access(0, LOAD_G, {3: run.starts[0]})
     assert [race[2:4] for race in run.races()] == [((0, 40, STORE_G), (0, 3, LOAD_G))], "the first is unknown"
-    run = Run(unwritten=False)
+    run = Run(checks_unwritten=False)
     run.access(0, LOAD_G, {3: run.starts[0]})
     run.access(0, STORE_G, {40: run.starts[0]})
     assert [race[2:4] for race in run.races()] == [((0, 3, LOAD_G), (0, 40, STORE_G))]
 
 
 def test_the_device_heap_is_looked_at() -> None:
-    run = Run(mib=16, warps=2, unwritten=False, races=False)
+    run = Run(mib=16, warps=2, checks_unwritten=False, checks_races=False)
     heap = run.memory.open_heap()
-    run = Run(memory=run.memory, heap=True, unwritten=False, races=False)
+    run = Run(memory=run.memory, checks_heap=True, checks_unwritten=False, checks_races=False)
     with heap.keep_freed_blocks():  # with room between blocks
         heap.allocate_block(16)
         block = heap.allocate_block(64)
@@ -379,7 +390,7 @@ def test_a_copy_is_waited_for() -> None:
         return thread, event
 
     def findings_of(*steps: Any) -> list[tuple[int, int, int]]:
-        run = run_steps(unwritten=False)
+        run = run_steps(checks_unwritten=False)
         for step in steps:
             if len(step) == 2 and step[1] != "barrier":
                 thread, event = step
@@ -389,7 +400,10 @@ def test_a_copy_is_waited_for() -> None:
                 run.barrier(0)
             else:
                 run.access(0, step[1], {step[2]: 4 * step[3]})
-        return [(f.finding_kind, f.first.thread if f.first else -1, f.second.thread) for f in run.findings()]
+        return [
+            (f.finding_kind, f.first_access.thread if f.first_access else -1, f.second_access.thread)
+            for f in run.findings()
+        ]
 
     hasty = structures.PENDING_COPY
     race = structures.RACE
@@ -427,7 +441,7 @@ def come(run: Run, warp: int, barrier: int, mask: int = FULL, block: int = 0) ->
 
 
 def test_threads_that_come_to_a_barrier_without_their_warp() -> None:
-    run = Run(barriers=True)
+    run = Run(checks_barriers=True)
     come(run, 0, BAR)
     come(run, 1, BAR)
     run.barrier(0)
@@ -444,7 +458,7 @@ def test_threads_that_come_to_a_barrier_without_their_warp() -> None:
         run.code[BAR],
         None,
     )
-    assert arrival.thread == 34
+    assert arrival.first_thread == 34
     run.recorder.barriers.clear()
     come(run, 0, BAR_1, 0b11)
     come(run, 0, BAR_LOOSE, 0b11)
@@ -455,7 +469,7 @@ def test_threads_that_come_to_a_barrier_without_their_warp() -> None:
 
 
 def test_threads_that_wait_at_another_barrier_are_reported_when_it_opens() -> None:
-    run = Run(barriers=True, warps=3)
+    run = Run(checks_barriers=True, warps=3)
     for _ in range(2):
         come(run, 0, BAR)
         come(run, 1, BAR_IF)
@@ -477,7 +491,7 @@ def test_threads_that_wait_at_another_barrier_are_reported_when_it_opens() -> No
 
 
 def test_arrivals_of_an_earlier_block_are_forgotten() -> None:
-    run = Run(barriers=True)
+    run = Run(checks_barriers=True)
     come(run, 0, BAR)
     run.begin(0, 5)
     come(run, 0, BAR_IF)
@@ -487,7 +501,7 @@ def test_arrivals_of_an_earlier_block_are_forgotten() -> None:
 
 
 def test_a_barrier_that_opens_in_parts_orders_as_any_other() -> None:
-    run = run_steps((0, STORE_G, 3, 0), (0, STORE_S, 3, 0), (0, "barrier"), barriers=True)
+    run = run_steps((0, STORE_G, 3, 0), (0, STORE_S, 3, 0), (0, "barrier"), checks_barriers=True)
     come(run, 0, BAR)
     come(run, 1, BAR_IF)
     run.barrier(0)
@@ -538,7 +552,7 @@ def test_shuffles_from_lanes_that_take_no_part() -> None:
     run.recorder.absences.clear()
     run.tell(0, 0, layout.SHUFFLE, [1, 7, 2, *[0] * 29], 0b111)
     assert [(a.thread, source) for a, source in run.recorder.absences] == [(1, 7)]
-    silent = Run(shuffles=False)
+    silent = Run(checks_shuffles=False)
     silent.tell(0, 1, layout.SHUFFLE, [5] * 32, 0b111)
     assert silent.recorder.absences == []
 
@@ -547,8 +561,8 @@ def test_shuffles_from_lanes_that_take_no_part() -> None:
 
 
 def test_the_table_of_findings_is_emptied_before_it_is_full() -> None:
-    run = Run(blocks=1, words=64, unwritten=False)
-    run.checker.shared.entry_limit = 3
+    run = Run(blocks=1, words=64, checks_unwritten=False)
+    run.checker.shared_state.entry_limit = 3
     sites = [STORE_S, ATOM_S, LOAD_S, STRONG_S]
     for word, first in enumerate(sites):
         for other, second in enumerate(sites):
@@ -556,11 +570,11 @@ def test_the_table_of_findings_is_emptied_before_it_is_full() -> None:
             run.access(0, second, {40: 16 * word + 4 * other})
     assert len(run.recorder.occurrences) >= 4, "handed over on the way"
     total = run.recorder.occurrences + run.findings()
-    assert len({(run.site(f.first), run.site(f.second)) for f in total if f.first}) == 8
+    assert len({(run.site(f.first_access), run.site(f.second_access)) for f in total if f.first_access}) == 8
 
 
 def test_more_segments_than_there_is_room_for() -> None:
-    run = Run(blocks=2, unwritten=False)
+    run = Run(blocks=2, checks_unwritten=False)
     run.access(0, STORE_G, {3: run.starts[0]})
     for turn in range(1500):
         run.barrier(turn % 2)

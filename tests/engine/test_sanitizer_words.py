@@ -210,7 +210,7 @@ def test_only_the_first_pairs_of_lines_are_listed() -> None:
 def test_arrays_that_are_too_large_are_not_checked_for_races(monkeypatch: pytest.MonkeyPatch) -> None:
     body = "x[n[0]] = threadIdx.x;\ny[n[0]] = threadIdx.x;"
     assert [hazard.array for hazard in report(body).hazards] == ["x[0]", "y[0]"]
-    monkeypatch.setattr(checker, "_REGION_WORDS", 256)
+    monkeypatch.setattr(checker, "_MAX_REGION_GRANULES", 256)
     assert report(body).left_out == ""
     large = cp.zeros(1000, np.float32)
     record = report(body, cp.ones(256, np.float32), large, cp.arange(256, dtype=np.int32))

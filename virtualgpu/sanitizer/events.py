@@ -24,9 +24,9 @@ from virtualgpu.sanitizer import shadow
 from virtualgpu.sanitizer.shadow import begin_block, begin_segment, check_access, full_barrier
 from virtualgpu.sanitizer.structures import (
     ALLOCATE_MATRIX,
+    APPLY_MESSAGES,
     COPY_ARRIVED,
     DESCRIBE_SITE,
-    LEARN_MESSAGES,
     MIXED_BARRIER,
     NO_SPACE,
     SITE_BYTES,
@@ -38,19 +38,19 @@ from virtualgpu.sanitizer.structures import (
 
 
 def handle_lane_barrier(
-    context: Context, block: Block, checker: Checker, first_thread: int, group: int
+    context: Context, block: Block, checker: Checker, first_thread: int, group_mask: int
 ) -> None:
     """Record that some lanes of a warp have waited for each other. Their earlier accesses are then ordered
     before their later accesses.
     """
     row_bytes = 4 * checker.threads
-    lane_matrix = block.known + first_thread * row_bytes
-    maximum_row = block.known + checker.threads * row_bytes  # one more row, for the maximum
+    lane_matrix = block.known_cuts + first_thread * row_bytes
+    maximum_row = block.known_cuts + checker.threads * row_bytes  # one more row, for the maximum
     byte_offset = 0
     while byte_offset < row_bytes:
         store32(maximum_row + byte_offset, 0)
         byte_offset += 4
-    remaining_lanes = group
+    remaining_lanes = group_mask
     while remaining_lanes:
         lane_row = lane_matrix + find_lowest_bit(remaining_lanes) * row_bytes
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
@@ -59,11 +59,11 @@ def handle_lane_barrier(
             if load32(lane_row + byte_offset) > load32(maximum_row + byte_offset):
                 store32(maximum_row + byte_offset, load32(lane_row + byte_offset))
             byte_offset += 4
-    remaining_lanes = group
+    remaining_lanes = group_mask
     while remaining_lanes:
         store32(maximum_row + 4 * (first_thread + find_lowest_bit(remaining_lanes)), block.cut)
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
-    remaining_lanes = group
+    remaining_lanes = group_mask
     while remaining_lanes:
         lane_row = lane_matrix + find_lowest_bit(remaining_lanes) * row_bytes
         remaining_lanes = remaining_lanes & (remaining_lanes - 1)
@@ -75,14 +75,14 @@ def handle_lane_barrier(
     begin_segment(context, block, checker)
 
 
-def handle_warp_sync(context: Context, block: Block, checker: Checker, members: int, mask: int) -> None:
+def handle_warp_sync(context: Context, block: Block, checker: Checker, member_masks: int, mask: int) -> None:
     """Record a call of ``__syncwarp``, in which each lane waits for the lanes in its own mask."""
-    if block.known == 0:
+    if block.known_cuts == 0:
         call_function(block.callback, context, ALLOCATE_MATRIX, 0, 0, 0)
     remaining_lanes = mask
     while remaining_lanes:
         lane = find_lowest_bit(remaining_lanes)
-        group_mask = load64(members + 8 * lane) & mask | 1 << lane
+        group_mask = load64(member_masks + 8 * lane) & mask | 1 << lane
         handle_lane_barrier(context, block, checker, context.warp << 5, group_mask)
         remaining_lanes = remaining_lanes & ~group_mask
 
@@ -113,8 +113,8 @@ def check_block_arrival(context: Context, block: Block, checker: Checker, lanes:
 def handle_block_release(context: Context, block: Block, checker: Checker) -> None:
     """Record that all threads of the block have passed barrier 0."""
     if block.has_unfenced_reads:
-        call_function(block.callback, context, LEARN_MESSAGES, 0, 0, 0)
-    if block.has_mixed_barriers or block.arrived:
+        call_function(block.callback, context, APPLY_MESSAGES, 0, 0, 0)
+    if block.has_mixed_barriers or block.has_arrivals:
         call_function(block.callback, context, layout.BLOCK_BARRIER_OPENS, 0, 0, 0)
     else:
         block.wait_pc = -1
@@ -146,17 +146,17 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
         site = view_struct(Site, checker.sites + site_number * SITE_BYTES)
         if mask == 0:
             return
-        if site.known == 0:
+        if site.is_described == 0:
             call_function(block.callback, context, DESCRIBE_SITE, 0, site_number, values)
         if site.space == NO_SPACE:
             return
         if block.has_unfenced_reads and site.writes and site.synchronizes == 0:
             # A store is never executed before the loads that it depends on; a load can be.
-            call_function(block.callback, context, LEARN_MESSAGES, 0, 0, 0)
-        check_access(context, block, checker, site, lanes, mask, values, site.step)
+            call_function(block.callback, context, APPLY_MESSAGES, 0, 0, 0)
+        check_access(context, block, checker, site, lanes, mask, values, site.copy_stage)
         if site.synchronizes:
             fenced_mask = load32(block.fenced_lanes + 4 * context.warp) & mask
-            if site.releases or checker.messages or (site.writes and fenced_mask):
+            if site.releases or checker.message_count or (site.writes and fenced_mask):
                 call_function(block.callback, context, site_number, lanes, mask, values)
     elif site_number == layout.AT_BLOCK_BARRIER:
         check_block_arrival(context, block, checker, lanes, mask)
@@ -165,7 +165,7 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
     elif site_number == layout.WARP_SYNC:
         handle_warp_sync(context, block, checker, lanes, mask)
     elif site_number == layout.SHUFFLE:
-        if checker.shuffles:
+        if checker.checks_shuffles:
             check_shuffle(context, block, checker, lanes, mask, values)
     elif site_number == layout.FENCE or site_number == layout.BLOCK_FENCE:
         address = block.fenced_lanes + 4 * context.warp
@@ -174,14 +174,14 @@ def observe(context: Context, site_number: int, lanes: int, mask: int, values: i
             address = block.wide_fences + 4 * context.warp
             store32(address, load32(address) | mask)
             if block.has_unfenced_reads:
-                call_function(block.callback, context, LEARN_MESSAGES, 0, 0, 0)
+                call_function(block.callback, context, APPLY_MESSAGES, 0, 0, 0)
     elif site_number == layout.BARRIER_ARRIVAL:
-        block.arrived = 1
+        block.has_arrivals = 1
         call_function(block.callback, context, site_number, lanes, mask, values)
     else:
         copy_code = layout.COPY_EVENTS - site_number
         site = view_struct(Site, checker.sites + (copy_code >> 2) * SITE_BYTES)
-        if site.known:
+        if site.is_described:
             check_access(context, block, checker, site, lanes, mask, 0, (copy_code & 3) + COPY_ARRIVED)
 
 

@@ -36,8 +36,8 @@ class Finding:
     space: str
     start: int
     word: int
-    first: Access | None
-    second: Access
+    first_access: Access | None
+    second_access: Access
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class DivergentBarrier:
 
     block: int
     own_arrival: Arrival
-    other: Arrival | None
+    other_arrival: Arrival | None
     count: int = 0
 
 
@@ -58,17 +58,17 @@ class Findings:
     def __init__(self, memory: DeviceMemory, granule_bytes: int) -> None:
         self.memory = memory
         self.granule_bytes = granule_bytes
-        self.more = 0
+        self.omitted_count = 0
         self.sites: Sequence[Site] = ()
         self.ordering: Ordering | None = None
-        self.found: dict[tuple[str, str, int, int, int], Finding] = {}
+        self.findings_by_key: dict[tuple[str, str, int, int, int], Finding] = {}
         self.divergent_barriers: dict[tuple[int, int], DivergentBarrier] = {}
         self.heap_blocks: dict[tuple[str, str, int, int, int], tuple[int, int]] = {}
 
     def add(self, occurrences: FindingOccurrences) -> None:
         """Add the occurrences of a finding at one pair of instructions."""
-        second_access = occurrences.second
-        first_access = occurrences.first
+        second_access = occurrences.second_access
+        first_access = occurrences.first_access
         source_line = self.sites[second_access.site].line
         finding = Finding(
             occurrences.count,
@@ -103,7 +103,7 @@ class Findings:
                 finding,
             )
 
-    def add_absent_lane(self, access: Access, source: int) -> None:
+    def add_absent_lane(self, access: Access, source_lane: int) -> None:
         """Add a shuffle from an inactive lane, or a vote whose mask contains an inactive lane."""
         site = self.sites[access.site]
         finding_key = (
@@ -113,12 +113,17 @@ class Findings:
             site.line,
             0,
         )
-        self._add_finding(finding_key, Finding(1, False, "", 0, source, None, access))
+        self._add_finding(finding_key, Finding(1, False, "", 0, source_lane, None, access))
 
-    def add_divergent_barrier(self, block: int, arrival: Arrival, other: Arrival | None) -> None:
+    def add_divergent_barrier(self, block: int, arrival: Arrival, other_arrival: Arrival | None) -> None:
         """Add a barrier that only some threads reach, such as a part of a warp."""
-        both_lines = arrival.instruction.line, other.instruction.line if other is not None else -1
-        self.divergent_barriers.setdefault(both_lines, DivergentBarrier(block, arrival, other)).count += 1
+        both_lines = (
+            arrival.instruction.line,
+            other_arrival.instruction.line if other_arrival is not None else -1,
+        )
+        self.divergent_barriers.setdefault(
+            both_lines, DivergentBarrier(block, arrival, other_arrival)
+        ).count += 1
 
     def add_outside_block(self, access: Access, address: int) -> None:
         """Add an access to the device heap that is outside of all allocated blocks."""
@@ -134,11 +139,11 @@ class Findings:
         self._add_finding(finding_key, Finding(1, False, "global", address, 0, None, access))
 
     def _add_finding(self, key: tuple[str, str, int, int, int], finding: Finding) -> None:
-        earlier_finding = self.found.get(key)
+        earlier_finding = self.findings_by_key.get(key)
         if earlier_finding is not None:
             earlier_finding.count += finding.count
             earlier_finding.values_agree &= finding.values_agree
-        elif len(self.found) < MAX_HAZARDS:
-            self.found[key] = finding
+        elif len(self.findings_by_key) < MAX_HAZARDS:
+            self.findings_by_key[key] = finding
         else:
-            self.more += 1
+            self.omitted_count += 1

@@ -52,8 +52,8 @@ class Flags:
         may_be_awaited = bool(releasing_mask)
         lanes = [lane for lane in range(layout.LANES) if mask >> lane & 1]
         for address in dict.fromkeys(addresses[lanes].tolist()):
-            same_address = [lane for lane in lanes if addresses[lane] == address]
-            threads = [warp * layout.LANES + lane for lane in same_address]
+            lanes_of_address = [lane for lane in lanes if addresses[lane] == address]
+            threads = [warp * layout.LANES + lane for lane in lanes_of_address]
             flag_key = address if site.space in ("global", "generic") else ~(block << 20 | address)
             known_message = self._messages.get(flag_key)
             may_be_awaited |= site.writes and known_message is not None
@@ -63,11 +63,13 @@ class Flags:
                 and self.ordering.orders_more_accesses(block, threads, known_message)
             ):
                 self.ordering.acquire(block, threads, known_message, site.acquires)
-            publishers = [warp * layout.LANES + lane for lane in same_address if releasing_mask >> lane & 1]
+            publishers = [
+                warp * layout.LANES + lane for lane in lanes_of_address if releasing_mask >> lane & 1
+            ]
             if publishers:
                 known_message = self._messages.setdefault(flag_key, Message())
                 for_other_blocks = site.releases and "cta" not in site.instruction.parts
-                for_other_blocks |= any(wide_fence_mask >> lane & 1 for lane in same_address)
+                for_other_blocks |= any(wide_fence_mask >> lane & 1 for lane in lanes_of_address)
                 self.ordering.release(block, publishers, known_message, for_other_blocks)
-        self.ordering.shared.messages = len(self._messages)
+        self.ordering.shared_state.message_count = len(self._messages)
         return may_be_awaited

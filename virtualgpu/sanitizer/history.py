@@ -51,7 +51,7 @@ class WatchedElement:
 
     start: int
     end: int
-    sites: int
+    write_sizes: int
     callback: int
 
 
@@ -60,7 +60,7 @@ def check_write(context: Context, number: int, lanes: int, mask: int, values: in
     if number < 0:
         return
     element = view_struct(WatchedElement, context.watched)
-    write_bytes = load64(element.sites + 8 * number)
+    write_bytes = load64(element.write_sizes + 8 * number)
     if write_bytes == 0:
         return
     remaining_lanes = mask
@@ -102,23 +102,25 @@ class WriteHistory:
         self._dtype = dtype
         self.start = address
         self.end = address + dtype.itemsize
-        self._lines = ProgramLines()
-        self._value_pending = False  # whether the last write's value is still to be read
+        self._program_lines = ProgramLines()
+        self._has_pending_value = False  # whether the last write's value is still to be read
         self._engine_launches = 0
-        self.launches = 0
-        self.count = 0
-        self.writes: deque[Write] = deque([Write(kind="initial", value=self._current_value())], _MAX_WRITES)
+        self.launch_count = 0
+        self.write_count = 0
+        self.writes: deque[Write] = deque(
+            [Write(kind="initial", value=self._read_current_value())], _MAX_WRITES
+        )
 
     def run_watched(
         self, launch: PreparedLaunch, options: Any = None
     ) -> tuple[FinishedLaunch, tuple[tuple[Region, ...], ...]]:
         """Run a launch, and record its writes to the watched array element."""
-        self.launches += 1
+        self.launch_count += 1
         self._engine_launches += 1
         no_regions: tuple[tuple[Region, ...], ...] = ((), (), ())
         is_observed = options is not None and (options.trace is not None or options.observer is not None)
-        value_before = self._current_value()
-        write_count_before = self.count
+        value_before = self._read_current_value()
+        write_count_before = self.write_count
         try:
             if is_observed or launch.device is not self._device:
                 return launch.run(options), no_regions
@@ -128,15 +130,15 @@ class WriteHistory:
             self.read_pending_value()
             if (
                 is_observed
-                and self.count == write_count_before
-                and not _is_equal(value_before, self._current_value())
+                and self.write_count == write_count_before
+                and not _is_equal(value_before, self._read_current_value())
             ):
                 self.append_write(
                     Write(
                         kind="operation",
                         name=launch.kernel.name,
-                        launch=self.launches,
-                        source=self._lines.here()[0],
+                        launch=self.launch_count,
+                        source=self._program_lines.here()[0],
                     )
                 )
                 self.read_pending_value()
@@ -152,9 +154,9 @@ class WriteHistory:
             self._engine_launches -= 1
             return
         is_kernel = not act.name.startswith(("Memcpy", "Memset"))
-        self.launches += is_kernel
+        self.launch_count += is_kernel
         if any(self._overlaps(region) for region in (*act.writes, *act.atomics)):
-            launch_number = self.launches if is_kernel else 0
+            launch_number = self.launch_count if is_kernel else 0
             self.append_write(Write(kind="operation", name=act.name, launch=launch_number, source=act.source))
             self.read_pending_value()
 
@@ -162,26 +164,26 @@ class WriteHistory:
         """Append a write to the history immediately before or after the write takes place."""
         self.read_pending_value()
         self.writes.append(write)
-        self.count += 1
-        self._value_pending = True
+        self.write_count += 1
+        self._has_pending_value = True
 
     def read_pending_value(self) -> None:
         """Read the current value of the element from memory, and store it in the last recorded write."""
-        if self._value_pending:
-            self.writes[-1] = replace(self.writes[-1], value=self._current_value())
-            self._value_pending = False
+        if self._has_pending_value:
+            self.writes[-1] = replace(self.writes[-1], value=self._read_current_value())
+            self._has_pending_value = False
 
     def discard_pending_value(self) -> None:
         """Mark the value of the last write as unknown, because another lane writes the element at the same
         time.
         """
-        self._value_pending = False
+        self._has_pending_value = False
 
     def here(self) -> Any:
         """Return the source line that the program currently executes."""
-        return self._lines.here()[0]
+        return self._program_lines.here()[0]
 
-    def _current_value(self) -> Any:
+    def _read_current_value(self) -> Any:
         element_bytes = self._device.memory.view(self.start, self._dtype.itemsize)
         return element_bytes.copy().view(self._dtype)[0].item()
 
@@ -208,18 +210,18 @@ class _ElementObserver:
             access_site.size_bytes if access_site.writes and access_site.space in ("global", "generic") else 0
             for access_site in self._sites
         ]
-        self._sizes = np.array(write_sizes or [0], np.int64)
+        self._write_sizes = np.array(write_sizes or [0], np.int64)
         self._history = history
         self._launch = launch
         self._source = history.here()
-        self._code = launch.launch.source.code.split("\n")
+        self._code_lines = launch.launch.source.code.split("\n")
         self._element = WatchedElement()
         self._element.start = history.start
         self._element.end = history.end
-        self._element.sites = self._sizes.ctypes.data
+        self._element.write_sizes = self._write_sizes.ctypes.data
 
-    def watch(self, ask: int) -> tuple[int, int]:
-        self._element.callback = ask
+    def watch(self, callback_address: int) -> tuple[int, int]:
+        self._element.callback = callback_address
         return compile_write_observer().address, get_struct_address(self._element)
 
     def custom_event(
@@ -229,7 +231,9 @@ class _ElementObserver:
         access_site = self._sites[ELEMENT_WRITE - site]
         write_history = self._history
         line_text = (
-            self._code[access_site.line - 1].strip() if 0 < access_site.line <= len(self._code) else ""
+            self._code_lines[access_site.line - 1].strip()
+            if 0 < access_site.line <= len(self._code_lines)
+            else ""
         )
         is_atomic = access_site.instruction.root in ("atom", "red")
         is_first_lane = True
@@ -252,7 +256,7 @@ class _ElementObserver:
                     Write(
                         kind="atomic" if is_atomic else "store",
                         name=self._launch.kernel.name,
-                        launch=write_history.launches,
+                        launch=write_history.launch_count,
                         place=place,
                         source=self._source,
                     )

@@ -118,7 +118,7 @@ def sanitize(
         report = _make_report(launch, kernel, findings, shape)
         hazards += report.hazards()
         if "init" in tool_names and kernel_fault is None and checked_progress is None:
-            hazards += _make_unwritten_hazards(launch, checker, report.names, hazards)
+            hazards += _make_unwritten_hazards(launch, checker, report.element_names, hazards)
     if kernel_fault is not None:
         fault_key = (kernel_fault.kind, kernel_fault.site.line)
         hazards = [hazard for hazard in hazards if (hazard.kind, hazard.second.line) != fault_key]
@@ -156,11 +156,11 @@ def _make_report(
     element_names = ElementNames(
         memory=launch.device.memory,
         declarations=read_declarations(launch.kernel.module.code),
-        offsets=kernel.tables.shared,
-        sizes={
+        shared_offsets=kernel.tables.shared,
+        shared_sizes={
             variable.name: 0 if variable.dynamic else variable.size_bytes for variable in shared_variables
         },
-        pointers=launch.names,
+        parameter_by_address=launch.names,
         shared_words=-(-shape.shared_bytes // granule_size),
         local_words=-(-shape.local_bytes // granule_size),
     )
@@ -169,7 +169,7 @@ def _make_report(
     }
     updates_by_id: dict[int, Update] = {}
     rechecked_numbers: set[int] = set()
-    if findings.found:
+    if findings.findings_by_key:
         for checked_function in checked_functions.values():
             updates_by_id |= find_updates(checked_function)
             rechecked_numbers |= find_rechecks(checked_function)
@@ -214,15 +214,17 @@ def _make_checker(
         kernel.plans[0].function,
         [i for _, i in kernel.tables.accesses],
         findings,
-        bounds=_make_bounds_finder(launch, kernel),
-        polled=find_polling_loads(kernel.plans),
-        partial=program.get_cached(("partial", launch.packed.name), lambda: has_partial_waits(kernel.plans)),
-        strays="memory" in tool_names,
-        heap="memory" in tool_names,
-        shuffles="sync" in tool_names,
-        barriers="sync" in tool_names,
-        races="race" in tool_names,
-        unwritten="init" in tool_names,
+        find_bounds=_make_bounds_finder(launch, kernel),
+        polling_load_ids=find_polling_loads(kernel.plans),
+        has_partial_waits=program.get_cached(
+            ("partial", launch.packed.name), lambda: has_partial_waits(kernel.plans)
+        ),
+        checks_strays="memory" in tool_names,
+        checks_heap="memory" in tool_names,
+        checks_shuffles="sync" in tool_names,
+        checks_barriers="sync" in tool_names,
+        checks_races="race" in tool_names,
+        checks_unwritten="init" in tool_names,
         unwritten_words=_find_unwritten_granules(memory, shape.granule_bytes, list(launch.arrays)),
     )
     findings.sites = checker.sites
@@ -247,14 +249,14 @@ def _watch_heap_leaks(memory: DeviceMemory, uses_heap: bool) -> Iterator[list[in
         leaked_sizes += [size for start, size in heap.used_blocks.items() if start not in earlier_blocks]
 
 
-def _make_leak_hazard(leaked_sizes: Sequence[int], kernel: str) -> Hazard:
+def _make_leak_hazard(leaked_sizes: Sequence[int], kernel_name: str) -> Hazard:
     leaked_blocks = f"{count(len(leaked_sizes), 'block')} of {count(sum(leaked_sizes), 'byte')}"
     return Hazard(
         tool="memory",
         kind=LEAK,
         severity="info",
         space="global",
-        kernel=kernel,
+        kernel=kernel_name,
         first=None,
         second=Place(0, "", (0, 0, 0), (0, 0, 0)),
         address=None,
@@ -362,14 +364,14 @@ def _make_unwritten_hazards(
     return hazards
 
 
-def _hazard_of(fault: KernelFault, kernel: str) -> Hazard:
+def _hazard_of(fault: KernelFault, kernel_name: str) -> Hazard:
     fault_site = fault.site
     return Hazard(
         tool=_TOOL_OF_FAULT.get(fault.kind, "program"),
         kind=fault.kind or fault.error_name,
         severity="error",
         space=fault.space,
-        kernel=kernel,
+        kernel=kernel_name,
         first=None,
         second=Place(fault_site.line, fault_site.source_text, fault_site.block, fault_site.thread),
         address=fault_site.address,
@@ -395,7 +397,7 @@ def _make_missing_note(
             f"Stopped after {limit_s:g} s with {progress.ended_blocks:,} of {progress.block_count:,} blocks "
             f"done. Launch fewer blocks, or increase the time limit: gl.use_device(watchdog_s={limit_s:g})."
         )
-    if findings.more:
+    if findings.omitted_count:
         notes.append(f"Only the first {MAX_HAZARDS} pairs of source lines are listed.")
     capability = launch.device.info.compute_capability
     if capability < _ASYNC_CAPABILITY and _ASYNC_COPY_PATTERN.search(launch.kernel.module.code):
@@ -403,6 +405,6 @@ def _make_missing_note(
             f"Asynchronous copies are ordinary copies on compute capability {capability[0]}.{capability[1]}, "
             "so a missing wait for a copy cannot be found. Also check it on a GPU from 8.0 on."
         )
-    if checker is not None and checker.left_out:
+    if checker is not None and checker.unchecked_regions:
         notes.append("Arrays of more than 1 GiB were not checked for races.")
     return " ".join(notes)

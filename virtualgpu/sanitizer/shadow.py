@@ -34,13 +34,13 @@ from virtualgpu.sanitizer.structures import (
     RACE,
     REGION_BYTES,
     SHARED,
+    SITE_AND_THREAD_BITS,
     STRONG_READ,
     STRONG_WRITE,
     THREAD_BITS,
     UNWRITTEN,
     WEAK_READ,
     WEAK_WRITE,
-    WHO_BITS,
     Block,
     Checker,
     Context,
@@ -57,23 +57,23 @@ _OFFSET_MASK = (1 << 56) - 1
 
 def begin_segment(context: Context, block: Block, checker: Checker) -> None:
     """Begin a new segment, which separates the block's later accesses from its earlier ones."""
-    if checker.count == checker.capacity:
+    if checker.segment_count == checker.segment_capacity:
         call_function(block.callback, context, GROW_TABLES, 0, 0, 0)
-    n = checker.count
+    n = checker.segment_count
     store64(checker.blocks + 8 * n, block.number)
     store64(checker.epochs + 8 * n, block.epoch)
     store64(checker.cuts + 8 * n, block.cut)
     store64(checker.ticks + 8 * n, block.tick)
     block.segment = n
-    checker.count = n + 1
+    checker.segment_count = n + 1
 
 
 def full_barrier(context: Context, block: Block, checker: Checker) -> None:
     """Record that all threads of the block have waited for each other."""
     block.epoch += 1
-    block.known = 0
+    block.known_cuts = 0
     begin_segment(context, block, checker)
-    block.floor = (block.segment + 1) << WHO_BITS
+    block.record_floor = (block.segment + 1) << SITE_AND_THREAD_BITS
 
 
 def begin_block(context: Context, block: Block, checker: Checker) -> None:
@@ -84,10 +84,10 @@ def begin_block(context: Context, block: Block, checker: Checker) -> None:
     block.number = context.block_linear
     block.tick = 0
     block.cut += 1
-    block.published = 0
+    block.published_ticks = 0
     block.wait_pc = -1
     block.has_mixed_barriers = 0
-    block.arrived = 0
+    block.has_arrivals = 0
     block.has_unfenced_reads = 0
     n = 0
     while n < checker.warps:
@@ -98,36 +98,36 @@ def begin_block(context: Context, block: Block, checker: Checker) -> None:
         n = 0
         while n < checker.shared_words:
             store32(block.pending_copies + 4 * n, 0)
-            store32(block.barriers + 4 * n, 0)
+            store32(block.bulk_barriers + 4 * n, 0)
             n += 1
-        block.has_bulk = 0
+        block.has_bulk_copies = 0
         block.has_copies = 0
     full_barrier(context, block, checker)
 
 
 def is_unordered(block: Block, checker: Checker, record: int, thread: int) -> int:
     """Return whether an earlier access is not ordered before the current access of a thread."""
-    segment_number = (record >> WHO_BITS) - 1
+    segment_number = (record >> SITE_AND_THREAD_BITS) - 1
     other_thread = record & _THREAD_MASK
     block_number = load64(checker.blocks + 8 * segment_number)
     if block_number == block.number:
         if other_thread == thread or load64(checker.epochs + 8 * segment_number) != block.epoch:
             return 0
-        if block.known == 0:
+        if block.known_cuts == 0:
             return 1
-        return load32(block.known + 4 * (thread * checker.threads + other_thread)) < load64(
+        return load32(block.known_cuts + 4 * (thread * checker.threads + other_thread)) < load64(
             checker.cuts + 8 * segment_number
         )
-    if block.published == 0:
+    if block.published_ticks == 0:
         return 1
-    published_tick = load64(block.published + 8 * block_number)
+    published_tick = load64(block.published_ticks + 8 * block_number)
     return published_tick >> 32 != block.number + 1 or (published_tick & _TICK_MASK) <= load64(
         checker.ticks + 8 * segment_number
     )
 
 
 def find_unordered_access(
-    block: Block, checker: Checker, plane: int, step: int, floor: int, thread: int
+    block: Block, checker: Checker, plane: int, plane_bytes: int, record_floor: int, thread: int
 ) -> int:
     """Return the latest access of a kind that is not ordered before a thread's current access. The result is
     0 if there is no such access.
@@ -135,19 +135,19 @@ def find_unordered_access(
     An access by another warp (or block, in global memory) is preferred to one by a lane of the same warp.
     """
     record = load64(plane)
-    if record < floor:
+    if record < record_floor:
         return 0
     if is_unordered(block, checker, record, thread) == 0:
-        record = load64(plane + step)
-        if record < floor:
+        record = load64(plane + plane_bytes)
+        if record < record_floor:
             return 0
         if is_unordered(block, checker, record, thread) == 0:
             record = 0
-    other_record = load64(plane + 2 * step)
-    if other_record < floor or other_record == record:
+    other_record = load64(plane + 2 * plane_bytes)
+    if other_record < record_floor or other_record == record:
         return record
     if record != 0:
-        is_same_block = load64(checker.blocks + 8 * ((record >> WHO_BITS) - 1)) == block.number
+        is_same_block = load64(checker.blocks + 8 * ((record >> SITE_AND_THREAD_BITS) - 1)) == block.number
         if is_same_block == 0 or (record ^ thread) & _THREAD_MASK >= 32:
             return record
     if is_unordered(block, checker, other_record, thread):
@@ -155,36 +155,44 @@ def find_unordered_access(
     return record
 
 
-def find_unordered_reader(block: Block, checker: Checker, word: int, floor: int, thread: int) -> int:
+def find_unordered_reader(block: Block, checker: Checker, word: int, record_floor: int, thread: int) -> int:
     """Return the last read of a shared-memory word that is not ordered before a thread's write. The result is
     0 if there is no such read.
     """
     warp = 0
     while warp < checker.warps:
         record = load64(block.plain_readers + 8 * (word * checker.warps + warp))
-        if record >= floor and is_unordered(block, checker, record, thread):
+        if record >= record_floor and is_unordered(block, checker, record, thread):
             return record
         warp += 1
     return 0
 
 
 def remember_access(
-    block: Block, checker: Checker, plane: int, step: int, floor: int, record: int, shared: int
+    block: Block,
+    checker: Checker,
+    plane: int,
+    plane_bytes: int,
+    record_floor: int,
+    record: int,
+    is_shared: int,
 ) -> None:
     """Store an access as the last access to a word of its kind, such as a strong write."""
     last_record = load64(plane)
-    if last_record >= floor:
+    if last_record >= record_floor:
         thread_difference = (last_record ^ record) & _THREAD_MASK
         is_other_group = thread_difference >> 5
-        if shared == 0:
+        if is_shared == 0:
             is_other_group = 0
-            if last_record >> WHO_BITS != record >> WHO_BITS:
-                is_other_group = load64(checker.blocks + 8 * ((last_record >> WHO_BITS) - 1)) != block.number
+            if last_record >> SITE_AND_THREAD_BITS != record >> SITE_AND_THREAD_BITS:
+                is_other_group = (
+                    load64(checker.blocks + 8 * ((last_record >> SITE_AND_THREAD_BITS) - 1)) != block.number
+                )
             thread_difference = thread_difference | is_other_group
         if thread_difference:
-            store64(plane + step, last_record)
+            store64(plane + plane_bytes, last_record)
             if is_other_group:
-                store64(plane + 2 * step, last_record)
+                store64(plane + 2 * plane_bytes, last_record)
     store64(plane, record)
 
 
@@ -192,7 +200,7 @@ def add_finding(
     context: Context,
     block: Block,
     checker: Checker,
-    flags: int,
+    finding_flags: int,
     start: int,
     word: int,
     first_access: int,
@@ -203,7 +211,7 @@ def add_finding(
     packed_key = (
         (first_access >> THREAD_BITS & 0x3FFFFF) << 32
         | (second_access >> THREAD_BITS & 0x3FFFFF) << 10
-        | flags
+        | finding_flags
         | 512
     )
     slot = packed_key * 0x9E3779B97F4A7C15 >> 40 & (ENTRY_CAPACITY - 1)
@@ -216,7 +224,7 @@ def add_finding(
         entry.count = 0
         entry.differs = 0
         entry.second = 0
-        checker.used += 1
+        checker.used_entries += 1
     if entry.second == 0 or second_access < entry.second:
         entry.start = start
         entry.word = word
@@ -224,7 +232,7 @@ def add_finding(
         entry.second = second_access
     entry.count += 1
     entry.differs = entry.differs | differs
-    if checker.used > checker.entry_limit:
+    if checker.used_entries > checker.entry_limit:
         call_function(block.callback, context, FLUSH_FINDINGS, 0, 0, 0)
 
 
@@ -278,7 +286,7 @@ def add_race(
     earlier_kind: int,
     first_access: int,
     record: int,
-    shared: int,
+    is_shared: int,
     start: int,
     word: int,
     host_address: int,
@@ -286,7 +294,7 @@ def add_race(
 ) -> None:
     """Record a race between an earlier access and the current one."""
     relation = ACROSS_BLOCKS
-    if load64(checker.blocks + 8 * ((first_access >> WHO_BITS) - 1)) == block.number:
+    if load64(checker.blocks + 8 * ((first_access >> SITE_AND_THREAD_BITS) - 1)) == block.number:
         relation = IN_BLOCK
         if (first_access ^ record) & _THREAD_MASK < 32:
             relation = IN_WARP
@@ -296,7 +304,7 @@ def add_race(
             block, checker, site, first_access, record, host_address, word_number
         )
     race_flags = (
-        RACE | (earlier_kind != WEAK_READ) << 2 | (kind <= STRONG_WRITE) << 3 | relation << 4 | shared << 6
+        RACE | (earlier_kind != WEAK_READ) << 2 | (kind <= STRONG_WRITE) << 3 | relation << 4 | is_shared << 6
     )
     add_finding(context, block, checker, race_flags, start, word, first_access, record, is_different_value)
 
@@ -308,10 +316,10 @@ def check_word(
     site: Site,
     kind: int,
     planes: int,
-    step: int,
-    floor: int,
+    plane_bytes: int,
+    record_floor: int,
     record: int,
-    shared: int,
+    is_shared: int,
     start: int,
     word: int,
     host_address: int,
@@ -319,7 +327,7 @@ def check_word(
 ) -> None:
     """Check an access to a word against the earlier accesses to it, and store the access for later checks."""
     thread = record & _THREAD_MASK
-    first_record = find_unordered_access(block, checker, planes, step, floor, thread)
+    first_record = find_unordered_access(block, checker, planes, plane_bytes, record_floor, thread)
     if first_record:
         add_race(
             context,
@@ -330,14 +338,16 @@ def check_word(
             WEAK_WRITE,
             first_record,
             record,
-            shared,
+            is_shared,
             start,
             word,
             host_address,
             word_number,
         )
     if kind in (WEAK_READ, WEAK_WRITE):
-        first_record = find_unordered_access(block, checker, planes + 3 * step, step, floor, thread)
+        first_record = find_unordered_access(
+            block, checker, planes + 3 * plane_bytes, plane_bytes, record_floor, thread
+        )
         if first_record:
             add_race(
                 context,
@@ -348,16 +358,18 @@ def check_word(
                 STRONG_WRITE,
                 first_record,
                 record,
-                shared,
+                is_shared,
                 start,
                 word,
                 host_address,
                 word_number,
             )
     if kind <= STRONG_WRITE:
-        first_record = find_unordered_access(block, checker, planes + 6 * step, step, floor, thread)
-        if first_record == 0 and shared and checker.has_partial_waits and block.known:
-            first_record = find_unordered_reader(block, checker, word, floor, thread)
+        first_record = find_unordered_access(
+            block, checker, planes + 6 * plane_bytes, plane_bytes, record_floor, thread
+        )
+        if first_record == 0 and is_shared and checker.has_partial_waits and block.known_cuts:
+            first_record = find_unordered_reader(block, checker, word, record_floor, thread)
         if first_record:
             add_race(
                 context,
@@ -368,20 +380,22 @@ def check_word(
                 WEAK_READ,
                 first_record,
                 record,
-                shared,
+                is_shared,
                 start,
                 word,
                 host_address,
                 word_number,
             )
     if kind != STRONG_READ:
-        remember_access(block, checker, planes + 3 * kind * step, step, floor, record, shared)
-    if kind == WEAK_READ and shared and checker.has_partial_waits:
+        remember_access(
+            block, checker, planes + 3 * kind * plane_bytes, plane_bytes, record_floor, record, is_shared
+        )
+    if kind == WEAK_READ and is_shared and checker.has_partial_waits:
         store64(block.plain_readers + 8 * (word * checker.warps + (thread >> 5)), record)
 
 
 def update_copies(
-    context: Context, block: Block, checker: Checker, site: Site, step: int, record: int, word: int
+    context: Context, block: Block, checker: Checker, site: Site, copy_stage: int, record: int, word: int
 ) -> int:
     """Update the pending copies to a word after an access, and return whether further checks are
     unnecessary.
@@ -389,22 +403,22 @@ def update_copies(
     count_address = block.pending_copies + 4 * word
     copy_count = load32(count_address)
     is_pending = 0
-    if copy_count > 0 and step <= COPY_ISSUED:
+    if copy_count > 0 and copy_stage <= COPY_ISSUED:
         is_pending = 1
         copy_record = load64(block.latest_copies + 8 * word)
         finding_flags = PENDING_COPY | 1 << 6
         if is_unordered(block, checker, copy_record, record & _THREAD_MASK):
             finding_flags = finding_flags | IN_BLOCK << 4
         add_finding(context, block, checker, finding_flags, 0, word, copy_record, record, 1)
-    if step == COPY_ISSUED:
+    if copy_stage == COPY_ISSUED:
         store32(count_address, copy_count + 1)
         store64(block.latest_copies + 8 * word, record)
         if site.is_bulk_copy:
-            store32(block.barriers + 4 * word, block.barrier)
-            block.has_bulk = 1
-    elif step == COPY_ARRIVED or (step == COPY_LANDED and site.is_bulk_copy == 0):
+            store32(block.bulk_barriers + 4 * word, block.new_bulk_barrier)
+            block.has_bulk_copies = 1
+    elif copy_stage == COPY_ARRIVED or (copy_stage == COPY_LANDED and site.is_bulk_copy == 0):
         store32(count_address, copy_count - 1)
-    return is_pending or step == COPY_LANDED
+    return is_pending or copy_stage == COPY_LANDED
 
 
 def await_bulk_copies(block: Block, checker: Checker, barrier: int) -> None:
@@ -415,14 +429,14 @@ def await_bulk_copies(block: Block, checker: Checker, barrier: int) -> None:
     has_other_bulk = 0
     word_index = 0
     while word_index < checker.shared_words:
-        awaited_barrier = load32(block.barriers + 4 * word_index)
+        awaited_barrier = load32(block.bulk_barriers + 4 * word_index)
         if awaited_barrier == barrier:
-            store32(block.barriers + 4 * word_index, 0)
+            store32(block.bulk_barriers + 4 * word_index, 0)
             store32(block.pending_copies + 4 * word_index, 0)
         elif awaited_barrier != 0:
             has_other_bulk = 1
         word_index += 1
-    block.has_bulk = has_other_bulk
+    block.has_bulk_copies = has_other_bulk
 
 
 def check_shared_word(
@@ -432,21 +446,21 @@ def check_shared_word(
     site: Site,
     word: int,
     record: int,
-    step: int,
+    copy_stage: int,
     word_number: int,
 ) -> None:
     """Check the access of one lane to a word of shared memory."""
-    if block.written:
-        written_tag = block.written + 4 * word
+    if block.written_tags:
+        written_tag = block.written_tags + 4 * word
         if site.reads and load32(written_tag) != block.number + 1:
             add_finding(context, block, checker, UNWRITTEN | 1 << 6, 0, word, 0, record, 1)
         if site.writes:
             store32(written_tag, block.number + 1)
-    if checker.races:
+    if checker.checks_races:
         is_copy = 0
-        if step or block.has_copies:
+        if copy_stage or block.has_copies:
             block.has_copies = 1
-            is_copy = update_copies(context, block, checker, site, step, record, word)
+            is_copy = update_copies(context, block, checker, site, copy_stage, record, word)
         if is_copy == 0:
             host_address = context.shared + (word << checker.word_shift)
             check_word(
@@ -456,8 +470,8 @@ def check_shared_word(
                 site,
                 site.kind_shared,
                 block.planes + 8 * word,
-                block.step,
-                block.floor,
+                block.plane_bytes,
+                block.record_floor,
                 record,
                 1,
                 0,
@@ -476,14 +490,14 @@ def check_shared_reads(
     need no comparison; the reads are remembered.
     """
     planes = block.planes
-    strong_write_planes = planes + 3 * STRONG_WRITE * block.step
-    read_planes = planes + 3 * WEAK_READ * block.step
-    plane_bytes = block.step
-    record_floor = block.floor
-    written_tags = block.written
+    strong_write_planes = planes + 3 * STRONG_WRITE * block.plane_bytes
+    read_planes = planes + 3 * WEAK_READ * block.plane_bytes
+    plane_bytes = block.plane_bytes
+    record_floor = block.record_floor
+    written_tags = block.written_tags
     block_tag = block.number + 1
     word_shift = checker.word_shift
-    part_count = site.parts
+    part_count = site.word_count
     remaining_lanes = mask
     while remaining_lanes:
         lane = find_lowest_bit(remaining_lanes)
@@ -520,17 +534,17 @@ def find_region(context: Context, checker: Checker, block: Block, address: int) 
     upper = checker.region_count
     while lower < upper:
         midpoint = (lower + upper) >> 1
-        if load64(checker.starts + 8 * midpoint) <= address:
+        if load64(checker.region_starts + 8 * midpoint) <= address:
             lower = midpoint + 1
         else:
             upper = midpoint
     if lower == 0:
         return 0
     region_address = checker.regions + (lower - 1) * REGION_BYTES
-    r = view_struct(Region, region_address)
-    if address >= r.end:
+    region_struct = view_struct(Region, region_address)
+    if address >= region_struct.end:
         return 0
-    if r.known == 0:
+    if region_struct.is_opened == 0:
         call_function(block.callback, context, OPEN_REGION, 0, lower - 1, 0)
     return region_address
 
@@ -543,31 +557,31 @@ def check_global_access(
         add_finding(context, block, checker, OUTSIDE_ARRAY, address, 0, 0, record, 1)
     region = site.region
     if region != 0:
-        r = view_struct(Region, region)
-        if address < r.start or address >= r.end:
+        region_struct = view_struct(Region, region)
+        if address < region_struct.start or address >= region_struct.end:
             region = 0
     if region == 0:
         region = find_region(context, checker, block, address)
         if region == 0:
             return
         site.region = region
-    r = view_struct(Region, region)
-    if r.is_unwritten:
-        if site.writes == 0 and r.written == 0:
+    region_struct = view_struct(Region, region)
+    if region_struct.is_unwritten:
+        if site.writes == 0 and region_struct.written_table == 0:
             return
         if site.writes:
-            r.is_unwritten = 0
-    word_index = (address - r.start) >> checker.word_shift
+            region_struct.is_unwritten = 0
+    word_index = (address - region_struct.start) >> checker.word_shift
     word_number = 0
-    while word_number < site.parts:
-        host_address = r.start + (word_index << checker.word_shift)
-        if r.written:
-            if site.reads and load8(r.written + word_index) == 0:
-                add_finding(context, block, checker, UNWRITTEN, r.start, word_index, 0, record, 1)
+    while word_number < site.word_count:
+        host_address = region_struct.start + (word_index << checker.word_shift)
+        if region_struct.written_table:
+            if site.reads and load8(region_struct.written_table + word_index) == 0:
+                add_finding(context, block, checker, UNWRITTEN, region_struct.start, word_index, 0, record, 1)
             if site.writes:
-                store8(r.written + word_index, 1)
-        if r.planes != 0 and r.is_unwritten == 0:
-            planes = r.planes + 8 * word_index
+                store8(region_struct.written_table + word_index, 1)
+        if region_struct.planes != 0 and region_struct.is_unwritten == 0:
+            planes = region_struct.planes + 8 * word_index
             check_word(
                 context,
                 block,
@@ -575,11 +589,11 @@ def check_global_access(
                 site,
                 site.kind_global,
                 planes,
-                r.step,
+                region_struct.plane_bytes,
                 1,
                 record,
                 0,
-                r.start,
+                region_struct.start,
                 word_index,
                 host_address,
                 word_number,
@@ -596,13 +610,13 @@ def check_local_access(
     A read is reported only if all its bytes are uninitialized, because a copied structure can contain gaps
     between its members.
     """
-    if block.local == 0:
+    if block.local_tags == 0:
         return
     word = (record & _THREAD_MASK) * checker.local_words + (address >> checker.word_shift)
-    written_tags = block.local + 4 * word
+    written_tags = block.local_tags + 4 * word
     is_written = 0
     word_number = 0
-    while word_number < site.parts:
+    while word_number < site.word_count:
         if load32(written_tags + 4 * word_number) == block.number + 1:
             is_written = 1
         if site.writes:
@@ -610,7 +624,7 @@ def check_local_access(
         word_number += 1
     if site.reads and is_written == 0:
         word_number = 0
-        while word_number < site.parts:
+        while word_number < site.word_count:
             add_finding(context, block, checker, UNWRITTEN | 1 << 7, 0, word + word_number, 0, record, 1)
             word_number += 1
 
@@ -623,19 +637,19 @@ def check_access(
     lanes: int,
     mask: int,
     values: int,
-    step: int,
+    copy_stage: int,
 ) -> None:
     """Check a memory access of the lanes of a warp."""
     block.lanes = lanes
     block.mask = mask
     block.values = values
-    record_base = (block.segment + 1) << WHO_BITS | site.number << THREAD_BITS | context.warp << 5
+    record_base = (block.segment + 1) << SITE_AND_THREAD_BITS | site.number << THREAD_BITS | context.warp << 5
     space = site.space
     if (
         space == SHARED
         and site.kind_shared == WEAK_READ
-        and step + block.has_copies + checker.has_partial_waits == 0
-        and checker.races
+        and copy_stage + block.has_copies + checker.has_partial_waits == 0
+        and checker.checks_races
     ):
         check_shared_reads(context, block, checker, site, lanes, mask, record_base)
         return
@@ -655,13 +669,13 @@ def check_access(
                 address = address & _OFFSET_MASK
         if lane_space == SHARED:
             if site.is_bulk_copy and site.synchronizes:
-                block.barrier = address + 1
-            if site.awaits_mbarrier and block.has_bulk:
+                block.new_bulk_barrier = address + 1
+            if site.awaits_mbarrier and block.has_bulk_copies:
                 await_bulk_copies(block, checker, address + 1)
             word = address >> checker.word_shift
             word_number = 0
-            while word_number < site.parts:
-                check_shared_word(context, block, checker, site, word, record, step, word_number)
+            while word_number < site.word_count:
+                check_shared_word(context, block, checker, site, word, record, copy_stage, word_number)
                 word += 1
                 word_number += 1
         elif lane_space == GLOBAL:

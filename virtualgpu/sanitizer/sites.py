@@ -28,13 +28,13 @@ class Site:
     writes: bool
     reads: bool
     is_strong: bool
-    volatile: bool
+    is_volatile: bool
     is_flag_access: bool  # a volatile access where threads wait for what others write
     releases: bool
     acquires: bool
     stores_scalar: bool
     is_swap: bool
-    copies: bool  # a cp.async, whose data arrive later
+    is_async_copy: bool  # a cp.async, whose data arrive later
     is_bulk_copy: bool  # part of a bulk copy
     awaits_mbarrier: bool  # waits for a phase of an mbarrier
     low_address: int  # the allocation that its pointer belongs to; 0 and the largest number if unknown
@@ -49,7 +49,7 @@ class Site:
         """Return whether the access is a weak or strong read or write. Volatile accesses to flags count as
         strong.
         """
-        is_strong = self.is_strong or (self.volatile and self.is_flag_access)
+        is_strong = self.is_strong or (self.is_volatile and self.is_flag_access)
         if self.writes:
             return structures.STRONG_WRITE if is_strong else structures.WEAK_WRITE
         return structures.STRONG_READ if is_strong else structures.WEAK_READ
@@ -125,12 +125,12 @@ def make_site(
     number: int,
     i: ir.Instruction,
     bounds: tuple[int, int] = UNBOUNDED,
-    polled: Set[int] = frozenset(),
+    polling_load_ids: Set[int] = frozenset(),
 ) -> Site:
     """Return a description of a memory instruction for the checks.
 
-    The field `bounds` is the allocation (start, end) to which the pointer belongs, and `polled` contains the
-    kernel's loads of flags.
+    The argument `bounds` is the allocation (start, end) to which the pointer belongs, and `polling_load_ids`
+    contains the ids of the kernel's loads of flags.
     """
     access_kind = memory_ops.kind_of(i)
     space = memory_ops.space_of(i)
@@ -146,14 +146,14 @@ def make_site(
         writes=access_kind != "load",
         reads=access_kind != "store" and not opcode.startswith("mbarrier.init"),
         is_strong=is_atomic or bool(opcode_parts & _STRONG_MODIFIERS),
-        volatile="volatile" in opcode_parts,
-        is_flag_access=bool(polled) and (access_kind == "store" or id(i) in polled),
+        is_volatile="volatile" in opcode_parts,
+        is_flag_access=bool(polling_load_ids) and (access_kind == "store" or id(i) in polling_load_ids),
         releases=bool(opcode_parts & {"release", "acq_rel"})
         or (is_atomic and opcode.startswith(_ARRIVE_OPCODES)),
         acquires=bool(opcode_parts & {"acquire", "acq_rel"}) or opcode.startswith("mbarrier"),
         stores_scalar=access_kind == "store" and memory_ops.vector_width(i) == 1,
         is_swap="cas" in opcode_parts,
-        copies=async_ops.ASYNC_COPY_MARK in opcode_parts,
+        is_async_copy=async_ops.ASYNC_COPY_MARK in opcode_parts,
         is_bulk_copy=opcode.startswith("cp.async.bulk"),
         awaits_mbarrier=opcode.startswith(_WAIT_OPCODES),
         low_address=bounds[0],
@@ -171,13 +171,13 @@ def make_register_site(number: int, i: ir.Instruction) -> Site:
         writes=False,
         reads=False,
         is_strong=False,
-        volatile=False,
+        is_volatile=False,
         is_flag_access=False,
         releases=False,
         acquires=False,
         stores_scalar=False,
         is_swap=False,
-        copies=False,
+        is_async_copy=False,
         is_bulk_copy=False,
         awaits_mbarrier=False,
         low_address=UNBOUNDED[0],

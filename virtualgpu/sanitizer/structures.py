@@ -23,7 +23,7 @@ NO_SPACE = 4
 # Planes of a word's history: three for each class.
 PLANE_COUNT = 9
 THREAD_BITS = 10
-WHO_BITS = 32
+SITE_AND_THREAD_BITS = 32
 
 # Kinds of findings.
 RACE = 0
@@ -51,7 +51,7 @@ COPY_LANDED = 4
     MIXED_BARRIER,
     ALLOCATE_MATRIX,
     DESCRIBE_SITE,
-    LEARN_MESSAGES,
+    APPLY_MESSAGES,
 ) = (-(1 << 30) - n for n in range(8))
 
 
@@ -72,10 +72,10 @@ class Site:
     allocation that the instruction may access.
     """
 
-    known: int
+    is_described: int
     number: int
     space: int
-    parts: int
+    word_count: int
     stores_scalar: int
     kind_global: int
     kind_shared: int
@@ -83,7 +83,7 @@ class Site:
     writes: int
     synchronizes: int
     releases: int
-    step: int
+    copy_stage: int
     is_bulk_copy: int  # part of a bulk copy, whose data arrive with a phase of its mbarrier
     awaits_mbarrier: int  # waits for a phase of an mbarrier
     low_address: int
@@ -99,10 +99,10 @@ class Region:
 
     start: int
     end: int
-    known: int
+    is_opened: int
     planes: int
-    step: int
-    written: int
+    plane_bytes: int
+    written_table: int
     is_unwritten: int  # not written so far, and no instruction is expected to write it
 
 
@@ -125,27 +125,27 @@ class Checker:
 
     sites: int
     regions: int
-    starts: int
+    region_starts: int
     region_count: int
     blocks: int  # columns by segment
     epochs: int
     cuts: int
     ticks: int
-    count: int
-    capacity: int
+    segment_count: int
+    segment_capacity: int
     entries: int
-    used: int
+    used_entries: int
     entry_limit: int
     word_shift: int  # a word is 1 << shift bytes
     threads: int
     warps: int
-    races: int
+    checks_races: int
     has_partial_waits: (
         int  # threads can wait for a part of their block only, so that each warp's reads matter
     )
-    shuffles: int
+    checks_shuffles: int
     waits_for_block: int  # by the pc of a barrier, whether it waits for all; 0: not checked
-    messages: int
+    message_count: int
     heap_start: int
     heap_end: int
     shared_words: int
@@ -163,9 +163,9 @@ class Block:
     epoch: int
     cut: int
     tick: int
-    floor: int  # accesses packed below this are of an earlier epoch
-    known: int  # matrix of cuts, by thread and other thread; 0: no matrix
-    published: int  # last known tick of each block
+    record_floor: int  # accesses packed below this are of an earlier epoch
+    known_cuts: int  # matrix of cuts, by thread and other thread; 0: no matrix
+    published_ticks: int  # last known tick of each block
     fenced_lanes: int  # by warp, lanes that have executed a fence
     wide_fences: int  # by warp, those of them whose fence is for other blocks, too
     has_unfenced_reads: (
@@ -175,17 +175,19 @@ class Block:
     wait_warp: int
     wait_mask: int
     has_mixed_barriers: int
-    arrived: int
+    has_arrivals: int
     planes: int
-    step: int
+    plane_bytes: int
     plain_readers: int  # if `has_partial_waits`, the last plain read by word and warp
-    written: int
-    local: int
+    written_tags: int
+    local_tags: int
     pending_copies: int
     latest_copies: int
-    barriers: int  # by word, the mbarrier of a bulk copy for which no thread has waited: its address plus 1
-    barrier: int  # that of the bulk copy that starts, plus 1
-    has_bulk: int  # there may be bulk copies for which no thread has waited
+    bulk_barriers: (
+        int  # by word, the mbarrier of a bulk copy for which no thread has waited: its address plus 1
+    )
+    new_bulk_barrier: int  # that of the bulk copy that starts, plus 1
+    has_bulk_copies: int  # there may be bulk copies for which no thread has waited
     has_copies: int
     lanes: int  # of the access being checked
     mask: int

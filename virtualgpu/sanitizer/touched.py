@@ -54,10 +54,10 @@ class AllocationTable:
 
     starts: int
     ends: int
-    count: int
-    maps: int
-    shifts: int
-    sites: int
+    allocation_count: int
+    map_addresses: int
+    granule_shifts: int
+    access_effects: int
     callback: int
 
 
@@ -66,8 +66,8 @@ def mark_accesses(context: Context, number: int, lanes: int, mask: int, values: 
     if number < 0:
         return
     table = view_struct(AllocationTable, context.watched)
-    access_effect = load64(table.sites + 16 * number)
-    size_bytes = load64(table.sites + 16 * number + 8)
+    access_effect = load64(table.access_effects + 16 * number)
+    size_bytes = load64(table.access_effects + 16 * number + 8)
     if access_effect == 0:
         return
     allocation_start = 0
@@ -87,7 +87,7 @@ def mark_accesses(context: Context, number: int, lanes: int, mask: int, values: 
                 address = 0
         if address < allocation_start or address >= allocation_end:
             lower = 0
-            upper = table.count
+            upper = table.allocation_count
             while lower < upper:
                 midpoint = (lower + upper) >> 1
                 if load64(table.starts + 8 * midpoint) <= address:
@@ -100,10 +100,10 @@ def mark_accesses(context: Context, number: int, lanes: int, mask: int, values: 
                 allocation_start = load64(table.starts + 8 * (lower - 1))
                 allocation_end = load64(table.ends + 8 * (lower - 1))
                 if address < allocation_end:
-                    if load64(table.maps + 8 * (lower - 1)) == 0:
+                    if load64(table.map_addresses + 8 * (lower - 1)) == 0:
                         call_function(table.callback, context, OPEN_ALLOCATION, 0, lower - 1, 0)
-                    map_address = load64(table.maps + 8 * (lower - 1))
-                    unit_shift = load64(table.shifts + 8 * (lower - 1))
+                    map_address = load64(table.map_addresses + 8 * (lower - 1))
+                    unit_shift = load64(table.granule_shifts + 8 * (lower - 1))
         if map_address and address < allocation_end:
             mark_address = map_address + ((address - allocation_start) >> unit_shift)
             last_mark_address = map_address + ((address + size_bytes - 1 - allocation_start) >> unit_shift)
@@ -129,21 +129,21 @@ class AccessRecorder:
         self._device = device
         self._granule_bytes = find_granule_bytes(accesses)
         self._starts, self._ends = device.memory.find_live_ranges()
-        self._maps: dict[int, npt.NDArray[np.uint8]] = {}
+        self._granule_maps: dict[int, npt.NDArray[np.uint8]] = {}
         allocation_count = max(len(self._starts), 1)
         self._map_addresses = np.zeros(allocation_count, np.int64)
-        self._shifts = np.zeros(allocation_count, np.int64)
-        self._sites = np.array([_effect_of(i) for i in accesses] or [(0, 0)], np.int64)
+        self._granule_shifts = np.zeros(allocation_count, np.int64)
+        self._access_effects = np.array([_effect_of(i) for i in accesses] or [(0, 0)], np.int64)
         self._table = AllocationTable()
         self._table.starts = self._starts.ctypes.data
         self._table.ends = self._ends.ctypes.data
-        self._table.count = len(self._starts)
-        self._table.maps = self._map_addresses.ctypes.data
-        self._table.shifts = self._shifts.ctypes.data
-        self._table.sites = self._sites.ctypes.data
+        self._table.allocation_count = len(self._starts)
+        self._table.map_addresses = self._map_addresses.ctypes.data
+        self._table.granule_shifts = self._granule_shifts.ctypes.data
+        self._table.access_effects = self._access_effects.ctypes.data
 
-    def watch(self, ask: int) -> tuple[int, int]:
-        self._table.callback = ask
+    def watch(self, callback_address: int) -> tuple[int, int]:
+        self._table.callback = callback_address
         return compile_mark_observer().address, get_struct_address(self._table)
 
     def custom_event(
@@ -154,9 +154,9 @@ class AccessRecorder:
         while allocation_bytes >> granule_shift > _MAX_GRANULES:
             granule_shift += 1
         # The host maps pages of zeros at the first write.
-        self._maps[mask] = np.zeros((allocation_bytes >> granule_shift) + 1, np.uint8)
-        self._map_addresses[mask] = self._maps[mask].ctypes.data
-        self._shifts[mask] = granule_shift
+        self._granule_maps[mask] = np.zeros((allocation_bytes >> granule_shift) + 1, np.uint8)
+        self._map_addresses[mask] = self._granule_maps[mask].ctypes.data
+        self._granule_shifts[mask] = granule_shift
 
     def access(self, *_: Any) -> bool:
         return False
@@ -166,26 +166,26 @@ class AccessRecorder:
 
     barrier = wait = arrive = shuffle
 
-    def regions(self, effect: int) -> tuple[Region, ...]:
+    def list_regions(self, effect: int) -> tuple[Region, ...]:
         """Return the memory regions that the launch read, wrote, or changed with atomics. The argument
         `effect` selects reads, writes or atomics.
         """
         return tuple(
             region
-            for region_number in sorted(self._maps)
+            for region_number in sorted(self._granule_maps)
             for region in self._find_regions(region_number, effect)
         )
 
     def _find_regions(self, region_number: int, effect: int) -> Iterator[Region]:
         region_start = int(self._starts[region_number])
-        unit_bytes = 1 << int(self._shifts[region_number])
+        unit_bytes = 1 << int(self._granule_shifts[region_number])
         region_bytes = int(self._ends[region_number]) - region_start
         label = _find_array_label(self._device, region_start)
         memory_id = HOST if self._device.memory.is_host_address(region_start) else self._device.id
         if label.startswith(_PRIVATE_LABEL):
             return
-        has_effect = np.zeros(len(self._maps[region_number]) + 2, np.int8)
-        has_effect[1:-1] = self._maps[region_number] & effect != 0
+        has_effect = np.zeros(len(self._granule_maps[region_number]) + 2, np.int8)
+        has_effect[1:-1] = self._granule_maps[region_number] & effect != 0
         effect_edges = np.flatnonzero(np.diff(has_effect))
         starts = effect_edges[::2] * unit_bytes
         ends = np.minimum(effect_edges[1::2] * unit_bytes, region_bytes)
@@ -246,4 +246,4 @@ def run_watched(
     recorder = AccessRecorder(launch.device, accesses)
     options = replace(options or launch.options, observer=recorder)
     finished_launch = launch.run(options)
-    return finished_launch, tuple(recorder.regions(effect) for effect in (READ, WRITTEN, ATOMIC))
+    return finished_launch, tuple(recorder.list_regions(effect) for effect in (READ, WRITTEN, ATOMIC))

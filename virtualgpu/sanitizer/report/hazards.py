@@ -39,7 +39,9 @@ _RACE_KINDS = ("WAW", "RAW", "WAR")
 
 @dataclass(frozen=True, slots=True)
 class _Race:
-    """A race between two source lines. ``relation`` is the widest one of its threads, such as blocks."""
+    """A race between two source lines. ``relation`` is the widest relation between its threads, such as
+    threads of different blocks.
+    """
 
     kind: str
     relation: int
@@ -53,20 +55,20 @@ class _Race:
 class Report:
     """The data for a report of findings, which are the launch, its source, and the names of its memory.
 
-    The field ``updates`` maps instruction ids to read-modify-writes, and ``checks`` contains the ids of loads
-    that only decide whether an atomic is necessary.
+    The field ``updates_by_id`` maps instruction ids to read-modify-writes, and ``recheck_ids`` contains the
+    ids of loads that only decide whether an atomic is necessary.
     """
 
     findings: Findings
-    kernel: str
-    lines: Sequence[str]
+    kernel_name: str
+    source_lines: Sequence[str]
     grid: Dim3
     block: Dim3
-    names: ElementNames
-    flow: cfg.ControlFlow
+    element_names: ElementNames
+    control_flow: cfg.ControlFlow
     function: ir.Function
-    updates: Mapping[int, Update]
-    checks: Set[int]
+    updates_by_id: Mapping[int, Update]
+    recheck_ids: Set[int]
 
     def hazards(self) -> list[Hazard]:
         """Return one hazard for each mistake in the kernel. Memory that is reserved by the system is
@@ -74,7 +76,7 @@ class Report:
         """
         found_races: list[_Race] = []
         other_hazards: list[Hazard] = []
-        for (hazard_kind, memory_space, _, _, relation), finding in self.findings.found.items():
+        for (hazard_kind, memory_space, _, _, relation), finding in self.findings.findings_by_key.items():
             if memory_space == "shared" and self._is_reserved(finding):
                 continue
             if hazard_kind in _RACE_KINDS:
@@ -115,13 +117,13 @@ class Report:
 
     def _find_update(self, finding: Finding) -> Update | None:
         """Return the read-modify-write to which both accesses of a race belong, or None."""
-        assert finding.first is not None
-        first_update = self.updates.get(id(self._find_site(finding.first).instruction))
-        second_update = self.updates.get(id(self._find_site(finding.second).instruction))
+        assert finding.first_access is not None
+        first_update = self.updates_by_id.get(id(self._find_site(finding.first_access).instruction))
+        second_update = self.updates_by_id.get(id(self._find_site(finding.second_access).instruction))
         return first_update if first_update == second_update else None
 
     def _is_reserved(self, finding: Finding) -> bool:
-        reserved_start = self.names.offsets.get(layout.RESERVED_SHARED_NAME)
+        reserved_start = self.element_names.shared_offsets.get(layout.RESERVED_SHARED_NAME)
         address = self._find_address("shared", finding)
         return (
             reserved_start is not None
@@ -132,24 +134,24 @@ class Report:
         granule_bytes = self.findings.granule_bytes
         if space == "global":
             return finding.start + finding.word * granule_bytes
-        space_words = self.names.shared_words if space == "shared" else self.names.local_words
+        space_words = self.element_names.shared_words if space == "shared" else self.element_names.local_words
         return finding.word % max(space_words, 1) * granule_bytes
 
     def _make_element_name(self, space: str, address: int) -> str:
         if space == "global":
-            return self.names.name_device_element(address)
+            return self.element_names.name_device_element(address)
         if space == "shared":
-            return self.names.name_shared_element(address)
+            return self.element_names.name_shared_element(address)
         return f"byte {address:,} of the thread's own stack"
 
     def _find_place(self, access: Access) -> Place:
-        block_number = results.from_linear_index(self._ordering.block(access.segment), self.grid)
+        block_number = results.from_linear_index(self._ordering.find_block(access.segment), self.grid)
         return self._make_place(
             self._find_site(access).line, block_number, results.from_linear_index(access.thread, self.block)
         )
 
     def _make_place(self, line: int, block: Dim3, thread: Dim3) -> Place:
-        line_text = self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ""
+        line_text = self.source_lines[line - 1].strip() if 0 < line <= len(self.source_lines) else ""
         return Place(line, line_text, block, thread)
 
     # -- races ---------------------------------------------------------------------------------------
@@ -157,9 +159,9 @@ class Report:
     def _make_race_hazard(self, race: _Race, all_races: Sequence[_Race]) -> Hazard:
         finding = race.finding
         hazard_kind = race.kind
-        assert finding.first is not None
-        first_place = self._find_place(finding.first)
-        second_place = self._find_place(finding.second)
+        assert finding.first_access is not None
+        first_place = self._find_place(finding.first_access)
+        second_place = self._find_place(finding.second_access)
         address = self._find_address(finding.space, finding)
         element_name = self._make_element_name(finding.space, address)
         if race.update is not None:
@@ -178,7 +180,7 @@ class Report:
                 kind=LOST_UPDATE,
                 severity="error",
                 space=finding.space,
-                kernel=self.kernel,
+                kernel=self.kernel_name,
                 first=first_place,
                 second=second_place,
                 address=address,
@@ -188,9 +190,9 @@ class Report:
             )
         # The severity of compute-sanitizer, because lanes of a warp mostly run in step.
         copy_hint = ""
-        if self._find_site(finding.first).copies:
+        if self._find_site(finding.first_access).is_async_copy:
             copy_hint = sentences.COPY_WAIT_ADVICE
-        elif hazard_kind == "WAR" and self._find_site(finding.second).copies:
+        elif hazard_kind == "WAR" and self._find_site(finding.second_access).is_async_copy:
             copy_hint = sentences.STAGE_IN_USE_ADVICE
         severity: Severity = (
             "warning" if race.relation == sentences.WARP and hazard_kind != "WAW" else "error"
@@ -217,7 +219,7 @@ class Report:
             kind=hazard_kind,
             severity=severity,
             space=finding.space,
-            kernel=self.kernel,
+            kernel=self.kernel_name,
             first=first_place,
             second=second_place,
             address=address,
@@ -256,28 +258,31 @@ class Report:
         return any(site.is_swap for site in self.findings.sites)
 
     def _find_sites(self, finding: Finding) -> tuple[Site, Site]:
-        assert finding.first is not None
-        return self._find_site(finding.first), self._find_site(finding.second)
+        assert finding.first_access is not None
+        return self._find_site(finding.first_access), self._find_site(finding.second_access)
 
     def _find_lines(self, finding: Finding) -> frozenset[int]:
-        assert finding.first is not None
-        return frozenset((self._find_site(finding.first).line, self._find_site(finding.second).line))
+        assert finding.first_access is not None
+        return frozenset(
+            (self._find_site(finding.first_access).line, self._find_site(finding.second_access).line)
+        )
 
     def _find_loop_barriers(self, finding: Finding, relation: int) -> tuple[bool, int, int]:
-        """Return whether a loop contains both accesses, and lines of barriers between them and elsewhere.
+        """Return whether one loop contains both accesses, and the lines of two barriers in this loop.
 
-        For lanes of one warp, barriers of a warp count, too.
+        The first barrier is between the accesses, and the second one is elsewhere. A line is 0 if there is no
+        such barrier. For lanes of one warp, barriers of a warp count, too.
         """
-        assert finding.first is not None
-        first_instruction = self._find_site(finding.first).instruction
-        second_instruction = self._find_site(finding.second).instruction
+        assert finding.first_access is not None
+        first_instruction = self._find_site(finding.first_access).instruction
+        second_instruction = self._find_site(finding.second_access).instruction
         kernel_code = self.function.instructions
         if any(
             i.pc >= len(kernel_code) or kernel_code[i.pc] is not i
             for i in (first_instruction, second_instruction)
         ):
             return False, 0, 0
-        if not self._share_loop(first_instruction, second_instruction):
+        if not self._are_in_same_loop(first_instruction, second_instruction):
             return False, 0, 0
         first_line, last_line = sorted((first_instruction.line, second_instruction.line))
         barrier_between = 0
@@ -288,8 +293,8 @@ class Report:
             )
             if (
                 (is_warp_barrier or cfg.is_block_barrier(i))
-                and self._share_loop(first_instruction, i)
-                and self._share_loop(second_instruction, i)
+                and self._are_in_same_loop(first_instruction, i)
+                and self._are_in_same_loop(second_instruction, i)
             ):
                 if first_line < i.line < last_line:
                     barrier_between = barrier_between or i.line
@@ -297,7 +302,7 @@ class Report:
                     barrier_elsewhere = barrier_elsewhere or i.line
         return True, barrier_between, barrier_elsewhere
 
-    def _share_loop(self, a: ir.Instruction, b: ir.Instruction) -> bool:
+    def _are_in_same_loop(self, a: ir.Instruction, b: ir.Instruction) -> bool:
         """Return whether two instructions of the kernel are in the same loop, unrolled or not."""
         pcs_a = self._find_copied_pcs(a)
         pcs_b = self._find_copied_pcs(b)
@@ -305,7 +310,7 @@ class Report:
             return True
         is_interleaved = max(pcs_a) > min(pcs_b) and max(pcs_b) > min(pcs_a)
         is_unrolled = is_interleaved and min(len(pcs_a), len(pcs_b)) > 1
-        return is_unrolled or cfg.share_a_loop(self.flow, a.pc, b.pc)
+        return is_unrolled or cfg.share_a_loop(self.control_flow, a.pc, b.pc)
 
     def _find_copied_pcs(self, i: ir.Instruction) -> list[int]:
         """Return the program counters of all copies of an instruction in an unrolled loop."""
@@ -329,7 +334,7 @@ class Report:
             if site.is_strong and site.writes and not other_site.writes and not other_site.is_strong:
                 if site.is_swap:
                     return sentences.STALE_READ
-                if id(other_site.instruction) in self.checks:
+                if id(other_site.instruction) in self.recheck_ids:
                     return sentences.REPEATED_CHECK
                 if (
                     race.finding.space == "global"
@@ -343,8 +348,8 @@ class Report:
     # -- everything else -----------------------------------------------------------------------------
 
     def _make_other_hazard(self, hazard_kind: str, space: str, relation: int, finding: Finding) -> Hazard:
-        second_place = self._find_place(finding.second)
-        site = self._find_site(finding.second)
+        second_place = self._find_place(finding.second_access)
+        site = self._find_site(finding.second_access)
         if hazard_kind in (ABSENT_LANE, ABSENT_MASK_LANE):
             make_message = (
                 sentences.make_absent_lane_message
@@ -356,7 +361,7 @@ class Report:
                 kind=hazard_kind,
                 severity="warning",
                 space="",
-                kernel=self.kernel,
+                kernel=self.kernel_name,
                 first=None,
                 second=second_place,
                 address=None,
@@ -384,10 +389,10 @@ class Report:
             message = sentences.make_unwritten_message(space, second_place, element_name)
         else:
             assert hazard_kind == PENDING_COPY
-            assert finding.first is not None
+            assert finding.first_access is not None
             tool_name = "race"
-            first_place = self._find_place(finding.first)
-            copy_site = self._find_site(finding.first)
+            first_place = self._find_place(finding.first_access)
+            copy_site = self._find_site(finding.first_access)
             message = sentences.make_pending_copy_message(
                 copy_site, site, first_place, second_place, element_name, relation != 0
             )
@@ -396,7 +401,7 @@ class Report:
             kind=hazard_kind,
             severity=severity,
             space=space,
-            kernel=self.kernel,
+            kernel=self.kernel_name,
             first=first_place,
             second=second_place,
             address=address,
@@ -412,18 +417,18 @@ class Report:
             return self._make_place(
                 arrival.instruction.line,
                 results.from_linear_index(barrier.block, self.grid),
-                results.from_linear_index(arrival.thread, self.block),
+                results.from_linear_index(arrival.first_thread, self.block),
             )
 
         second_place = make_arrival_place(barrier.own_arrival)
-        is_overlooked = barrier.other is None and self._is_overlooked(barrier.own_arrival.instruction)
-        first_place = None if barrier.other is None else make_arrival_place(barrier.other)
+        is_overlooked = barrier.other_arrival is None and self._is_overlooked(barrier.own_arrival.instruction)
+        first_place = None if barrier.other_arrival is None else make_arrival_place(barrier.other_arrival)
         return Hazard(
             tool="sync",
             kind="divergent barrier",
             severity="warning" if is_overlooked else "error",
             space="",
-            kernel=self.kernel,
+            kernel=self.kernel_name,
             first=first_place,
             second=second_place,
             address=None,
@@ -439,7 +444,7 @@ class Report:
 
         On an H200 (2025.3.1), it reports neither barriers in loops nor barriers with a vote.
         """
-        return "red" in barrier.parts or cfg.is_in_loop(self.flow, barrier.pc)
+        return "red" in barrier.parts or cfg.is_in_loop(self.control_flow, barrier.pc)
 
 
 def _merge_races(races: Iterable[_Race], find_site: Callable[[Access], Site]) -> Iterator[_Race]:
@@ -448,24 +453,28 @@ def _merge_races(races: Iterable[_Race], find_site: Callable[[Access], Site]) ->
     for race in races:
         finding = race.finding
         update = race.update
-        assert finding.first is not None
+        assert finding.first_access is not None
         if update is not None:
-            group_key: tuple[object, ...] = finding.space, update.load, update.store
+            group_key: tuple[object, ...] = finding.space, update.load_line, update.store_line
         elif race.intended_reason:
             group_key = race.intended_reason, finding.space, finding.start
         else:
             group_key = (
                 finding.space,
                 race.kind,
-                find_site(finding.first).line,
-                find_site(finding.second).line,
+                find_site(finding.first_access).line,
+                find_site(finding.second_access).line,
             )
         race_groups.setdefault(group_key, []).append(race)
     for race_group in race_groups.values():
         widest_race = max(race_group, key=lambda race: (race.relation, not race.finding.values_agree))
         occurrence_count = sum(race.finding.count for race in race_group)
         values_agree = all(race.finding.values_agree for race in race_group)
-        accesses = [(race.finding.first, race.finding.second) for race in race_group if race.intended_reason]
+        accesses = [
+            (race.finding.first_access, race.finding.second_access)
+            for race in race_group
+            if race.intended_reason
+        ]
         line_pairs = frozenset((find_site(a).line, find_site(b).line) for a, b in accesses if a is not None)
         yield replace(
             widest_race,

@@ -20,29 +20,31 @@ _VARIABLE_PATTERN = re.compile(r"module variable (\S+)")
 class ElementNames:
     """The names of the memory that a launch accesses.
 
-    The dictionary ``offsets`` contains the byte offset of each shared variable, and ``sizes`` contains its
-    size in bytes, or 0 if the launch determines the size. The dictionary ``pointers`` maps addresses to the
-    kernel's array parameters. The fields ``shared_words`` and ``local_words`` are the numbers of granules in
-    shared memory and in each thread's local memory.
+    The dictionary ``shared_offsets`` contains the byte offset of each shared variable, and ``shared_sizes``
+    contains its size in bytes, or 0 if the launch determines the size. The dictionary
+    ``parameter_by_address`` maps addresses to the kernel's array parameters. The fields ``shared_words`` and
+    ``local_words`` are the numbers of granules in shared memory and in each thread's local memory.
     """
 
     memory: DeviceMemory
     declarations: Declarations
-    offsets: Mapping[str, int]
-    sizes: Mapping[str, int]
-    pointers: Mapping[int, str]
+    shared_offsets: Mapping[str, int]
+    shared_sizes: Mapping[str, int]
+    parameter_by_address: Mapping[int, str]
     shared_words: int
     local_words: int
 
     def name_shared_element(self, offset: int) -> str:
         """Return the name of the array element at a byte offset in shared memory."""
-        preceding_variables = [(start, symbol) for symbol, start in self.offsets.items() if start <= offset]
+        preceding_variables = [
+            (start, symbol) for symbol, start in self.shared_offsets.items() if start <= offset
+        ]
         if not preceding_variables:
             return f"byte {offset:,} of shared memory"
         start, symbol = max(preceding_variables)
         variable_name = source_name(symbol)
         element_name = self.declarations.find_element_name(
-            variable_name, offset - start, self.sizes.get(symbol, 0)
+            variable_name, offset - start, self.shared_sizes.get(symbol, 0)
         )
         return element_name or f"byte {offset - start:,} of shared array {variable_name}"
 
@@ -62,11 +64,13 @@ class ElementNames:
         if array_match is None:
             return f"byte {offset:,} of the {allocation.label}"
         item_bytes = np.dtype(array_match[1]).itemsize
-        pointers = [pointer for pointer in self.pointers if allocation.address <= pointer <= address]
+        pointers = [
+            pointer for pointer in self.parameter_by_address if allocation.address <= pointer <= address
+        ]
         array_start = max(pointers, default=None)
         if array_start is None or (address - array_start) % item_bytes:
             return f"element {offset // item_bytes:,} of the {allocation.label}"
-        name = f"{self.pointers[array_start]}[{(address - array_start) // item_bytes}]"
+        name = f"{self.parameter_by_address[array_start]}[{(address - array_start) // item_bytes}]"
         shape = tuple(int(extent) for extent in array_match[2].strip("()").split(",") if extent.strip())
         if len(shape) > 1 and array_start == allocation.address and offset // item_bytes < np.prod(shape):
             index_text = ", ".join(

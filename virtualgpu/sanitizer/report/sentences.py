@@ -203,16 +203,16 @@ def make_lost_update_message(
         f"{_describe_place(first_place, relation)} both "
         f"read {element_name}, change it and write it back: one of the two changes can get lost."
     )
-    if update.atomic == "compare":
+    if update.atomic_name == "compare":
         remedy = (
             "Compare and write with one atomic: atomicMax() or atomicMin() for the largest or the smallest "
             "integer, otherwise atomicCAS()."
         )
-    elif update.atomic in ("", "none"):
+    elif update.atomic_name in ("", "none"):
         remedy = "Use one atomic for the whole update: if no other atomic fits, a loop around atomicCAS()."
     else:
         short_name = element_name.split(" (")[0]  # without its position in an array of several axes
-        remedy = f"Use {update.atomic}({'' if ' of ' in short_name else f'&{short_name}, ...'})."
+        remedy = f"Use {update.atomic_name}({'' if ' of ' in short_name else f'&{short_name}, ...'})."
     if is_in_loop and relation != GRID:
         barrier_advice = f"put {_BARRIER_CALLS[relation]} between two iterations of the loop"
         remedy += f" If only one thread uses each element in an iteration, {barrier_advice}."
@@ -282,7 +282,7 @@ def make_pending_copy_message(
 
     If `is_unordered` is true, no barrier separates the start of the copy and the access.
     """
-    verb = "copies to" if access_site.copies else "reads" if not access_site.writes else "writes"
+    verb = "copies to" if access_site.is_async_copy else "reads" if not access_site.writes else "writes"
     remedy = f"Wait for the copy between lines {copy_place.line} and {access_place.line}"
     if copy_place.line == access_place.line:
         remedy = "Wait for the copy before this access"

@@ -10,7 +10,7 @@ from virtualgpu.compile.ptx.flow import cfg
 from virtualgpu.engine.observe.origin import RegisterWriters, find_register_writers
 
 # Number of earlier instructions that are searched; an update has a few.
-_MAX_SEARCHED = 24
+_MAX_SEARCHED_INSTRUCTIONS = 24
 _ATOMIC_OF_OPCODE = {
     "add": "atomicAdd",
     "sub": "atomicAdd",
@@ -23,7 +23,7 @@ _ATOMIC_OF_OPCODE = {
     "xor": "atomicXor",
 }
 _MOVE_OPCODES = ("mov", "cvt", "selp")
-_WITHOUT_FLOATS = ("atomicMin", "atomicMax")
+_INTEGER_ATOMICS = ("atomicMin", "atomicMax")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Update:
     replace it.
     """
 
-    load: int
-    store: int
-    atomic: str
+    load_line: int
+    store_line: int
+    atomic_name: str
 
 
 def find_rechecks(function: ir.Function) -> set[int]:
@@ -85,7 +85,7 @@ def _find_source_load(
     searched_names = {stored_operand.name}
     atomic_name = ""
     for name in pending_names:
-        if len(searched_names) > _MAX_SEARCHED:
+        if len(searched_names) > _MAX_SEARCHED_INSTRUCTIONS:
             return None, ""
         for definition in writers.instructions_by_register.get(name, ()):
             if (
@@ -99,7 +99,7 @@ def _find_source_load(
                 continue
             if not atomic_name and definition.root not in _MOVE_OPCODES:
                 atomic_name = _ATOMIC_OF_OPCODE.get(definition.root, "none")
-                if atomic_name in _WITHOUT_FLOATS and definition.type.startswith(("f", "bf")):
+                if atomic_name in _INTEGER_ATOMICS and definition.type.startswith(("f", "bf")):
                     atomic_name = "none"
             for operand in definition.operands[1:]:
                 if isinstance(operand, ir.Register) and operand.name not in searched_names:
@@ -115,7 +115,7 @@ def _find_compared_load(
 
     There is no barrier between the load and the store.
     """
-    instructions = function.instructions[max(0, store.pc - _MAX_SEARCHED) : store.pc]
+    instructions = function.instructions[max(0, store.pc - _MAX_SEARCHED_INSTRUCTIONS) : store.pc]
     for i in instructions:
         if i.root != "setp" or not _decides_store(i, instructions, store):
             continue
