@@ -26,7 +26,7 @@ ALLOWED = {
     # The one session and the one virtual machine.
     "_session": "the session",
     "_cell_progress": "the progress of the notebook cell that runs",
-    "_slot": "the virtual machine that cp works on",
+    "_current_machine": "the virtual machine that cp works on",
     # Filled while modules load, and only read afterwards.
     "OPERANDS_BY_ROOT": "instructions register themselves",
     "FAMILIES": "ways for a kernel to be slow register themselves",
