@@ -263,7 +263,7 @@ def _make_records(
     trace_request = _make_trace_request(observations)
     debug_build = (
         debugging.run_debug_build(prepared, trace_request)
-        if trace_request is not None and trace_request.steps
+        if trace_request is not None and trace_request.with_steps
         else None
     )
     watched_launches: dict[Observation[Any], WatchedLaunch] = {
@@ -304,10 +304,10 @@ def _make_trace_request(observations: Sequence[Observation[Any]]) -> TraceReques
         traced_observations[0].block_index,
         traced_observations[0].warp,
         max(observation.max_steps for observation in traced_observations),
-        whole_block=any(isinstance(observation, Block) for observation in traced_observations),
-        steps=any(isinstance(observation, Warp | Block) for observation in traced_observations),
-        accesses=any(isinstance(observation, Accesses) for observation in traced_observations),
-        fragments=any(isinstance(observation, Fragments) for observation in traced_observations),
+        is_whole_block=any(isinstance(observation, Block) for observation in traced_observations),
+        with_steps=any(isinstance(observation, Warp | Block) for observation in traced_observations),
+        with_accesses=any(isinstance(observation, Accesses) for observation in traced_observations),
+        with_fragments=any(isinstance(observation, Fragments) for observation in traced_observations),
     )
 
 

@@ -419,7 +419,7 @@ def test_a_trace_shows_the_function_as_a_call() -> None:
     }"""
     )
     x = ints(32)
-    request = TraceRequest(whole_block=True)
+    request = TraceRequest(is_whole_block=True)
     result, (out,) = launch(code, x, block=32, trace=request)
     called, _ = launch(code.replace("__syncthreads", "__syncwarp"), x, block=32, trace=request)
     np.testing.assert_array_equal(out, np.roll(x, -2) + 1)
@@ -493,8 +493,8 @@ def every_function(module: ir.Module, entry: str) -> set[str]:
 
 def forget_code() -> None:
     """What is kept by a kernel's text holds only while the same functions are copied."""
-    program._compile_for.cache_clear()
-    program._compute_amounts.cache_clear()
+    program._compile_kernel_for_processor.cache_clear()
+    program._compute_kernel_amounts.cache_clear()
 
 
 @pytest.fixture

@@ -249,7 +249,7 @@ def on_the_engine(program: list[Op], data: Any) -> tuple[Any, set[int]]:
     recorder = Words()
     body = "\n".join(op.ptx(place) for place, op in enumerate(program))
     loaded = Program(f"{HEAD}{body}\nret;\n}}\n")
-    kernel = loaded.generate_uncounted("k", observe=True)
+    kernel = loaded.generate_uncounted("k", is_observed=True)
     checker = Checker(
         LaunchShape(1, THREADS, 4 * WORDS, 0, 4),
         memory,

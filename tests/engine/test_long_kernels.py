@@ -67,11 +67,11 @@ def results() -> tuple[list[bytes], gl.KernelCounters]:
 @pytest.fixture
 def in_passing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every kernel counts as a long one that is met for the first time."""
-    program._compile_for.cache_clear()
+    program._compile_kernel_for_processor.cache_clear()
     monkeypatch.setattr(jit, "_QUICK_FIRST_LIMIT_S", -1.0)
     monkeypatch.setattr(jit, "_is_stored", lambda *_: False)
     yield
-    program._compile_for.cache_clear()
+    program._compile_kernel_for_processor.cache_clear()
 
 
 def halves_of(code: str) -> split.KernelHalves:

@@ -87,7 +87,7 @@ def run(ptx: str, arrays: list[npt.NDArray[Any]], block: int) -> tuple[list[npt.
 @pytest.mark.parametrize("in_passing", [False, True])
 def test_lanes_that_left_a_loop_keep_their_values(in_passing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if in_passing:  # as a long kernel is translated that is met for the first time
-        program._compile_for.cache_clear()
+        program._compile_kernel_for_processor.cache_clear()
         monkeypatch.setattr(jit, "_QUICK_FIRST_LIMIT_S", -1.0)
         monkeypatch.setattr(jit, "_is_stored", lambda *_: False)
     starts = np.random.default_rng(3).integers(1, 10_000, 80).astype(np.uint32)

@@ -62,5 +62,5 @@ def test_a_full_buffer_counts_what_it_drops() -> None:
     printed.add("x" * printf.BUFFER_BYTES)
     printed.add("more")
     printed.add("and more")
-    assert printed.dropped == 2
+    assert printed.dropped_calls == 2
     assert "2 more calls was discarded" in printed.text()

@@ -29,12 +29,12 @@ mov.u32 %r1, %tid.x;
 
 @pytest.fixture(params=["whole", "in passing"])
 def _translated(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    program._compile_for.cache_clear()
+    program._compile_kernel_for_processor.cache_clear()
     if request.param == "in passing":
         monkeypatch.setattr(jit, "_QUICK_FIRST_LIMIT_S", -1.0)
         monkeypatch.setattr(jit, "_is_stored", lambda *_: False)
     yield
-    program._compile_for.cache_clear()
+    program._compile_kernel_for_processor.cache_clear()
 
 
 def asked_of(mode: str, delta: int, control: int) -> tuple[list[int], list[int]]:

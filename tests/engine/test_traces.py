@@ -43,7 +43,7 @@ def traced(
 ) -> tuple[LaunchResult, list[npt.NDArray[Any]]]:
     """Run a kernel ``k`` with a trace; pointers first, then 32-bit numbers."""
     ptx = nvrtc.compile_ptx(code, target=80).ptx
-    trace = request or TraceRequest(whole_block=True)
+    trace = request or TraceRequest(is_whole_block=True)
     return ptx_runner.run(ptx, "k", arrays, numbers=numbers, source=code, trace=trace, **options)
 
 
@@ -275,7 +275,12 @@ def test_a_cut_trace_holds_whole_steps_only(steps: int) -> None:
     n = 128
     x = np.random.default_rng(5).random(n, np.float32)
     result, (contents,) = traced(
-        SCAN, [x], (n,), block=n, shared_bytes=8 * n, request=TraceRequest(max_steps=steps, whole_block=True)
+        SCAN,
+        [x],
+        (n,),
+        block=n,
+        shared_bytes=8 * n,
+        request=TraceRequest(max_steps=steps, is_whole_block=True),
     )
     full, (whole,) = traced(SCAN, [x], (n,), block=n, shared_bytes=8 * n)
     trace = block_of(result)
@@ -303,7 +308,7 @@ extern "C" __global__ void k(int* x)
 """
     x = np.zeros(160, np.int32)
     x[:32] = np.arange(32)
-    request = TraceRequest((1, 0, 0), whole_block=True)
+    request = TraceRequest((1, 0, 0), is_whole_block=True)
     result, (contents,) = traced(code, [x], request=request, grid=4, cooperative=True)
     np.testing.assert_array_equal(contents[32:].reshape(4, 32), np.tile(5 * np.arange(32) + 1, (4, 1)))
     trace = result.trace

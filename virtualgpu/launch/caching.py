@@ -49,7 +49,7 @@ def add_cache_counters(finished: FinishedLaunch, watch: CacheRecorder) -> Kernel
     ordered by the number of instructions that it has executed.
     """
     from virtualgpu.engine.caches.replay import COLUMNS, replay
-    from virtualgpu.engine.observe.results import sum_by_source
+    from virtualgpu.engine.observe.results import sum_counters_by_source
 
     access_notes = watch.notes
     prepared_launch = finished.prepared
@@ -77,7 +77,7 @@ def add_cache_counters(finished: FinishedLaunch, watch: CacheRecorder) -> Kernel
     site_columns = np.concatenate([replay_result.sector_sums, access_notes.sites[:, 2:]], axis=1)[
         : len(tables.accesses)
     ]
-    access_sums = [column_sums for _, column_sums in sum_by_source(tables.accesses, site_columns)]
+    access_sums = [column_sums for _, column_sums in sum_counters_by_source(tables.accesses, site_columns)]
     counter_names = (*COLUMNS, "requests", "passes")
     counter_totals = dict.fromkeys(counter_names, 0.0)
     accesses = []
@@ -165,7 +165,7 @@ def _sort_accesses_by_time(finished: FinishedLaunch, rows: npt.NDArray[np.int64]
     sector_masks = rows[:, 0] & 15
     block_numbers = rows[:, 1] // warps_per_block
     site_numbers = rows[:, 2] >> SITE_SHIFT
-    longest_warp = np.maximum(finished.result.block_longest, 1)
+    longest_warp = np.maximum(finished.result.block_longest_warp, 1)
     block_progress = (rows[:, 2] & ((1 << SITE_SHIFT) - 1)) / longest_warp[block_numbers]
     time_ns = begin_ns[block_numbers] + (end_ns - begin_ns)[block_numbers] * block_progress
     is_local = (rows[:, 0] & LOCAL_BIT) != 0

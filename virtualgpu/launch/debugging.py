@@ -110,13 +110,13 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
 
     def described(warps: tuple[WarpTrace, ...]) -> tuple[WarpTrace, ...]:
         optimized_run = TracedRun(
-            warps, prepared.kernel.program.traced_kernel(packed_launch.name, count=True)
+            warps, prepared.kernel.program.generate_traced(packed_launch.name, with_counters=True)
         )
         # Values are compared warp by warp, so only the same warps of the debug build are used.
         same_warps = tuple(
             trace for trace in debug_warps if any(trace.warp_index == warp.warp_index for warp in warps)
         )
-        debug_run = TracedRun(same_warps, program.traced_kernel(packed_launch.name, count=False))
+        debug_run = TracedRun(same_warps, program.generate_traced(packed_launch.name, with_counters=False))
         if not same_warps:
             return warps
         variables = find_variables(optimized_run, debug_run, scalar_declarations, program.module)

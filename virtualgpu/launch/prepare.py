@@ -116,7 +116,7 @@ class PreparedLaunch:
             patient=device.watchdog_s == DEFAULT_WATCHDOG_S,
             idle_s=device.idle_s,
             stdout=device.machine.stdout,
-            onlooker=device.machine.make_launch_observer,
+            make_launch_observer=device.machine.make_launch_observer,
             independent_threads=device.has_independent_threads,
             block_order=None if device.block_order is None else device.block_order(prod(self.grid)),
             turns_seed=device.turns_seed,
@@ -317,7 +317,7 @@ class FinishedLaunch:
         clk_by_pipe = cost.pipe_clk(prepared_launch.device.info)
         return cost.KernelWork(
             warp_instructions=result.block_warp_instructions,
-            longest_warp=result.block_longest,
+            longest_warp=result.block_longest_warp,
             sectors=result.block_sectors,
             counters=cost.estimate_machine_counters(result.counters),
             executions=result.executions,

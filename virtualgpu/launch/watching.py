@@ -96,7 +96,7 @@ class WatchedLaunch:
         packed_launch = prepared_launch.packed
         launch_source = prepared_launch.launch.source
         program = prepared_launch.kernel.program
-        kernel = program.traced_kernel(packed_launch.name, count=True)
+        kernel = program.generate_traced(packed_launch.name, with_counters=True)
         variable_sizes = {
             variable.name: variable.size_bytes for variable in program.module.variables.values()
         }

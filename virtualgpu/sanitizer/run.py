@@ -72,7 +72,9 @@ def sanitize(
     tool_names = options.tools
     traps_nan = options.nan
     block_order = block_sequence(options.order, prod(launch.grid), options.seed)
-    kernel = launch.kernel.program.generate_uncounted(launch.packed.name, observe=True, trap_nan=traps_nan)
+    kernel = launch.kernel.program.generate_uncounted(
+        launch.packed.name, is_observed=True, trap_nan=traps_nan
+    )
     device_memory = launch.device.memory
     kernel_name = launch.kernel.name
     granule_size = find_granule_bytes([i for _, i in kernel.tables.accesses])

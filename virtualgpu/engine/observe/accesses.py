@@ -121,7 +121,7 @@ def make_access_trace(launch: RunningLaunch, counters: KernelCounters, request: 
     assert raw_trace is not None
     kernel = launch.kernel
     access_sites = kernel.tables.accesses
-    site_of_access = results.number_sources(access_sites)
+    site_of_access = results.assign_source_numbers(access_sites)
     rules: dict[int, Rule] = {}
     for access_number, (function_index, instruction) in enumerate(access_sites):
         rules.setdefault(
@@ -134,7 +134,7 @@ def make_access_trace(launch: RunningLaunch, counters: KernelCounters, request: 
     for access in read_requests(launch, request.warp_index):
         address = access.address
         if access.space == "local":
-            interleaved_address = results.interleave(
+            interleaved_address = results.interleave_local_offsets(
                 address, memory_ops.size_of(access_sites[access.site][1])
             )
             address = np.where(address >= 0, interleaved_address, -1)

@@ -44,20 +44,20 @@ def infer_register_types(function: ir.Function) -> dict[str, str]:
                 function.registers.get(register, "")
             ):
                 used_types_by_register[register].add(used_type[0])
-    kinds_of_root: dict[str, set[str]] = {}
-    for name, evidence_kinds in used_types_by_register.items():
-        kinds_of_root.setdefault(find_root(name), set()).update(evidence_kinds)
+    type_letters_by_root: dict[str, set[str]] = {}
+    for name, used_letters in used_types_by_register.items():
+        type_letters_by_root.setdefault(find_root(name), set()).update(used_letters)
     return {
-        name: _infer_type(declared_type, kinds_of_root[find_root(name)])
+        name: _infer_type(declared_type, type_letters_by_root[find_root(name)])
         for name, declared_type in function.registers.items()
     }
 
 
-def _infer_type(declared_type: str, kinds: set[str]) -> str:
+def _infer_type(declared_type: str, used_letters: set[str]) -> str:
     if not declared_type.startswith("b"):
         return declared_type
     return next(
-        (f"{type_letter}{declared_type[1:]}" for type_letter in _TYPE_LETTERS if type_letter in kinds),
+        (f"{type_letter}{declared_type[1:]}" for type_letter in _TYPE_LETTERS if type_letter in used_letters),
         declared_type,
     )
 

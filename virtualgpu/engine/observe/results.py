@@ -33,7 +33,7 @@ class CounterAmounts(Generic[Name]):
         """Increase the table entry of the counter `name` for a piece of code by ``amount``."""
         self.amounts.setdefault(name, Counter())[piece] += amount
 
-    def totals(self, executions: npt.NDArray[np.int64]) -> dict[Name, int]:
+    def compute_totals(self, executions: npt.NDArray[np.int64]) -> dict[Name, int]:
         """Return the value of each counter, computed from how often each piece of code was executed."""
         if not self.amounts:
             return {}
@@ -87,7 +87,7 @@ def compute_kernel_amounts(kernel: GeneratedKernel) -> KernelAmounts:
 
 def make_counters(
     kernel: GeneratedKernel,
-    kernel_shares: KernelAmounts,
+    kernel_amounts: KernelAmounts,
     title: str,
     provenance: Provenance,
     grid: Dim3,
@@ -102,8 +102,8 @@ def make_counters(
     block_executions = blocks[:, 0]
     lane_executions = blocks[:, 1]
     access_counters = []
-    for instruction, access_counts in sum_by_source(kernel.tables.accesses, accesses):
-        requests, sectors, wavefronts, ideal_wavefronts, lanes_taken, *cache_counts = access_counts
+    for instruction, access_counts in sum_counters_by_source(kernel.tables.accesses, accesses):
+        requests, sectors, wavefronts, ideal_wavefronts, active_lanes, *cache_counts = access_counts
         missed_sectors, half_lines, line_passes, missed_requests = cache_counts
         access_bytes = memory_ops.size_of(instruction)
         access_counters.append(
@@ -118,7 +118,7 @@ def make_counters(
                 sectors=sectors,
                 wavefronts=wavefronts,
                 ideal_wavefronts=ideal_wavefronts,
-                bytes_requested=lanes_taken * access_bytes,
+                bytes_requested=active_lanes * access_bytes,
                 column=instruction.column,
                 missed_sectors=missed_sectors,
                 half_lines=half_lines,
@@ -135,7 +135,9 @@ def make_counters(
             divergent_count,
             instruction.column,
         )
-        for instruction, (executed_count, divergent_count) in sum_by_source(kernel.tables.branches, branches)
+        for instruction, (executed_count, divergent_count) in sum_counters_by_source(
+            kernel.tables.branches, branches
+        )
     ]
     return KernelCounters(
         provenance=provenance,
@@ -143,16 +145,16 @@ def make_counters(
         grid=grid,
         block=block,
         shared_bytes=shared_bytes,
-        warp_instructions=int(kernel_shares.sizes @ block_executions),
-        thread_instructions=int(kernel_shares.sizes @ lane_executions),
+        warp_instructions=int(kernel_amounts.sizes @ block_executions),
+        thread_instructions=int(kernel_amounts.sizes @ lane_executions),
         accesses=tuple(access_counters),
         branches=tuple(branch_counters),
-        line_warp_instructions=kernel_shares.lines.totals(block_executions),
-        line_thread_instructions=kernel_shares.lines.totals(lane_executions),
+        line_warp_instructions=kernel_amounts.lines.compute_totals(block_executions),
+        line_thread_instructions=kernel_amounts.lines.compute_totals(lane_executions),
         longest_warp_instructions=longest_warp,
-        opcode_warp_instructions=kernel_shares.opcodes.totals(block_executions),
-        flops=_drop_zeros(kernel_shares.flops.totals(lane_executions)),
-        tensor_operations=_drop_zeros(kernel_shares.tensor_operations.totals(lane_executions)),
+        opcode_warp_instructions=kernel_amounts.opcodes.compute_totals(block_executions),
+        flops=_drop_zeros(kernel_amounts.flops.compute_totals(lane_executions)),
+        tensor_operations=_drop_zeros(kernel_amounts.tensor_operations.compute_totals(lane_executions)),
     )
 
 
@@ -166,7 +168,7 @@ def source_index(instruction: ir.Instruction) -> int:
     return instruction.pc if instruction.origin is None else instruction.origin[1]
 
 
-def sum_by_source(
+def sum_counters_by_source(
     sites: Sequence[tuple[int, ir.Instruction]], copy_rows: npt.NDArray[np.int64]
 ) -> list[tuple[ir.Instruction, list[int]]]:
     """Return the sums of the counters over all inlined copies of each instruction.
@@ -175,7 +177,7 @@ def sum_by_source(
     """
     source_sums: list[tuple[ir.Instruction, npt.NDArray[np.int64]]] = []
     for source_index, (_, instruction), copy_counts in zip(
-        number_sources(sites), sites, copy_rows, strict=True
+        assign_source_numbers(sites), sites, copy_rows, strict=True
     ):
         if source_index == len(source_sums):
             source_sums.append((instruction, np.zeros_like(copy_counts)))
@@ -183,44 +185,44 @@ def sum_by_source(
     return [(instruction, copy_counts.tolist()) for instruction, copy_counts in source_sums]
 
 
-def number_sources(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
+def assign_source_numbers(sites: Sequence[tuple[int, ir.Instruction]]) -> list[int]:
     """Return the number of the original instruction of each counted instruction.
 
     Original instructions are numbered in the order in which they appear. An instruction that accesses memory
     several times has several numbers, which its copies share.
     """
     occurrence_counts: Counter[tuple[int, int]] = Counter()
-    source_number_of: dict[tuple[object, ...], int] = {}
+    source_numbers: dict[tuple[object, ...], int] = {}
     site_numbers = []
     for function_index, instruction in sites:
         occurrence_counts[function_index, instruction.pc] += 1
         site_numbers.append(
-            source_number_of.setdefault(
+            source_numbers.setdefault(
                 (
                     instruction.origin or (function_index, instruction.pc),
                     occurrence_counts[function_index, instruction.pc],
                 ),
-                len(source_number_of),
+                len(source_numbers),
             )
         )
     return site_numbers
 
 
 def compute_access_cost(
-    space: str, size: int, addresses: npt.NDArray[np.int64], mask: int, rule: Rule = "load"
+    space: str, access_bytes: int, addresses: npt.NDArray[np.int64], mask: int, rule: Rule = "load"
 ) -> tuple[int, int]:
     """Return the number of sectors and of shared-memory wavefronts that one memory access requires."""
     if space == "local":
         rule = "load"  # no two lanes share an address there
-        addresses = interleave(addresses, size)
+        addresses = interleave_local_offsets(addresses, access_bytes)
     is_active = mask >> np.arange(layout.LANES) & 1
-    access = Access(tuple(np.where(is_active, addresses, -1).tolist()), size, rule=rule)
+    access = Access(tuple(np.where(is_active, addresses, -1).tolist()), access_bytes, rule=rule)
     return (0, access.banks().wavefronts) if space == "shared" else (access.memory().sectors, 0)
 
 
-def interleave(offsets: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
+def interleave_local_offsets(offsets: npt.NDArray[np.int64], access_bytes: int) -> npt.NDArray[np.int64]:
     """Convert each lane's offset in local memory to an address in the interleaved layout."""
-    return offsets // 4 * 128 + np.arange(layout.LANES) * max(size, 4)
+    return offsets // 4 * 128 + np.arange(layout.LANES) * max(access_bytes, 4)
 
 
 def to_linear_index(index: Dim3, shape: Dim3) -> int:
@@ -235,6 +237,8 @@ def from_linear_index(number: int, shape: Dim3) -> Dim3:
     return number % shape[0], number // shape[0] % shape[1], number // (shape[0] * shape[1])
 
 
-def sum_counters(parts: Sequence[npt.NDArray[np.int64]], stride_bytes: int) -> npt.NDArray[np.int64]:
+def sum_counters(
+    worker_counters: Sequence[npt.NDArray[np.int64]], stride_bytes: int
+) -> npt.NDArray[np.int64]:
     """Return the counters summed over all workers, with one row per instruction."""
-    return np.sum(parts, axis=0, dtype=np.int64).reshape(-1, stride_bytes // 8)
+    return np.sum(worker_counters, axis=0, dtype=np.int64).reshape(-1, stride_bytes // 8)

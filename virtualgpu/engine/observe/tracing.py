@@ -98,29 +98,29 @@ def make_listing(kernel: GeneratedKernel) -> KernelListing:
     )
 
 
-def _find_stored_type(instruction: ir.Instruction, kinds: dict[str, str]) -> str:
+def _find_stored_type(instruction: ir.Instruction, register_types: dict[str, str]) -> str:
     """Return the type in which a stored value is shown: that of its register, if the width is the same."""
     if instruction.root not in ("st", "atom", "red"):
         return ""
     operand = instruction.operands[-1]
     while isinstance(operand, ir.Vector):
         operand = next((register for register in operand.items if register is not None), None)
-    register_type = kinds.get(operand.name, "") if isinstance(operand, ir.Register) else ""
+    register_type = register_types.get(operand.name, "") if isinstance(operand, ir.Register) else ""
     if register_type and instruction.type.startswith("b") and register_type[1:] == instruction.type[1:]:
         return register_type
     return instruction.type
 
 
 def _find_scheduling_order(
-    kernel: GeneratedKernel, bases: Ints
+    kernel: GeneratedKernel, first_positions: Ints
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Return the position of every instruction in scheduling order, and the positions of each loop.
 
     Blocks are numbered so that a loop is contiguous after its head (`virtualgpu.compile.ptx.flow.cfg`).
     """
-    position_in_order = np.zeros(int(bases[-1]), np.int32)
+    position_in_order = np.zeros(int(first_positions[-1]), np.int32)
     loop_ranges: list[tuple[int, int]] = []
-    for plan, first_position in zip(kernel.plans, bases.tolist(), strict=False):
+    for plan, first_position in zip(kernel.plans, first_positions.tolist(), strict=False):
         block_starts = []
         next_position = first_position
         for block in plan.control_flow.blocks:
@@ -140,7 +140,11 @@ def _find_scheduling_order(
             last_blocks[loop_head] = max(
                 [
                     last_blocks[loop_head],
-                    *(last_blocks[h] for h in last_blocks if loop_head < h <= last_blocks[loop_head]),
+                    *(
+                        last_blocks[inner_head]
+                        for inner_head in last_blocks
+                        if loop_head < inner_head <= last_blocks[loop_head]
+                    ),
                 ]
             )
         for loop_head, last_block in sorted(last_blocks.items()):
@@ -166,8 +170,8 @@ def make_block_trace(launch: RunningLaunch, provenance: Provenance, request: Tra
     )
     instruction_index = kernel_listing.first_positions[raw_trace.steps["function"]] + raw_trace.steps["pc"]
     shared_writes = _make_shared_writes(raw_trace, sorted_trace_rows, instruction_index, kernel_listing)
-    stop_note = _STOPPED_NOTE if raw_trace.stopped else ""
-    traced_warps = range(launch.warps) if request.whole_block else (request.warp_index,)
+    stop_note = _STOPPED_NOTE if raw_trace.is_stopped else ""
+    traced_warps = range(launch.warps) if request.is_whole_block else (request.warp_index,)
     warps = tuple(
         _make_warp_trace(
             launch,
@@ -192,7 +196,7 @@ def make_block_trace(launch: RunningLaunch, provenance: Provenance, request: Tra
         warps=warps,
         shared=shared_writes,
         steps=len(raw_trace.steps),
-        accesses=find_shared_accesses(launch) if request.whole_block else None,
+        accesses=find_shared_accesses(launch) if request.is_whole_block else None,
         truncated=raw_trace.truncated,
         note=stop_note,
     )
@@ -217,11 +221,11 @@ def _lanes_of_masks(masks: npt.NDArray[np.uint32]) -> npt.NDArray[np.bool_]:
 
 
 def _make_shared_writes(
-    raw: TraceBuffers, rows: npt.NDArray[Any], instruction_index: Ints, kernel_listing: KernelListing
+    raw_trace: TraceBuffers, rows: npt.NDArray[Any], instruction_index: Ints, kernel_listing: KernelListing
 ) -> SharedWrites:
     value_rows, width_bytes = _find_written_rows(rows)
-    offset = (rows["lanes"][value_rows - 1] - np.uint64(raw.shared_address)).view(np.int64)
-    lanes = _lanes_of_masks(rows["mask"][value_rows]) & (offset >= 0) & (offset < raw.shared_bytes)
+    offset = (rows["lanes"][value_rows - 1] - np.uint64(raw_trace.shared_address)).view(np.int64)
+    lanes = _lanes_of_masks(rows["mask"][value_rows]) & (offset >= 0) & (offset < raw_trace.shared_bytes)
     has_writes = lanes.any(axis=1)
     value_rows = value_rows[has_writes]
     offset = offset[has_writes]
@@ -232,57 +236,59 @@ def _make_shared_writes(
         [type_names.index(stored_type) for stored_type in kernel_listing.stored_types], np.int16
     )
     return SharedWrites(
-        size_bytes=raw.shared_bytes,
+        size_bytes=raw_trace.shared_bytes,
         sequence=step_index.astype(np.int64),
-        warp=raw.steps["warp"][step_index].astype(np.int16),
+        warp=raw_trace.steps["warp"][step_index].astype(np.int16),
         mask=np.packbits(lanes, axis=1, bitorder="little").view("<u4").ravel().astype(np.uint32),
         offset=np.where(lanes, offset, -1).astype(np.int32),
         width_bytes=width_bytes[has_writes].astype(np.int8),
         value=np.where(lanes, rows["lanes"][value_rows], 0),
         type_index=type_codes[instruction_index[step_index]],
         types=tuple(type_names),
-        final=raw.shared,
+        final=raw_trace.shared,
     )
 
 
 def _make_warp_trace(
     launch: RunningLaunch,
     kernel_listing: KernelListing,
-    raw: TraceBuffers,
-    all_rows: npt.NDArray[Any],
-    all_index: Ints,
+    raw_trace: TraceBuffers,
+    trace_rows: npt.NDArray[Any],
+    all_instruction_indices: Ints,
     warp: int,
     provenance: Provenance,
     request: TraceRequest,
-    shared: SharedWrites,
-    note: str,
+    shared_writes: SharedWrites,
+    stop_note: str,
 ) -> WarpTrace:
-    step_indices = np.flatnonzero(raw.steps["warp"] == warp)
-    step_records = raw.steps[step_indices]
-    instruction_index = all_index[step_indices]
+    step_indices = np.flatnonzero(raw_trace.steps["warp"] == warp)
+    step_records = raw_trace.steps[step_indices]
+    instruction_index = all_instruction_indices[step_indices]
     step_count = len(step_records)
-    step_of = np.full(len(raw.steps), -1, np.int64)
+    step_of = np.full(len(raw_trace.steps), -1, np.int64)
     step_of[step_indices] = np.arange(step_count)
-    step_of_row = step_of[all_rows["step"]]
-    row_kinds = all_rows["kind"]
+    step_of_row = step_of[trace_rows["step"]]
+    row_kinds = trace_rows["kind"]
     space = kernel_listing.space_codes[instruction_index].astype(np.int8)
     address = np.full((step_count, layout.LANES), -1, np.int64)
     address_rows = np.flatnonzero((row_kinds == layout.ROW_ADDRESS) & (step_of_row >= 0))
     address_rows = address_rows[space[step_of_row[address_rows]] >= 0]
     address[step_of_row[address_rows]] = np.where(
-        _lanes_of_masks(all_rows["mask"][address_rows]), all_rows["lanes"][address_rows].view(np.int64), -1
+        _lanes_of_masks(trace_rows["mask"][address_rows]),
+        trace_rows["lanes"][address_rows].view(np.int64),
+        -1,
     )
-    _resolve_generic(space, address, step_records["executed"])
+    _resolve_generic_addresses(space, address, step_records["executed"])
     sectors, wavefronts = _compute_access_costs(
         kernel_listing, instruction_index, space, address, step_records["executed"]
     )
     lane_values = np.zeros((step_count, layout.LANES), np.uint64)
     value_rows = np.flatnonzero((row_kinds == layout.ROW_REGISTER) & (step_of_row >= 0))
     lane_values[step_of_row[value_rows]] = np.where(
-        _lanes_of_masks(all_rows["mask"][value_rows]), all_rows["lanes"][value_rows], 0
+        _lanes_of_masks(trace_rows["mask"][value_rows]), trace_rows["lanes"][value_rows], 0
     )
     detail = _make_step_detail(
-        kernel_listing, step_records, step_indices, instruction_index, all_rows, step_of_row, shared
+        kernel_listing, step_records, step_indices, instruction_index, trace_rows, step_of_row, shared_writes
     )
     line_numbers = np.array([instruction.line for instruction in kernel_listing.code], np.int32)
     column_numbers = np.array([instruction.column for instruction in kernel_listing.code], np.int32)
@@ -314,26 +320,26 @@ def _make_warp_trace(
         value_register=tuple(
             register_names[0] if register_names else "" for register_names in kernel_listing.registers
         ),
-        truncated=raw.truncated,
-        note=note,
+        truncated=raw_trace.truncated,
+        note=stop_note,
         detail=detail,
     )
 
 
 def _make_step_detail(
     kernel_listing: KernelListing,
-    steps: npt.NDArray[Any],
-    sequence: Ints,
+    step_records: npt.NDArray[Any],
+    step_indices: Ints,
     instruction_index: Ints,
     rows: npt.NDArray[Any],
     step_of_row: Ints,
-    shared: SharedWrites,
+    shared_writes: SharedWrites,
 ) -> StepDetail:
     extra_register_rows = np.flatnonzero((rows["kind"] > layout.ROW_REGISTER) & (step_of_row >= 0))
     name_indices: dict[tuple[str, str], int] = {}
     register_position = rows["kind"][extra_register_rows] - layout.ROW_REGISTER
     name_index = np.zeros(len(extra_register_rows), np.int32)
-    for instruction, n in {
+    for instruction_position, n in {
         *zip(
             instruction_index[step_of_row[extra_register_rows]].tolist(),
             register_position.tolist(),
@@ -341,23 +347,23 @@ def _make_step_detail(
         )
     }:
         register_and_type = (
-            kernel_listing.registers[instruction][n],
-            kernel_listing.register_types[instruction][n],
+            kernel_listing.registers[instruction_position][n],
+            kernel_listing.register_types[instruction_position][n],
         )
-        matches = (instruction_index[step_of_row[extra_register_rows]] == instruction) & (
+        is_match = (instruction_index[step_of_row[extra_register_rows]] == instruction_position) & (
             register_position == n
         )
-        name_index[matches] = name_indices.setdefault(register_and_type, len(name_indices))
-    written_rows, width = _find_written_rows(rows)
+        name_index[is_match] = name_indices.setdefault(register_and_type, len(name_indices))
+    written_rows, width_bytes = _find_written_rows(rows)
     is_of_warp = step_of_row[written_rows] >= 0
     written_rows = written_rows[is_of_warp]
-    width = width[is_of_warp]
+    width_bytes = width_bytes[is_of_warp]
     step_index = step_of_row[written_rows]
     first_rows = np.flatnonzero(np.diff(step_index, prepend=-1))
     chunk_index = np.arange(len(step_index)) - np.repeat(first_rows, np.diff([*first_rows, len(step_index)]))
     return StepDetail(
-        sequence=sequence.astype(np.int64),
-        depth=steps["depth"].astype(np.int16),
+        sequence=step_indices.astype(np.int64),
+        depth=step_records["depth"].astype(np.int16),
         extra_step=step_of_row[extra_register_rows].astype(np.int32),
         extra_name=name_index,
         extra_value=rows["lanes"][extra_register_rows],
@@ -365,23 +371,23 @@ def _make_step_detail(
         extra_type=tuple(type_name for _, type_name in name_indices),
         stored_step=step_index.astype(np.int32),
         stored_part=chunk_index.astype(np.int16),
-        stored_width_bytes=width.astype(np.int8),
+        stored_width_bytes=width_bytes.astype(np.int8),
         stored_value=rows["lanes"][written_rows],
         stored_type=kernel_listing.stored_types,
         order=kernel_listing.scheduling_order,
         loops=kernel_listing.loops,
-        shared=shared,
+        shared=shared_writes,
     )
 
 
-def _resolve_generic(
-    space: npt.NDArray[np.int8], address: npt.NDArray[np.int64], executed: npt.NDArray[np.uint32]
+def _resolve_generic_addresses(
+    space: npt.NDArray[np.int8], address: npt.NDArray[np.int64], executed_masks: npt.NDArray[np.uint32]
 ) -> None:
     """Convert generic addresses to addresses in the state space of their first active lane."""
-    generic_rows = np.flatnonzero((space == _GENERIC) & (executed != 0))
+    generic_rows = np.flatnonzero((space == _GENERIC) & (executed_masks != 0))
     if not len(generic_rows):
         return
-    first_address = address[generic_rows, np.argmax(_lanes_of_masks(executed[generic_rows]), axis=1)]
+    first_address = address[generic_rows, np.argmax(_lanes_of_masks(executed_masks[generic_rows]), axis=1)]
     tag = (first_address >> _TAG_SHIFT) & 0xFF
     space[generic_rows] = np.select([tag == 1, tag == 2], [_SHARED, _LOCAL], 0)
     tagged_rows = generic_rows[tag > 0]
@@ -395,13 +401,13 @@ def _compute_access_costs(
     instruction_index: Ints,
     space: npt.NDArray[np.int8],
     address: npt.NDArray[np.int64],
-    executed: npt.NDArray[np.uint32],
+    executed_masks: npt.NDArray[np.uint32],
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
     """Return the sectors and wavefronts of every access; the cost of equal patterns is computed only once."""
     sectors = np.zeros(len(instruction_index), np.int32)
     wavefronts = np.zeros(len(instruction_index), np.int32)
-    accesses = np.flatnonzero((space >= 0) & (executed != 0))
-    lanes = _lanes_of_masks(executed[accesses])
+    accesses = np.flatnonzero((space >= 0) & (executed_masks != 0))
+    lanes = _lanes_of_masks(executed_masks[accesses])
     lowest_address = np.where(lanes, address[accesses], np.iinfo(np.int64).max).min(
         axis=1, initial=np.iinfo(np.int64).max
     )
@@ -411,21 +417,21 @@ def _compute_access_costs(
     cost_of_pattern: dict[tuple[int, int, bytes], tuple[int, int]] = {}
     pattern_bytes = relative_address.tobytes()
     row_bytes = 8 * layout.LANES
-    for access_number, (step_index, space_code, instruction) in enumerate(
+    for access_number, (step_index, space_code, instruction_position) in enumerate(
         zip(accesses.tolist(), space[accesses].tolist(), instruction_index[accesses].tolist(), strict=True)
     ):
         cost_key = (
-            instruction,
+            instruction_position,
             space_code,
             pattern_bytes[access_number * row_bytes : (access_number + 1) * row_bytes],
         )
         if cost_key not in cost_of_pattern:
             cost_of_pattern[cost_key] = results.compute_access_cost(
                 results.SPACES[space_code],
-                int(kernel_listing.size_bytes[instruction]),
+                int(kernel_listing.size_bytes[instruction_position]),
                 relative_address[access_number],
-                int(executed[step_index]),
-                kernel_listing.rules[instruction],
+                int(executed_masks[step_index]),
+                kernel_listing.rules[instruction_position],
             )
         sectors[step_index], wavefronts[step_index] = cost_of_pattern[cost_key]
     return sectors, wavefronts

@@ -23,21 +23,21 @@ Ints = npt.NDArray[np.int64]
 class TracedLoop:
     """A loop that a traced run of a kernel executed, with its lines and iterations.
 
-    The field ``repeats`` is the maximum number of copies of a source operation in the loop.
+    The field ``max_operation_copies`` is the maximum number of copies of a source operation in the loop.
     """
 
     lines: frozenset[int]
     iterations: Ints
     instruction_count: int
-    repeats: int
+    max_operation_copies: int
 
 
-def find_unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[int, ...]:
+def find_unroll_factors(optimized_run: TracedRun, debug_run: TracedRun) -> tuple[int, ...]:
     """Return the number of source iterations that one iteration of each optimized loop executes.
 
     Parameters
     ----------
-    optimised, debug_build
+    optimized_run, debug_run
         The optimised code and the debug build, on one launch and for the same warps.
 
     Returns
@@ -45,12 +45,12 @@ def find_unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[i
     tuple of int
         One number per row of `StepDetail.loops`; 0 if it is not known, or if the loop is not unrolled.
     """
-    loops = list(_find_traced_loops(optimised))
+    loops = list(_find_traced_loops(optimized_run))
     unroll_factors = [0] * len(loops)
-    if not (optimised.is_complete and debug_build.is_complete):
+    if not (optimized_run.is_complete and debug_run.is_complete):
         return tuple(unroll_factors)
     loops_by_source: dict[int, list[int]] = {}
-    source_loops = sorted(_find_traced_loops(debug_build), key=lambda loop: -len(loop.lines))
+    source_loops = sorted(_find_traced_loops(debug_run), key=lambda loop: -len(loop.lines))
     for loop_index, loop in enumerate(loops):
         matching_loops = [
             n for n, source_loop in enumerate(source_loops) if min(source_loop.lines, default=0) in loop.lines
@@ -65,17 +65,17 @@ def find_unroll_factors(optimised: TracedRun, debug_build: TracedRun) -> tuple[i
         )
         iterations = loops[main_loop].iterations
         unroll_factor = int(remaining_count.max(initial=0) // max(1, iterations.max(initial=0)))
-        if 2 <= unroll_factor <= loops[main_loop].repeats and np.array_equal(
+        if 2 <= unroll_factor <= loops[main_loop].max_operation_copies and np.array_equal(
             remaining_count, unroll_factor * iterations
         ):
             unroll_factors[main_loop] = unroll_factor
     return tuple(unroll_factors)
 
 
-def _find_traced_loops(run: TracedRun) -> Iterator[TracedLoop]:
+def _find_traced_loops(traced_run: TracedRun) -> Iterator[TracedLoop]:
     """Yield the loops of a run's code, in the order of `StepDetail.loops`."""
     first_position = 0
-    for plan in run.kernel.plans:
+    for plan in traced_run.kernel.plans:
         blocks = plan.control_flow.blocks
         latches_by_head: dict[int, list[int]] = {}
         for block in blocks:
@@ -88,13 +88,13 @@ def _find_traced_loops(run: TracedRun) -> Iterator[TracedLoop]:
                 for block in blocks[head_block : max(last_blocks) + 1]
                 for index in range(block.first, block.end)
             ]
-            instructions = [run.code[position][1] for position in loop_positions]
+            instructions = [traced_run.code[position][1] for position in loop_positions]
             operation_counts = Counter(
                 (i.line, i.column, i.opcode) for i in instructions if i.line and i.root != "bra"
             )
             yield TracedLoop(
                 frozenset(instruction.line for instruction in instructions if instruction.line),
-                run.count_active_executions(
+                traced_run.count_active_executions(
                     [first_position + blocks[block_index].end - 1 for block_index in last_blocks]
                 ),
                 len(instructions),

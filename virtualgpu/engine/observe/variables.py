@@ -84,9 +84,9 @@ class TracedRun:
 
     def count_executions(self, positions: Iterable[int]) -> Ints:
         """Return the number of times that each thread executed the instructions at the given indices."""
-        uncounted_positions = [position for position in positions if position not in self._times]
+        uncounted_positions = [position for position in positions if position not in self._execution_counts]
         for position in uncounted_positions:
-            self._times[position] = np.concatenate(
+            self._execution_counts[position] = np.concatenate(
                 [
                     expand_lane_masks(trace.executed_mask[warp_steps[position]]).sum(axis=0)
                     if position in warp_steps
@@ -94,7 +94,7 @@ class TracedRun:
                     for trace, warp_steps in zip(self.traces, self._steps, strict=True)
                 ]
             )
-        thread_counts: Ints = np.sum([self._times[position] for position in positions], axis=0)
+        thread_counts: Ints = np.sum([self._execution_counts[position] for position in positions], axis=0)
         return thread_counts
 
     def count_active_executions(self, positions: Iterable[int]) -> Ints:
@@ -114,15 +114,18 @@ class TracedRun:
         return thread_counts
 
     @cached_property
-    def _times(self) -> dict[int, Ints]:
+    def _execution_counts(self) -> dict[int, Ints]:
         return {}
 
-    def count_repeats_to_end(self, positions: Iterable[int]) -> bool:
+    def repeats_to_end(self, positions: Iterable[int]) -> bool:
         """Return whether the trace ended while warps were still repeating the given instructions."""
-        for trace, steps_of in zip(self.traces, self._steps, strict=True):
+        for trace, warp_steps in zip(self.traces, self._steps, strict=True):
             sorted_steps = np.sort(
                 np.concatenate(
-                    [_NO_POSITIONS, *(steps_of[position] for position in positions if position in steps_of)]
+                    [
+                        _NO_POSITIONS,
+                        *(warp_steps[position] for position in positions if position in warp_steps),
+                    ]
                 )
             )
             if sorted_steps.size and (
@@ -135,11 +138,14 @@ class TracedRun:
     def find_written_values(self, positions: Iterable[int]) -> Values:
         """Return the values that each thread wrote with the given instructions, in the order of the steps."""
         values_by_thread: Values = []
-        for trace, steps_of in zip(self.traces, self._steps, strict=True):
+        for trace, warp_steps in zip(self.traces, self._steps, strict=True):
             assert trace.value is not None
             sorted_steps = np.sort(
                 np.concatenate(
-                    [_NO_POSITIONS, *(steps_of[position] for position in positions if position in steps_of)]
+                    [
+                        _NO_POSITIONS,
+                        *(warp_steps[position] for position in positions if position in warp_steps),
+                    ]
                 )
             )
             lanes = expand_lane_masks(trace.executed_mask[sorted_steps])
@@ -147,7 +153,7 @@ class TracedRun:
             values_by_thread += [values[lanes[:, lane], lane] for lane in range(WARP_SIZE)]
         return values_by_thread
 
-    def definitions(self) -> Iterator[RegisterDefinition]:
+    def find_definitions(self) -> Iterator[RegisterDefinition]:
         """Yield the executed instructions that wrote a register."""
         first_trace = self.traces[0]
         executed_positions = {
@@ -166,13 +172,13 @@ class TracedRun:
 
 
 def find_variables(
-    optimised: TracedRun, debug_build: TracedRun, declarations: Sequence[DeclaredVariable], ptx: ir.Module
+    optimized_run: TracedRun, debug_run: TracedRun, declarations: Sequence[DeclaredVariable], ptx: ir.Module
 ) -> tuple[Variable, ...]:
     """Return the scalar variables of the source, and the optimized instructions that write each of them.
 
     Parameters
     ----------
-    optimised, debug_build
+    optimized_run, debug_run
         The optimised code and the debug build, on one launch.
     declarations
         The debug build's variables.
@@ -180,8 +186,8 @@ def find_variables(
         The debug build.
     """
     function_of_label = {label: function for function in ptx.functions.values() for label in function.labels}
-    debug_definitions = list(debug_build.definitions())
-    optimised_definitions = list(optimised.definitions())
+    debug_definitions = list(debug_run.find_definitions())
+    optimized_definitions = list(optimized_run.find_definitions())
     variables = []
     for variable in sorted(declarations, key=lambda declared_variable: declared_variable.parameter >= 0):
         function = function_of_label.get(variable.function)
@@ -192,7 +198,7 @@ def find_variables(
         ]
         variable_writes = [d for d in own_definitions if not _is_copy(d.instruction, variable)]
         writers = (
-            _find_writers(optimised, debug_build, variable, variable_writes, optimised_definitions)
+            _find_writers(optimized_run, debug_run, variable, variable_writes, optimized_definitions)
             if variable_writes
             else ()
         )
@@ -229,16 +235,16 @@ def _find_last_line(function: ir.Function, variable: DeclaredVariable) -> int:
 
 
 def _find_writers(
-    optimised: TracedRun,
-    debug_build: TracedRun,
+    optimized_run: TracedRun,
+    debug_run: TracedRun,
     variable: DeclaredVariable,
-    writes: list[RegisterDefinition],
-    candidates: list[RegisterDefinition],
+    variable_writes: list[RegisterDefinition],
+    candidate_definitions: list[RegisterDefinition],
 ) -> tuple[int, ...]:
     """Return the optimized instructions that write a variable, or none if they do not explain its values."""
-    is_complete = optimised.is_complete and debug_build.is_complete
+    is_complete = optimized_run.is_complete and debug_run.is_complete
     fitting_definitions = [
-        definition for definition in candidates if _fits_type(definition.type, variable.kind)
+        definition for definition in candidate_definitions if _fits_type(definition.type, variable.kind)
     ]
     constant_positions = {
         definition.position for definition in fitting_definitions if _sets_constant(definition.instruction)
@@ -246,15 +252,15 @@ def _find_writers(
     writers: set[int] = set()
     unexplained_positions: list[int] = []
 
-    def explain(positions: list[int], guesses_: Iterable[list[int]]) -> bool:
-        expected_values = debug_build.find_written_values(positions)
+    def explain_values(positions: list[int], all_guesses: Iterable[list[int]]) -> bool:
+        expected_values = debug_run.find_written_values(positions)
         # A constant in all lanes occurs in many registers by chance: only instructions that set it count, or
         # the result.
         values = {int(expected_value) for lane in expected_values for expected_value in lane}
         is_distinctive = len(values) > 1 or max(lane.size for lane in expected_values) > 1
         guesses = (
             guess
-            for guess_index, guess in enumerate(guesses_)
+            for guess_index, guess in enumerate(all_guesses)
             if guess
             and writers.isdisjoint(guess)
             and (is_distinctive or not guess_index or constant_positions.issuperset(guess))
@@ -263,49 +269,49 @@ def _find_writers(
         plausible_guesses = (
             guess
             for guess in guesses
-            if not is_complete or np.array_equal(optimised.count_executions(guess), execution_counts)
+            if not is_complete or np.array_equal(optimized_run.count_executions(guess), execution_counts)
         )
-        is_confirmed = (
+        confirmed_guesses = (
             guess
             for guess in plausible_guesses
             if _values_agree(
-                optimised.find_written_values(guess), expected_values, variable.kind, is_complete
+                optimized_run.find_written_values(guess), expected_values, variable.kind, is_complete
             )
             and (
                 is_complete
-                or np.array_equal(optimised.count_executions(guess), execution_counts)
-                or (optimised.count_repeats_to_end(guess) and debug_build.count_repeats_to_end(positions))
+                or np.array_equal(optimized_run.count_executions(guess), execution_counts)
+                or (optimized_run.repeats_to_end(guess) and debug_run.repeats_to_end(positions))
             )
         )
-        confirmed_guess = next(is_confirmed, [])
+        confirmed_guess = next(confirmed_guesses, [])
         writers.update(confirmed_guess)
         return bool(confirmed_guess)
 
     for statement in sorted(
-        {(definition.instruction.line, definition.instruction.column) for definition in writes}
+        {(definition.instruction.line, definition.instruction.column) for definition in variable_writes}
     ):
         statement_positions = [
             definition.position
-            for definition in writes
+            for definition in variable_writes
             if (definition.instruction.line, definition.instruction.column) == statement
         ]
         unexplained_positions += (
             []
-            if explain(statement_positions, _guess_writers(fitting_definitions, statement[0]))
+            if explain_values(statement_positions, _guess_writers(fitting_definitions, statement[0]))
             else statement_positions
         )
     # The compiler may have merged two arms of a branch into one instruction, which has the line of the
     # branch.
-    if unexplained_positions and explain(
+    if unexplained_positions and explain_values(
         unexplained_positions, ([], *([definition.position] for definition in fitting_definitions))
     ):
         unexplained_positions = []
     if not writers or (unexplained_positions and not is_complete):
         return ()
-    all_values = debug_build.find_written_values([definition.position for definition in writes])
-    explained_values = optimised.find_written_values(writers)
+    all_values = debug_run.find_written_values([definition.position for definition in variable_writes])
+    explained_values = optimized_run.find_written_values(writers)
     # If the compiler folded the first value into later instructions, the variable is unknown until then.
-    skipped_sizes = [values.size for values in debug_build.find_written_values(unexplained_positions)]
+    skipped_sizes = [values.size for values in debug_run.find_written_values(unexplained_positions)]
     later_values = [
         values[skipped_size:] for values, skipped_size in zip(all_values, skipped_sizes, strict=True)
     ]
@@ -322,18 +328,22 @@ def _sets_constant(instruction: ir.Instruction) -> bool:
     ) or instruction.opcode.startswith("ld.param")
 
 
-def _fits_type(register: str, kind: str) -> bool:
+def _fits_type(register_type: str, variable_type: str) -> bool:
     """Return whether a register of one type may hold a variable of another type.
 
     Bytes have registers of 16 bits, because PTX has no 8-bit registers.
     """
-    has_same_width = register[1:] == ("16" if kind[1:] == "8" else kind[1:])
-    return has_same_width and (register[0] == "f") == (kind[0] == "f" and register[0] != "b")
+    has_same_width = register_type[1:] == ("16" if variable_type[1:] == "8" else variable_type[1:])
+    return has_same_width and (register_type[0] == "f") == (
+        variable_type[0] == "f" and register_type[0] != "b"
+    )
 
 
-def _guess_writers(matching: list[RegisterDefinition], line: int) -> Iterator[list[int]]:
+def _guess_writers(fitting_definitions: list[RegisterDefinition], line: int) -> Iterator[list[int]]:
     """Yield sets of instructions that possibly write a variable in a line."""
-    line_definitions = [definition for definition in matching if definition.instruction.line == line]
+    line_definitions = [
+        definition for definition in fitting_definitions if definition.instruction.line == line
+    ]
     read_names = {
         name
         for definition in line_definitions
@@ -349,25 +359,29 @@ def _guess_writers(matching: list[RegisterDefinition], line: int) -> Iterator[li
         positions_by_opcode.setdefault(definition.instruction.opcode, []).append(definition.position)
     yield from positions_by_opcode.values()
     yield from ([position] for same_opcode in positions_by_opcode.values() for position in same_opcode)
-    yield from ([definition.position] for definition in matching if definition.instruction.line == 0)
+    yield from (
+        [definition.position] for definition in fitting_definitions if definition.instruction.line == 0
+    )
 
 
-def _values_agree(actual: Values, expected: Values, kind: str, is_complete: bool) -> bool:
+def _values_agree(
+    actual_values: Values, expected_values: Values, variable_type: str, is_complete: bool
+) -> bool:
     """Return whether each lane wrote the same values, except for rounding.
 
     If a trace ended early, only the values up to the end of the shorter one are compared.
     """
-    if not any(a.size and b.size for a, b in zip(actual, expected, strict=True)):
+    if not any(a.size and b.size for a, b in zip(actual_values, expected_values, strict=True)):
         return False
-    type_mask = np.uint64((1 << int(kind[1:])) - 1)
-    for a, b in zip(actual, expected, strict=True):
+    type_mask = np.uint64((1 << int(variable_type[1:])) - 1)
+    for a, b in zip(actual_values, expected_values, strict=True):
         if is_complete and a.size != b.size:
             return False
         common_count = min(a.size, b.size)
         x = a[:common_count] & type_mask
         y = b[:common_count] & type_mask
-        if kind in ("f32", "f64"):
-            width_bytes = int(kind[1:]) // 8
+        if variable_type in ("f32", "f64"):
+            width_bytes = int(variable_type[1:]) // 8
             float_values = [bits.astype(f"u{width_bytes}").view(f"f{width_bytes}") for bits in (x, y)]
             largest_magnitude = np.nanmax(np.abs(float_values[1]), initial=0.0) if common_count else 0.0
             if not np.allclose(

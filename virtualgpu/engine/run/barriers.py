@@ -27,8 +27,8 @@ class Worker(Protocol):
     context: npt.NDArray[Any]
     status: npt.NDArray[np.int32]
     predicates: npt.NDArray[np.uint32]
-    report: str
-    excused: dict[int, tuple[int, ...]]
+    fault_report: str
+    excused_blocks: dict[int, tuple[int, ...]]
 
     def bytes_at(self, address: int, size: int) -> npt.NDArray[np.uint8]:
         """Return a range of host memory as a writable array of bytes."""
@@ -68,14 +68,14 @@ def find_expected_lanes(worker: Worker, barrier: ir.Instruction, warp: int, mask
         return mask
     pcs = worker.bytes_at(frame_address, 4 * layout.LANES).view(np.int32)
     is_expected = pcs != layout.EXITED
-    excused_lanes = worker.excused.get(barrier.pc)
-    if excused_lanes is None:
+    excused_block_numbers = worker.excused_blocks.get(barrier.pc)
+    if excused_block_numbers is None:
         plan = worker.launch.kernel.plans[0]
-        excused_lanes = worker.excused[barrier.pc] = cfg.find_excused_blocks(
+        excused_block_numbers = worker.excused_blocks[barrier.pc] = cfg.find_excused_blocks(
             plan.function, plan.control_flow, barrier.pc
         )
     waiting_lanes = pcs >= layout.BARRIER_PC
-    is_expected &= ~np.isin(np.where(waiting_lanes, -1, pcs & (layout.PARKED_PC - 1)), excused_lanes)
+    is_expected &= ~np.isin(np.where(waiting_lanes, -1, pcs & (layout.PARKED_PC - 1)), excused_block_numbers)
     lanes_at_barrier = [
         lane
         for lane in np.flatnonzero(waiting_lanes & is_expected)
@@ -137,16 +137,16 @@ def open_barriers(worker: Worker) -> int:
 
 
 def _find_divergent_warps(
-    pcs: npt.NDArray[np.int32], waiting_here: npt.NDArray[np.bool_]
+    pcs: npt.NDArray[np.int32], is_at_barrier: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
     """Return a mask of the warps whose lanes wait at several barriers.
 
     Whole warps may wait at different barrier instructions: PTX and GPUs count arrivals by the barrier's
     number. It is undefined in CUDA C++, so a checking tool reports it.
     """
-    lowest_pc = np.where(waiting_here, pcs, np.iinfo(np.int32).max).min(axis=1)
-    highest_pc = np.where(waiting_here, pcs, -1).max(axis=1)
-    is_divergent: npt.NDArray[np.bool_] = waiting_here.any(axis=1) & (lowest_pc != highest_pc)
+    lowest_pc = np.where(is_at_barrier, pcs, np.iinfo(np.int32).max).min(axis=1)
+    highest_pc = np.where(is_at_barrier, pcs, -1).max(axis=1)
+    is_divergent: npt.NDArray[np.bool_] = is_at_barrier.any(axis=1) & (lowest_pc != highest_pc)
     return is_divergent
 
 
@@ -158,11 +158,11 @@ def _record_fault(worker: Worker, code: int, lanes: npt.NDArray[np.bool_], pcs: 
     context_record["fault_pc"] = _find_barrier(worker, int(pcs[warp, lane])).pc
     context_record["warp"], context_record["fault_lane"] = warp, lane
     other_lanes = (pcs != layout.EXITED) & ~lanes
-    worker.report = _describe_waiting(worker, code, lanes, other_lanes, pcs)
+    worker.fault_report = _describe_waiting_threads(worker, code, lanes, other_lanes, pcs)
     return layout.BARRIER_FAULT
 
 
-def _describe_waiting(
+def _describe_waiting_threads(
     worker: Worker,
     code: int,
     lanes: npt.NDArray[np.bool_],
@@ -191,7 +191,7 @@ def _describe_waiting(
 
 
 def _write_reduction(
-    worker: Worker, pcs: npt.NDArray[np.int32], waiting_here: npt.NDArray[np.bool_], wait_codes: list[int]
+    worker: Worker, pcs: npt.NDArray[np.int32], is_at_barrier: npt.NDArray[np.bool_], wait_codes: list[int]
 ) -> None:
     """Write the result of ``bar.red``: the number, the conjunction or the disjunction of all predicates."""
     for wait_code in wait_codes:
@@ -201,17 +201,17 @@ def _write_reduction(
         plan = worker.launch.kernel.plans[0]
         (result_register,) = cfg.find_definitions_and_uses(instruction)[0]
         predicate_bits = (worker.predicates[:, None] >> np.arange(layout.LANES, dtype=np.uint32)) & 1
-        true_count = int((predicate_bits.astype(bool) & waiting_here).sum())
+        true_count = int((predicate_bits.astype(bool) & is_at_barrier).sum())
         reduction_result: Any = true_count > 0
         if "popc" in instruction.parts:
             reduction_result = true_count
         elif "and" in instruction.parts:
-            reduction_result = true_count == int(waiting_here.sum())
+            reduction_result = true_count == int(is_at_barrier.sum())
         context_record = worker.context[0]
         for warp in np.nonzero((pcs == wait_code).any(axis=1))[0].tolist():
-            lanes = (pcs[warp] == wait_code) & waiting_here[warp]
+            lanes = (pcs[warp] == wait_code) & is_at_barrier[warp]
             if worker.launch.trace is not None:
-                worker.launch.trace.note_reduction(
+                worker.launch.trace.record_reduction(
                     worker.context[0], warp, plan.index, instruction.pc, lanes, int(reduction_result)
                 )
             slot_address = (

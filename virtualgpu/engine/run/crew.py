@@ -89,25 +89,25 @@ class BlockRunner:
         self,
         launch: RunningLaunch,
         live_ranges: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
-        runners: int = 1,
+        runner_count: int = 1,
     ) -> None:
         self.launch = launch
-        self.live = live_ranges
+        self.live_ranges = live_ranges
         block_bytes = launch.warps * (launch.kernel.frame_bytes + layout.LANES * launch.kernel.local_bytes)
         self._capacity = max(16, _MAX_SUSPENDED_BYTES // max(block_bytes, 1))
         if launch.options.resident_blocks:
-            self._capacity = min(self._capacity, -(-launch.options.resident_blocks // runners))
-        self.latest = Worker(launch, live_ranges)  # the worker that ran last
-        self.workers = [self.latest]
+            self._capacity = min(self._capacity, -(-launch.options.resident_blocks // runner_count))
+        self.latest_worker = Worker(launch, live_ranges)  # the worker that ran last
+        self.workers = [self.latest_worker]
         self._stopwatch: Stopwatch | None = None
-        self._completed = (
+        self._completed_blocks = (
             0  # blocks that ended before the running worker started the block at `_first_position`
         )
         self._first_position = 0
-        self._running: Worker | None = None
+        self._running_worker: Worker | None = None
 
     @property
-    def trace_is_full(self) -> bool:
+    def is_trace_full(self) -> bool:
         return any(worker.context[0]["truncated"] for worker in self.workers)
 
     def run(self, order: npt.NDArray[np.int64]) -> bool:
@@ -142,39 +142,41 @@ class BlockRunner:
                 suspended_workers.rotate(int(turn_generator.integers(len(suspended_workers) + 1)))
             if can_start_block:
                 self._first_position = next_position
-                self._running = worker
-                self.latest = worker
-                status = worker.start(order, next_position)
+                self._running_worker = worker
+                self.latest_worker = worker
+                status = worker.start_blocks(order, next_position)
                 next_position = worker.next_position
-                self._running = None
-                self._completed += next_position - self._first_position - (status != layout.STATUS_DONE)
+                self._running_worker = None
+                self._completed_blocks += (
+                    next_position - self._first_position - (status != layout.STATUS_DONE)
+                )
                 if status in _SUSPENDED_STATUSES:
                     suspended_workers.append(worker)
-                    worker = Worker(self.launch, self.live)
+                    worker = Worker(self.launch, self.live_ranges)
                     self.workers.append(worker)
             else:
-                current_worker = resumed_worker = self.latest = suspended_workers.popleft()
-                status = resumed_worker.resume()
+                current_worker = resumed_worker = self.latest_worker = suspended_workers.popleft()
+                status = resumed_worker.resume_block()
                 if status in _SUSPENDED_STATUSES:
                     suspended_workers.append(resumed_worker)
                 elif status == layout.STATUS_DONE:
-                    self._completed += 1
+                    self._completed_blocks += 1
                     worker = resumed_worker
             turns_without_progress = turns_without_progress + 1 if status == layout.STATUS_YIELDED else 0
             if status == layout.STATUS_FAULT:
                 if len(suspended_workers) + 1 >= max_suspended and next_position < len(order):
-                    current_worker.report = _ALL_WAIT_MESSAGE.format(
+                    current_worker.fault_report = _ALL_WAIT_MESSAGE.format(
                         len(suspended_workers) + 1, len(order) - next_position
                     )
-                self.launch.abort[0] = 1
+                self.launch.abort_flag[0] = 1
                 return False
         return True
 
     @property
-    def ended(self) -> int:
+    def ended_blocks(self) -> int:
         """Number of blocks of the runner that have finished so far."""
-        running_worker = self._running
-        return self._completed + (
+        running_worker = self._running_worker
+        return self._completed_blocks + (
             max(running_worker.next_position - self._first_position, 0) if running_worker is not None else 0
         )
 
@@ -183,11 +185,11 @@ class BlockRunner:
         """The progress of the runner, as a tuple of three numbers. It contains the number of finished blocks,
         the running block, and that block's number of finished threads.
         """
-        running_worker = self._running
+        running_worker = self._running_worker
         if running_worker is None:
-            return self.ended, -1, 0
+            return self.ended_blocks, -1, 0
         exited_lanes = np.count_nonzero(barriers.read_lane_pcs(running_worker) == layout.EXITED)
-        return self.ended, int(running_worker.context[0]["block_linear"]), int(exited_lanes)
+        return self.ended_blocks, int(running_worker.context[0]["block_linear"]), int(exited_lanes)
 
 
 def run_launch_parts(
@@ -206,7 +208,9 @@ def run_launch_parts(
     """
     watchdog = Watchdog(launch)
     workers_used: list[Worker] = []
-    onlooker = None if launch.options.onlooker is None else launch.options.onlooker()
+    launch_observer = (
+        None if launch.options.make_launch_observer is None else launch.options.make_launch_observer()
+    )
     try:
         for part_launch, block_order in launch_parts:
             if not block_order.size:
@@ -223,28 +227,32 @@ def run_launch_parts(
             block_orders = [
                 np.ascontiguousarray(blocks) for blocks in np.array_split(block_order, runner_count)
             ]
-            watchdog.begin(runners)
-            futures = _run_blocks_of_part(part_launch, runners, block_orders, watchdog, onlooker)
+            watchdog.begin_part(runners)
+            futures = _run_blocks_of_part(part_launch, runners, block_orders, watchdog, launch_observer)
             workers_used += [worker for runner in runners for worker in runner.workers]
             if not all(future.result() for future in futures):
                 if watchdog.has_stopped:
                     launch.progress = part_launch.progress = watchdog.progress
                 break
     finally:
-        if onlooker is not None:
-            onlooker.end()
+        if launch_observer is not None:
+            launch_observer.end()
     _forward_output(launch)
-    callback_error = next((w.error for w in workers_used if w.error is not None), None)
+    callback_error = next((w.callback_error for w in workers_used if w.callback_error is not None), None)
     if callback_error is not None and launch.options.observer is not None:
         raise callback_error
-    is_stopped = any(
-        part_launch.trace is not None and part_launch.trace.stopped for part_launch, _ in launch_parts
+    is_trace_stopped = any(
+        part_launch.trace is not None and part_launch.trace.is_stopped for part_launch, _ in launch_parts
     )
-    worker_faults = [(w, f) for w in workers_used if (f := w.fault()) is not None]
-    if worker_faults and not (is_stopped and all(fault.code == layout.ABORTED for _, fault in worker_faults)):
+    worker_faults = [(w, f) for w in workers_used if (f := w.find_fault()) is not None]
+    if worker_faults and not (
+        is_trace_stopped and all(fault.code == layout.ABORTED for _, fault in worker_faults)
+    ):
         worker_faults.sort(key=lambda pair: pair[1].code == layout.ABORTED)
         worker, fault = worker_faults[0]
-        raise faults.to_exception(fault, launch.packed.title, launch.source, launch.memory) from worker.error
+        raise faults.to_exception(
+            fault, launch.packed.title, launch.source, launch.memory
+        ) from worker.callback_error
     return workers_used
 
 
@@ -253,7 +261,7 @@ def _run_blocks_of_part(
     runners: Sequence[BlockRunner],
     orders: Sequence[npt.NDArray[np.int64]],
     watchdog: Watchdog,
-    onlooker: LaunchObserver | None,
+    launch_observer: LaunchObserver | None,
 ) -> list[concurrent.futures.Future[bool]]:
     """Run all runners to the end of their blocks.
 
@@ -277,22 +285,22 @@ def _run_blocks_of_part(
                         f"almost no free memory. Kernel '{launch.packed.title}' was stopped, "
                         "because its output is kept in host memory. Use smaller arrays."
                     )
-            if onlooker is not None:
-                onlooker.look(lambda: _find_position(launch, runners, watchdog))
-            if watchdog.is_over():
-                launch.abort[0] = 1
+            if launch_observer is not None:
+                launch_observer.look(lambda: _find_position(launch, runners, watchdog))
+            if watchdog.must_stop():
+                launch.abort_flag[0] = 1
             elif (
                 trace is not None
-                and watchdog.since_last_end_s > _TRACED_TIME_SHARE * launch.options.watchdog_s
+                and watchdog.time_since_last_end_s > _TRACED_TIME_SHARE * launch.options.watchdog_s
             ):
-                trace.stopped = is_single_block or any(runner.trace_is_full for runner in runners)
-                launch.abort[0] |= trace.stopped
+                trace.is_stopped = is_single_block or any(runner.is_trace_full for runner in runners)
+                launch.abort_flag[0] |= trace.is_stopped
     except BaseException as interruption:
-        launch.abort[0] = 1
+        launch.abort_flag[0] = 1
         concurrent.futures.wait(futures)
         if isinstance(interruption, KeyboardInterrupt):
             worker_faults = [
-                fault for runner in runners for worker in runner.workers if (fault := worker.fault())
+                fault for runner in runners for worker in runner.workers if (fault := worker.find_fault())
             ]
             raise KeyboardInterrupt(
                 faults.make_stop_message(worker_faults, launch.packed.title, launch.source)
@@ -305,21 +313,21 @@ def _find_position(
     launch: RunningLaunch, runners: Sequence[BlockRunner], watchdog: Watchdog
 ) -> LaunchProgress:
     """Return the kernel's position in the runner that has the most work left."""
-    latest_worker = min(runners, key=lambda runner: runner.ended).latest
+    latest_worker = min(runners, key=lambda runner: runner.ended_blocks).latest_worker
     context_record = latest_worker.context[0]
-    source_line = latest_worker.line
+    source_line = latest_worker.current_line
     source_lines = launch.source.split("\n")
     return LaunchProgress(
         launch.packed.title,
         source_line,
         source_lines[source_line - 1].strip() if 0 < source_line <= len(source_lines) else "",
         (int(context_record["ctaid_x"]), int(context_record["ctaid_y"]), int(context_record["ctaid_z"])),
-        watchdog.ended,
+        watchdog.ended_blocks,
         launch.block_clock.size,
     )
 
 
 def _forward_output(launch: RunningLaunch) -> None:
-    output = launch.printed.text()
+    output = launch.print_buffer.text()
     if output and launch.options.stdout is not None:
         launch.options.stdout(output)

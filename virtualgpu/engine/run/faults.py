@@ -60,7 +60,7 @@ class Fault:
     local_bytes: int
     watchdog_s: float
     message: str = ""
-    base: int | None = None  # the pointer that the address was computed from
+    base_pointer: int | None = None  # the pointer that the address was computed from
     progress: errors.Progress | None = None
 
     @property
@@ -76,10 +76,10 @@ class Fault:
         )
 
 
-def find_fault_site(fault: Fault, kernel: str, code: str) -> FaultSite:
+def find_fault_site(fault: Fault, kernel_name: str, source_code: str) -> FaultSite:
     """Return where a fault happened in the kernel, including the source line."""
     line_number = fault.instruction.line if fault.instruction else 0
-    lines = code.split("\n")
+    lines = source_code.split("\n")
     source_text = lines[line_number - 1].strip() if 0 < line_number <= len(lines) else ""
     has_address = fault.code in (
         layout.ILLEGAL_GLOBAL,
@@ -88,7 +88,7 @@ def find_fault_site(fault: Fault, kernel: str, code: str) -> FaultSite:
         layout.MISALIGNED,
     )
     return FaultSite(
-        kernel,
+        kernel_name,
         line_number,
         source_text,
         fault.block,
@@ -111,45 +111,49 @@ def _fault_opcode(fault: Fault) -> str:
     return fault.instruction.opcode if fault.instruction else "a warp-wide instruction"
 
 
-def _explain(memory: DeviceMemory, fault: Fault) -> str:
+def _explain_illegal_address(memory: DeviceMemory, fault: Fault) -> str:
     """Explain where an illegal global address is, compared with the arrays that exist."""
     address = fault.address
-    pointer = address if fault.base is None else fault.base
+    pointer = address if fault.base_pointer is None else fault.base_pointer
     if min(pointer, address) < _NULL_PAGE_BYTES:
         return "That is a null pointer: pass the array itself, or check the pointer before using it."
-    owner = memory.find_device(pointer)
-    if owner is not None and owner.memory is not memory and memory.peer_of(pointer) is None:
+    owning_device = memory.find_device(pointer)
+    if owning_device is not None and owning_device.memory is not memory and memory.peer_of(pointer) is None:
         return (
-            f"It is in the memory of device {owner.id}, which a kernel of this device can access only with "
-            f"peer access: call cp.cuda.runtime.deviceEnablePeerAccess({owner.id}) if deviceCanAccessPeer "
+            f"It is in the memory of device {owning_device.id}, which a kernel of this device can access only with "
+            f"peer access: call cp.cuda.runtime.deviceEnablePeerAccess({owning_device.id}) if deviceCanAccessPeer "
             "returns 1."
         )
-    nearest = memory.find_nearest_allocation(pointer)
-    is_inside = fault.base is not None and nearest is not None and nearest.address <= fault.base < nearest.end
-    freed_allocation = None if is_inside else memory.find_freed_allocation(pointer)
+    nearest_allocation = memory.find_nearest_allocation(pointer)
+    is_base_inside = (
+        fault.base_pointer is not None
+        and nearest_allocation is not None
+        and nearest_allocation.address <= fault.base_pointer < nearest_allocation.end
+    )
+    freed_allocation = None if is_base_inside else memory.find_freed_allocation(pointer)
     if freed_allocation is not None:
-        past_end_advice = _make_past_end_advice(nearest, address)
+        past_end_advice = _make_past_end_advice(nearest_allocation, address)
         return (
             f"It was in the {freed_allocation.label} that has been freed{past_end_advice}. Keep a reference "
             "to the array."
         )
-    if nearest is None:
+    if nearest_allocation is None:
         return "The device has no live allocation. Pass a device array, such as cp.asarray(x)."
-    distance_bytes = max(address - nearest.end, nearest.address - address)
-    if not is_inside and distance_bytes > _MAX_NEAR_DISTANCE_BYTES:
-        return (
-            f"No allocation is near; the {nearest.label} starts at {nearest.address:#x}. Check the pointer."
-        )
-    if address >= nearest.end:
+    distance_bytes = max(address - nearest_allocation.end, nearest_allocation.address - address)
+    if not is_base_inside and distance_bytes > _MAX_NEAR_DISTANCE_BYTES:
+        return f"No allocation is near; the {nearest_allocation.label} starts at {nearest_allocation.address:#x}. Check the pointer."
+    if address >= nearest_allocation.end:
         position_text = (
-            "right after" if address == nearest.end else f"{count(address - nearest.end, 'byte')} past"
+            "right after"
+            if address == nearest_allocation.end
+            else f"{count(address - nearest_allocation.end, 'byte')} past"
         )
-        return f"That is {position_text} the end of the {nearest.label}: check the index against its size."
-    if address < nearest.address:
-        distance_text = count(nearest.address - address, "byte")
-        return f"That is {distance_text} before the {nearest.label}: check the index for a negative value."
-    excess_text = count(address + fault.size_bytes - nearest.end, "byte")
-    return f"It reaches {excess_text} past the end of the {nearest.label}: check the index against its size."
+        return f"That is {position_text} the end of the {nearest_allocation.label}: check the index against its size."
+    if address < nearest_allocation.address:
+        distance_text = count(nearest_allocation.address - address, "byte")
+        return f"That is {distance_text} before the {nearest_allocation.label}: check the index for a negative value."
+    excess_text = count(address + fault.size_bytes - nearest_allocation.end, "byte")
+    return f"It reaches {excess_text} past the end of the {nearest_allocation.label}: check the index against its size."
 
 
 def _describe_callee(memory: DeviceMemory, address: int) -> str:
@@ -158,32 +162,34 @@ def _describe_callee(memory: DeviceMemory, address: int) -> str:
         return "a null pointer"
     if address >> 32 == layout.FUNCTION_TAG >> 32:
         return "a pointer to a device function with other parameters"
-    nearest = memory.find_nearest_allocation(address)
-    if nearest is not None and nearest.address <= address < nearest.end:
-        return f"a pointer to the {nearest.label}, which is not a device function"
+    nearest_allocation = memory.find_nearest_allocation(address)
+    if nearest_allocation is not None and nearest_allocation.address <= address < nearest_allocation.end:
+        return f"a pointer to the {nearest_allocation.label}, which is not a device function"
     return f"the pointer {address:#x}, which is not a device function"
 
 
-def _make_past_end_advice(nearest: Allocation | None, address: int) -> str:
+def _make_past_end_advice(nearest_allocation: Allocation | None, address: int) -> str:
     """Return another explanation if the address is past the end of a live allocation, else ""."""
-    if nearest is None or address <= nearest.end:
+    if nearest_allocation is None or address <= nearest_allocation.end:
         return ""
-    return f", or is {count(address - nearest.end, 'byte')} past the end of the {nearest.label}"
+    return f", or is {count(address - nearest_allocation.end, 'byte')} past the end of the {nearest_allocation.label}"
 
 
-def make_stop_message(faults: Sequence[Fault], kernel: str, code: str) -> str:
+def make_stop_message(faults: Sequence[Fault], kernel_name: str, source_code: str) -> str:
     """Return the error message for a kernel that the user has interrupted. The message names the place where
     the kernel was stopped.
     """
-    fault_site = next((find_fault_site(f, kernel, code) for f in faults if f.code == layout.ABORTED), None)
-    return f"kernel '{kernel}' was stopped" + (
+    fault_site = next(
+        (find_fault_site(f, kernel_name, source_code) for f in faults if f.code == layout.ABORTED), None
+    )
+    return f"kernel '{kernel_name}' was stopped" + (
         f" at {_format_location(fault_site)}." if fault_site is not None else "."
     )
 
 
-def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
+def to_exception(fault: Fault, kernel_name: str, source_code: str, memory: DeviceMemory) -> Exception:
     """Return the exception that describes a kernel fault."""
-    error = _make_exception(fault, kernel, code, memory)
+    error = _make_exception(fault, kernel_name, source_code, memory)
     if isinstance(error, errors.KernelFault):
         error.kind = FAULT_KINDS.get(fault.code, "")
         if isinstance(error, errors.LaunchTimeoutError) and error.progress and not error.progress.is_endless:
@@ -191,7 +197,7 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
         error.space = _SPACE_OF_FAULT.get(fault.code, "")
         if fault.code == layout.ILLEGAL_GLOBAL:
             nearest_array = memory.find_nearest_allocation(
-                fault.address if fault.base is None else fault.base
+                fault.address if fault.base_pointer is None else fault.base_pointer
             )
             error.array = nearest_array.label if nearest_array is not None else ""
         if fault.code == layout.MISALIGNED and fault.instruction is not None:
@@ -199,8 +205,8 @@ def to_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> 
     return error
 
 
-def _make_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) -> Exception:
-    fault_site = find_fault_site(fault, kernel, code)
+def _make_exception(fault: Fault, kernel_name: str, source_code: str, memory: DeviceMemory) -> Exception:
+    fault_site = find_fault_site(fault, kernel_name, source_code)
     location = _format_location(fault_site)
     verb = "accessed"
     if fault.instruction is not None and memory_ops.is_counted_access(fault.instruction):
@@ -208,27 +214,27 @@ def _make_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) 
     size_text = count(fault.size_bytes, "byte")
     if fault.code == layout.ILLEGAL_GLOBAL:
         return errors.IllegalAddressError(
-            f"kernel '{kernel}' {verb} {size_text} at address {fault.address:#x}, outside every live "
-            f"allocation ({location}). {_explain(memory, fault)}",
+            f"kernel '{kernel_name}' {verb} {size_text} at address {fault.address:#x}, outside every live "
+            f"allocation ({location}). {_explain_illegal_address(memory, fault)}",
             fault_site,
         )
     if fault.code == layout.ILLEGAL_SHARED:
         return errors.IllegalAddressError(
-            f"kernel '{kernel}' {verb} {size_text} at shared-memory offset {fault.signed_address:,}, but the "
+            f"kernel '{kernel_name}' {verb} {size_text} at shared-memory offset {fault.signed_address:,}, but the "
             f"block has {count(fault.shared_bytes, 'byte')} of shared memory ({location}). "
             "Check the index, or pass a larger shared_mem.",
             fault_site,
         )
     if fault.code == layout.ILLEGAL_LOCAL:
         return errors.IllegalAddressError(
-            f"kernel '{kernel}' {verb} {size_text} at offset {fault.signed_address:,} of the thread's own "
+            f"kernel '{kernel_name}' {verb} {size_text} at offset {fault.signed_address:,} of the thread's own "
             f"stack of {count(fault.local_bytes, 'byte')} ({location}). Check the index into the "
             "local array.",
             fault_site,
         )
     if fault.code == layout.MISALIGNED:
         return errors.MisalignedAddressError(
-            f"kernel '{kernel}' {verb} {size_text} at address {fault.address:#x}, which is not a multiple of "
+            f"kernel '{kernel_name}' {verb} {size_text} at address {fault.address:#x}, which is not a multiple of "
             f"{fault.size_bytes} ({location}). Start wide accesses at multiples of their size.",
             fault_site,
         )
@@ -254,18 +260,19 @@ def _make_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) 
                 f"or {advice}."
             )
         return errors.LaunchTimeoutError(
-            f"kernel '{kernel}' was still running after {round(spent_s, 1):g} s of processor time and was "
+            f"kernel '{kernel_name}' was still running after {round(spent_s, 1):g} s of processor time and was "
             f"stopped{reason} ({location}). {remedy}",
             fault_site,
             fault.progress,
         )
     if fault.code == layout.ASSERTED:
         return errors.DeviceAssertError(
-            f"kernel '{kernel}': the assertion {fault.message or 'in it'} failed ({location}).", fault_site
+            f"kernel '{kernel_name}': the assertion {fault.message or 'in it'} failed ({location}).",
+            fault_site,
         )
     if fault.code == layout.STACK_OVERFLOW:
         return errors.LaunchFailure(
-            f"kernel '{kernel}' overflowed the call stack ({location}). "
+            f"kernel '{kernel_name}' overflowed the call stack ({location}). "
             "Look for a recursion that cannot end.",
             fault_site,
         )
@@ -276,21 +283,21 @@ def _make_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) 
         )
     if fault.code == layout.NAN_PRODUCED:
         return errors.NanProducedError(
-            f"kernel '{kernel}': {_fault_opcode(fault)} produced NaN although no operand is NaN "
+            f"kernel '{kernel_name}': {_fault_opcode(fault)} produced NaN although no operand is NaN "
             f"({location}). Look for 0/0, inf - inf, 0 * inf, or a root or logarithm of a negative number.",
             fault_site,
         )
     if fault.code == layout.CALLBACK_FAILED:
-        return errors.LaunchFailure(f"kernel '{kernel}': {fault.message} ({location}).", fault_site)
+        return errors.LaunchFailure(f"kernel '{kernel_name}': {fault.message} ({location}).", fault_site)
     if fault.code in (layout.BARRIER_DEADLOCK, layout.DIVERGENT_BARRIER):
         return errors.LaunchFailure(
-            f"kernel '{kernel}': {fault.message} ({location}). Every thread of the block must reach the same "
+            f"kernel '{kernel_name}': {fault.message} ({location}). Every thread of the block must reach the same "
             "__syncthreads(): move it out of the branch.",
             fault_site,
         )
     if fault.code == layout.BAD_CALL:
         return errors.LaunchFailure(
-            f"kernel '{kernel}' called a function through {_describe_callee(memory, fault.address)} "
+            f"kernel '{kernel_name}' called a function through {_describe_callee(memory, fault.address)} "
             f"({location}). Take the address of a function in device code, not on the host, and store "
             "it in a pointer of the function's type.",
             fault_site,
@@ -300,41 +307,41 @@ def _make_exception(fault: Fault, kernel: str, code: str, memory: DeviceMemory) 
             ("texture", "Texture") if _fault_mnemonic(fault) == "tex" else ("surface", "Surface")
         )
         return errors.IllegalAddressError(
-            f"kernel '{kernel}' used {fault.address:#x} as a {object_kind} object, but no such object has "
+            f"kernel '{kernel_name}' used {fault.address:#x} as a {object_kind} object, but no such object has "
             f"this handle ({location}). Pass a live cp.cuda.texture.{class_prefix}Object, or its .ptr "
             "as np.uint64.",
             fault_site,
         )
     if fault.code == layout.ACCESS_OUTSIDE_SURFACE:
         return errors.IllegalAddressError(
-            f"kernel '{kernel}' accessed a position outside of its surface ({location}). The first "
+            f"kernel '{kernel_name}' accessed a position outside of its surface ({location}). The first "
             "coordinate counts bytes, not elements. cudaBoundaryModeZero and cudaBoundaryModeClamp permit "
             "such accesses.",
             fault_site,
         )
     if fault.code == layout.UNMET_MEMBER_MASK:
         return errors.LaunchFailure(
-            f"kernel '{kernel}': the mask of {_fault_opcode(fault)} names lanes that never execute it "
+            f"kernel '{kernel_name}': the mask of {_fault_opcode(fault)} names lanes that never execute it "
             f"({location}). Name only the lanes that execute it, for example with __ballot_sync "
             "before the branch.",
             fault_site,
         )
     if fault.code == layout.LANE_OUTSIDE_MASK:
         return errors.LaunchFailure(
-            f"kernel '{kernel}': a lane executes {_fault_opcode(fault)}, but its mask does not name that "
+            f"kernel '{kernel_name}': a lane executes {_fault_opcode(fault)}, but its mask does not name that "
             f"lane ({location}). Name every lane that executes it.",
             fault_site,
         )
     return errors.LaunchFailure(
-        f"kernel '{kernel}' executed a trap ({location}).{_explain_trap(code)}", fault_site
+        f"kernel '{kernel_name}' executed a trap ({location}).{_explain_trap(source_code)}", fault_site
     )
 
 
-def _explain_trap(code: str) -> str:
+def _explain_trap(source_code: str) -> str:
     """Explain the most common causes of a trap that the source does not contain."""
-    if "trap" in code:
+    if "trap" in source_code:
         return ""
-    if "this_grid" in code or "grid_group" in code:
+    if "this_grid" in source_code or "grid_group" in source_code:
         return (
             " The sync() of a grid works only in cooperative launches: create the kernel with "
             "RawKernel(..., enable_cooperative_groups=True)."

@@ -70,7 +70,7 @@ class RunOptions:
         stored or printed; None: no such limit.
     stdout
         Called once with the kernel's printed output, when the kernel ends.
-    onlooker
+    make_launch_observer
         Makes the object that receives the position of the launch while it runs.
     independent_threads
         Let diverged lanes that wait for each other alternate, as GPUs do since Volta.
@@ -97,7 +97,7 @@ class RunOptions:
     patient: bool = False
     idle_s: float | None = None
     stdout: Callable[[str], None] | None = None
-    onlooker: Callable[[], LaunchObserver] | None = None
+    make_launch_observer: Callable[[], LaunchObserver] | None = None
     independent_threads: bool = True
     block_order: npt.NDArray[np.int64] | None = None
     turns_seed: int | None = None
@@ -116,7 +116,7 @@ class RunningLaunch:
     """
 
     kernel: GeneratedKernel
-    code: jit.KernelCode
+    machine_code: jit.KernelCode
     source: str
     packed: PackedLaunch
     options: RunOptions
@@ -128,9 +128,9 @@ class RunningLaunch:
     block_clock: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     block_sectors: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     block_wavefronts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    block_longest: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
-    abort: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(1, np.int32))
-    printed: PrintBuffer = field(default_factory=PrintBuffer)
+    block_longest_warp: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    abort_flag: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(1, np.int32))
+    print_buffer: PrintBuffer = field(default_factory=PrintBuffer)
     trace_block: int = -1
     trace_warp: int = -1
     trace: TraceBuffers | None = None
@@ -142,10 +142,10 @@ class RunningLaunch:
             self.block_clock = np.zeros(blocks, np.int64)
             self.block_sectors = np.zeros(blocks, np.int64)
             self.block_wavefronts = np.zeros(blocks, np.int64)
-            self.block_longest = np.zeros(blocks, np.int64)
+            self.block_longest_warp = np.zeros(blocks, np.int64)
 
     @property
-    def patience(self) -> int:
+    def patience_rounds(self) -> int:
         """Number of rounds that a block may wait in a loop before other blocks run.
 
         With an observer, the number is 1, because frequent changes between blocks reveal more access orders.
@@ -165,7 +165,7 @@ class RunningLaunch:
         self,
         kernel: GeneratedKernel,
         code: jit.KernelCode,
-        addresses: npt.NDArray[np.int64],
+        global_addresses: npt.NDArray[np.int64],
         block: int,
         request: TraceRequest,
     ) -> RunningLaunch:
@@ -173,9 +173,9 @@ class RunningLaunch:
         return dataclasses.replace(
             self,
             kernel=kernel,
-            code=code,
-            global_addresses=addresses,
+            machine_code=code,
+            global_addresses=global_addresses,
             trace_block=block,
-            trace_warp=layout.EVERY_WARP if request.whole_block else request.warp_index,
-            trace=TraceBuffers(request.max_steps, not request.whole_block and self.warps > 1),
+            trace_warp=layout.EVERY_WARP if request.is_whole_block else request.warp_index,
+            trace=TraceBuffers(request.max_steps, not request.is_whole_block and self.warps > 1),
         )

@@ -26,9 +26,9 @@ class PrintBuffer:
     """
 
     def __init__(self) -> None:
-        self._texts: list[str] = []
+        self._call_outputs: list[str] = []
         self._size_bytes = 0
-        self.dropped = 0
+        self.dropped_calls = 0
 
     @property
     def has_space(self) -> bool:
@@ -37,32 +37,32 @@ class PrintBuffer:
     def add(self, text: str) -> None:
         """Add the output of one ``printf`` call, or discard it if the buffer is full."""
         if not self.has_space:
-            self.dropped += 1
+            self.dropped_calls += 1
             return
-        self._texts.append(text)
+        self._call_outputs.append(text)
         self._size_bytes += len(text)
 
     @property
-    def calls(self) -> int:
+    def call_count(self) -> int:
         """Number of ``printf`` calls in the launch so far."""
-        return len(self._texts) + self.dropped
+        return len(self._call_outputs) + self.dropped_calls
 
     def text(self) -> str:
         """Return the complete output. If calls were discarded, the last line states their number."""
-        output = "".join(self._texts)
-        if self.dropped:
+        output = "".join(self._call_outputs)
+        if self.dropped_calls:
             output += (
-                f"\n[the printf buffer of 1 MiB is full: the output of {self.dropped:,} more calls was "
+                f"\n[the printf buffer of 1 MiB is full: the output of {self.dropped_calls:,} more calls was "
                 "discarded]\n"
             )
         return output
 
 
-def read_string(read: Callable[[int, int], bytes], address: int) -> str:
+def read_string(read_memory: Callable[[int, int], bytes], address: int) -> str:
     """Return the NUL-terminated string at a device address, or a marker if it cannot be read."""
     string_bytes = bytearray()
     while len(string_bytes) < MAX_STRING_BYTES:
-        byte = read(address + len(string_bytes), 1)
+        byte = read_memory(address + len(string_bytes), 1)
         if not byte:
             return "(unreadable string)" if not string_bytes else string_bytes.decode(errors="replace")
         if byte == b"\0":
@@ -87,16 +87,16 @@ def _limit_width(columns: str | None) -> str | None:
     return columns if columns is None or abs(int(columns)) <= _MAX_WIDTH_COLUMNS else str(_MAX_WIDTH_COLUMNS)
 
 
-def _format_integer(spec: str, conversion: str, value: int) -> str:
+def _format_integer(format_spec: str, conversion: str, value: int) -> str:
     """Format an integer as C does where Python differs: for signs and for the flag ``#``."""
     if conversion in "ouxX":
-        spec = spec.replace("+", "").replace(" ", "")
-    if "#" in spec and (conversion == "o" or not value):
-        spec = spec.replace("#", "")
+        format_spec = format_spec.replace("+", "").replace(" ", "")
+    if "#" in format_spec and (conversion == "o" or not value):
+        format_spec = format_spec.replace("#", "")
         digits = f"0{value:o}" if conversion == "o" and value else "0"
-        if "." not in spec and not re.match(r"%-?0", spec):
-            return str((spec + "s") % digits)
-    return str((spec + ("d" if conversion == "u" else conversion)) % value)
+        if "." not in format_spec and not re.match(r"%-?0", format_spec):
+            return str((format_spec + "s") % digits)
+    return str((format_spec + ("d" if conversion == "u" else conversion)) % value)
 
 
 def _format_hexadecimal(float_value: float, conversion: str) -> str:
@@ -115,7 +115,7 @@ class _PythonFormat:
     """A format string with the same meaning in Python and C: its text, and the layout of its arguments."""
 
     text: str
-    packed: struct.Struct
+    argument_layout: struct.Struct
 
 
 @functools.lru_cache(maxsize=256)
@@ -134,9 +134,9 @@ def _make_python_format(template: str) -> _PythonFormat | None:
             continue
         is_unsigned = conversion in "uoxX"
         is_integer = conversion in _INTEGER_CONVERSIONS
-        has_other_meaning = conversion in "cspaA" or length in ("h", "hh") or "*" in (width, precision)
+        differs_from_python = conversion in "cspaA" or length in ("h", "hh") or "*" in (width, precision)
         if (
-            has_other_meaning
+            differs_from_python
             or (is_integer and "#" in flags)
             or (is_unsigned and ("+" in flags or " " in flags))
         ):
@@ -157,15 +157,15 @@ def _make_python_format(template: str) -> _PythonFormat | None:
     )
 
 
-def format_text(template: str, buffer: bytes, read: Callable[[int, int], bytes]) -> str:
+def format_text(template: str, buffer: bytes, read_memory: Callable[[int, int], bytes]) -> str:
     """Return the text that a ``printf`` call prints. The buffer contains the arguments in CUDA's format."""
     python_format = _make_python_format(template)
-    if python_format is not None and len(buffer) >= python_format.packed.size:
-        return python_format.text % python_format.packed.unpack_from(buffer)
-    return _format_any(template, buffer, read)
+    if python_format is not None and len(buffer) >= python_format.argument_layout.size:
+        return python_format.text % python_format.argument_layout.unpack_from(buffer)
+    return _format_any_template(template, buffer, read_memory)
 
 
-def _format_any(template: str, buffer: bytes, read: Callable[[int, int], bytes]) -> str:
+def _format_any_template(template: str, buffer: bytes, read_memory: Callable[[int, int], bytes]) -> str:
     """Apply any C format to packed arguments, one argument after the other."""
     offset = 0
 
@@ -186,7 +186,7 @@ def _format_any(template: str, buffer: bytes, read: Callable[[int, int], bytes])
             precision = str(struct.unpack("<i", next_bytes(4))[0])
         width = _limit_width(width)
         precision = _limit_width(precision)
-        spec = "%" + flags + (width or "") + (f".{precision}" if precision is not None else "")
+        format_spec = "%" + flags + (width or "") + (f".{precision}" if precision is not None else "")
         if conversion in _INTEGER_CONVERSIONS:
             is_64_bit = length in ("ll", "l", "j", "z", "t")
             struct_code = "<q" if is_64_bit else "<i"
@@ -199,17 +199,17 @@ def _format_any(template: str, buffer: bytes, read: Callable[[int, int], bytes])
                 if conversion in "di" and value >> (width_bits - 1):
                     value -= 1 << width_bits
             if conversion == "c":
-                return str((spec + "c") % chr(value & 0xFF))
-            return _format_integer(spec, conversion, value)
+                return str((format_spec + "c") % chr(value & 0xFF))
+            return _format_integer(format_spec, conversion, value)
         if conversion == "s":
             (pointer,) = struct.unpack("<Q", next_bytes(8))
-            return str((spec + "s") % (read_string(read, pointer) if pointer else "(null)"))
+            return str((format_spec + "s") % (read_string(read_memory, pointer) if pointer else "(null)"))
         if conversion == "p":
             (pointer,) = struct.unpack("<Q", next_bytes(8))
             return f"{pointer:#x}"
         (float_value,) = struct.unpack("<d", next_bytes(8))
         if conversion in "aA":
             return _format_hexadecimal(float_value, conversion)
-        return str((spec + conversion) % float_value)
+        return str((format_spec + conversion) % float_value)
 
     return _SPECIFIER_PATTERN.sub(replacement, template)

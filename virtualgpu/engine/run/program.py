@@ -47,7 +47,7 @@ class LaunchResult:
     block_warp_instructions: npt.NDArray[np.int64]
     block_sectors: npt.NDArray[np.int64]
     block_wavefronts: npt.NDArray[np.int64]
-    block_longest: npt.NDArray[np.int64]
+    block_longest_warp: npt.NDArray[np.int64]
     executions: npt.NDArray[np.int64]
     lane_executions: npt.NDArray[np.int64]
     kernel: codegen.GeneratedKernel
@@ -58,36 +58,41 @@ class LaunchResult:
 
 
 @functools.lru_cache(maxsize=64)
-def _parse(ptx: str) -> ir.Module:
+def _parse_module(ptx: str) -> ir.Module:
     return contract_products(parser.parse_cached(ptx))
 
 
 def _compile_kernel(
-    ptx: str, entry: str, with_counters: bool, trace: bool, observe: bool = False, trap_nan: bool = False
+    ptx: str,
+    entry: str,
+    with_counters: bool,
+    is_traced: bool,
+    is_observed: bool = False,
+    trap_nan: bool = False,
 ) -> tuple[codegen.GeneratedKernel, jit.KernelCode, bool]:
     """Return the compiled code of a kernel, and whether its blocks have to run in order."""
-    return _compile_for(
-        processor.find_chosen_processor(), ptx, entry, with_counters, trace, observe, trap_nan
+    return _compile_kernel_for_processor(
+        processor.find_chosen_processor(), ptx, entry, with_counters, is_traced, is_observed, trap_nan
     )
 
 
 @functools.lru_cache(maxsize=256)
-def _compile_for(
+def _compile_kernel_for_processor(
     target_processor: Processor,
     ptx: str,
     entry: str,
     with_counters: bool,
-    trace: bool,
-    observe: bool,
+    is_traced: bool,
+    is_observed: bool,
     trap_nan: bool,
 ) -> tuple[codegen.GeneratedKernel, jit.KernelCode, bool]:
     """Return the compiled code of a kernel for a processor, and whether its blocks have to run in order."""
     kernel = codegen.generate_kernel(
-        _parse(ptx),
+        _parse_module(ptx),
         entry,
         with_counters=with_counters,
-        with_trace=trace,
-        with_observer=observe,
+        with_trace=is_traced,
+        with_observer=is_observed,
         trap_nan=trap_nan,
         has_mask_registers=target_processor.has_lane_masks,
     )
@@ -95,11 +100,11 @@ def _compile_for(
 
 
 @functools.lru_cache(maxsize=256)
-def _compute_amounts(
-    target_processor: Processor, ptx: str, entry: str, observe: bool, trap_nan: bool
+def _compute_kernel_amounts(
+    target_processor: Processor, ptx: str, entry: str, is_observed: bool, trap_nan: bool
 ) -> results.KernelAmounts:
     return results.compute_kernel_amounts(
-        _compile_for(target_processor, ptx, entry, True, False, observe, trap_nan)[0]
+        _compile_kernel_for_processor(target_processor, ptx, entry, True, False, is_observed, trap_nan)[0]
     )
 
 
@@ -127,18 +132,18 @@ class Program:
     def __init__(self, ptx: str, code: str = "") -> None:
         self.ptx = ptx
         self.code = code
-        self.module = _parse(ptx)
+        self.module = _parse_module(ptx)
         self._variables: dict[str, int] = {}
         self._cache = _get_shared_cache(ptx)
         self._lock = threading.RLock()
 
-    def get_cached(self, key: Hashable, compute: Callable[[], T]) -> T:
+    def get_cached(self, key: Hashable, compute_value: Callable[[], T]) -> T:
         """Return the cached value for a key, which is computed at the first call.
 
         All programs with the same PTX text share this cache.
         """
         if key not in self._cache:
-            self._cache[key] = compute()
+            self._cache[key] = compute_value()
         value: T = self._cache[key]
         return value
 
@@ -153,21 +158,21 @@ class Program:
         return codegen.lay_out_shared(module, codegen.list_reachable(module, name))[1]
 
     def generate_uncounted(
-        self, name: str, *, observe: bool = False, trap_nan: bool = False
+        self, name: str, *, is_observed: bool = False, trap_nan: bool = False
     ) -> codegen.GeneratedKernel:
         """Return the generated code of a kernel for launches without counters."""
-        return _compile_kernel(self.ptx, name, False, False, observe, trap_nan)[0]
+        return _compile_kernel(self.ptx, name, False, False, is_observed, trap_nan)[0]
 
     def generate_counted(self, name: str) -> codegen.GeneratedKernel:
         """Return the generated code of a kernel for launches with counters and an observer."""
         return _compile_kernel(self.ptx, name, True, False, True)[0]
 
-    def traced_kernel(self, name: str, *, count: bool) -> codegen.GeneratedKernel:
+    def generate_traced(self, name: str, *, with_counters: bool) -> codegen.GeneratedKernel:
         """Return the generated code of a kernel for launches with a trace.
 
         The trace refers to the instructions of this code.
         """
-        return _compile_kernel(self.ptx, name, count, True)[0]
+        return _compile_kernel(self.ptx, name, with_counters, True)[0]
 
     def global_address(self, name: str, memory: DeviceMemory) -> tuple[int, int]:
         """Return the address and size in bytes of a ``__device__`` or ``__constant__`` variable.
@@ -214,9 +219,9 @@ class Program:
         """
         options = options or RunOptions()
         with_counters = options.instrument != "none"
-        trace = options.trace
+        trace_request = options.trace
         is_observed = options.observer is not None
-        kernel, machine_code, in_order = _compile_kernel(
+        kernel, machine_code, needs_block_order = _compile_kernel(
             self.ptx, packed.name, with_counters, False, is_observed, options.trap_nan
         )
         if kernel.tables.services:
@@ -234,14 +239,17 @@ class Program:
         )
         launch = RunningLaunch(
             kernel=kernel,
-            code=machine_code,
+            machine_code=machine_code,
             source=self.code,
             packed=replace(packed, params=packed.params.ljust(8, b"\0")),
             options=options,
             shared_bytes=kernel.static_shared_bytes + packed.shared_bytes,
             memory=memory,
             global_addresses=self._variable_addresses(kernel, memory),
-            is_serial=packed.cooperative or is_observed or in_order or options.turns_seed is not None,
+            is_serial=packed.cooperative
+            or is_observed
+            or needs_block_order
+            or options.turns_seed is not None,
             grid_workspace=self._grid_workspace(memory) if packed.cooperative else 0,
         )
         block_order = options.block_order
@@ -249,20 +257,20 @@ class Program:
             block_order = np.arange(launch.block_clock.size, dtype=np.int64)
         machine_code.improve()
         start_s = time.perf_counter()
-        if trace is None:
+        if trace_request is None:
             workers = run_launch_parts(launch, [(launch, block_order)])
         else:
             traced_kernel, traced_code, _ = _compile_kernel(
                 self.ptx, packed.name, with_counters, True, is_observed
             )
-            traced_block = results.to_linear_index(trace.block_index, packed.grid)
+            traced_block = results.to_linear_index(trace_request.block_index, packed.grid)
             traced_position = int(np.nonzero(block_order == traced_block)[0][0])
             traced_launch = launch.with_trace(
                 traced_kernel,
                 traced_code,
                 self._variable_addresses(traced_kernel, memory),
                 traced_block,
-                trace,
+                trace_request,
             )
             launch_parts = [
                 (launch, block_order[:traced_position]),
@@ -276,7 +284,7 @@ class Program:
         provenance = Provenance("modelled", options.device_name)
         counters = None
         if with_counters:
-            amounts = _compute_amounts(
+            amounts = _compute_kernel_amounts(
                 processor.find_chosen_processor(), self.ptx, packed.name, is_observed, options.trap_nan
             )
             counters = _make_launch_counters(launch, amounts, provenance, workers)
@@ -286,33 +294,39 @@ class Program:
             block_warp_instructions=launch.block_clock,
             block_sectors=launch.block_sectors,
             block_wavefronts=launch.block_wavefronts,
-            block_longest=launch.block_longest,
+            block_longest_warp=launch.block_longest_warp,
             executions=block_counters[:, 0],
             lane_executions=block_counters[:, 1],
             kernel=kernel,
         )
-        if trace is None:
+        if trace_request is None:
             return result
-        if trace.accesses and counters is not None:
-            result = replace(result, access_trace=accesses.make_access_trace(traced_launch, counters, trace))
-        if trace.fragments:
+        if trace_request.with_accesses and counters is not None:
             result = replace(
-                result, fragment_trace=fragments.make_fragment_trace(traced_launch, provenance, trace)
+                result, access_trace=accesses.make_access_trace(traced_launch, counters, trace_request)
             )
-        if not trace.steps:
+        if trace_request.with_fragments:
+            result = replace(
+                result, fragment_trace=fragments.make_fragment_trace(traced_launch, provenance, trace_request)
+            )
+        if not trace_request.with_steps:
             return result
-        block_trace = tracing.make_block_trace(traced_launch, provenance, trace)
-        warp_trace = next((warp for warp in block_trace.warps if warp.warp_index == trace.warp_index), None)
-        return replace(result, trace=warp_trace, block_trace=block_trace if trace.whole_block else None)
+        block_trace = tracing.make_block_trace(traced_launch, provenance, trace_request)
+        warp_trace = next(
+            (warp for warp in block_trace.warps if warp.warp_index == trace_request.warp_index), None
+        )
+        return replace(
+            result, trace=warp_trace, block_trace=block_trace if trace_request.is_whole_block else None
+        )
 
     def _grid_workspace(self, memory: DeviceMemory) -> int:
         """Return the address of the driver's workspace for ``grid.sync()`` of cooperative groups."""
-        name = "cooperative groups' workspace"
+        workspace_label = "cooperative groups' workspace"
         with self._lock:
-            if name not in self._variables:
-                self._variables[name] = memory.malloc(_GRID_WORKSPACE_BYTES)
-                memory.track_allocation(self._variables[name], _GRID_WORKSPACE_BYTES, name)
-        address = self._variables[name]
+            if workspace_label not in self._variables:
+                self._variables[workspace_label] = memory.malloc(_GRID_WORKSPACE_BYTES)
+                memory.track_allocation(self._variables[workspace_label], _GRID_WORKSPACE_BYTES, workspace_label)
+        address = self._variables[workspace_label]
         memory.view(address, _GRID_WORKSPACE_BYTES)[:] = 0
         memory.view(address, 4).view(np.uint32)[0] = _GRID_WORKSPACE_BYTES
         return address

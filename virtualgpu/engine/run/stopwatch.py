@@ -17,22 +17,22 @@ class Stopwatch:
     """
 
     def __init__(self) -> None:
-        self._clock: int | None = None
+        self._clock_id: int | None = None
         if hasattr(time, "pthread_getcpuclockid"):
-            self._clock = time.pthread_getcpuclockid(threading.get_ident())
-        self._read_s = 0.0
+            self._clock_id = time.pthread_getcpuclockid(threading.get_ident())
+        self._last_reading_s = 0.0
         self._is_running = True
-        self._begun_s = time.monotonic() if self._clock is None else time.clock_gettime(self._clock)
+        self._start_s = time.monotonic() if self._clock_id is None else time.clock_gettime(self._clock_id)
 
     def stop(self) -> None:
         """Stop the measurement now, because the thread continues with other work."""
-        self._read_s = self.spent_s
+        self._last_reading_s = self.spent_s
         self._is_running = False
 
     @property
     def spent_s(self) -> float:
         if self._is_running:
             with contextlib.suppress(OSError):  # the thread has ended
-                now_s = time.monotonic() if self._clock is None else time.clock_gettime(self._clock)
-                self._read_s = now_s - self._begun_s
-        return self._read_s
+                now_s = time.monotonic() if self._clock_id is None else time.clock_gettime(self._clock_id)
+                self._last_reading_s = now_s - self._start_s
+        return self._last_reading_s

@@ -37,7 +37,7 @@ class BlockRunner(Protocol):
         """Processor time in seconds that the runner has used so far."""
 
     @property
-    def ended(self) -> int:
+    def ended_blocks(self) -> int:
         """Number of blocks of the runner that have finished so far."""
 
     @property
@@ -63,7 +63,7 @@ class Watchdog:
         self._idle_limit_s = launch.options.idle_s or math.inf
         self._runners: Sequence[BlockRunner] = ()
         self._states: list[tuple[int, int, int]] = []
-        self._ended_before = 0  # blocks of earlier parts
+        self._ended_blocks_before = 0  # blocks of earlier parts
         self._spent_before_s = 0.0
         self._start_s: float | None = None  # wall time
         self._last_end_s = 0.0  # time of the last end of a thread or block
@@ -76,10 +76,10 @@ class Watchdog:
         self._next_check_s = self._interval_s
         self.progress: Progress | None = None  # progress of a launch when it was stopped
 
-    def begin(self, runners: Sequence[BlockRunner]) -> None:
+    def begin_part(self, runners: Sequence[BlockRunner]) -> None:
         """Start to watch the runners that run the next part of the kernel launch."""
         self._spent_before_s = self.spent_s
-        self._ended_before = self.ended
+        self._ended_blocks_before = self.ended_blocks
         self._runners = runners
         self._states = [runner.state for runner in runners]
         self._last_end_s = self._last_output_s = self._spent_before_s
@@ -90,16 +90,16 @@ class Watchdog:
         return self._spent_before_s + max((runner.spent_s for runner in self._runners), default=0.0)
 
     @property
-    def ended(self) -> int:
+    def ended_blocks(self) -> int:
         """Number of blocks of the launch that have finished so far."""
-        return self._ended_before + sum(runner.ended for runner in self._runners)
+        return self._ended_blocks_before + sum(runner.ended_blocks for runner in self._runners)
 
     @property
-    def since_last_end_s(self) -> float:
+    def time_since_last_end_s(self) -> float:
         """Processor time in seconds that the launch has used since a thread or block last finished."""
         return self.spent_s - self._last_end_s
 
-    def is_over(self) -> bool:
+    def must_stop(self) -> bool:
         """Return whether the launch must be stopped because its time limit is exceeded."""
         if self.has_stopped:
             return True
@@ -107,17 +107,17 @@ class Watchdog:
         if spent_s and self._start_s is None:
             self._start_s = time.monotonic()
         states = [runner.state for runner in self._runners]
-        if any(map(_has_ended, self._states, states)):
+        if any(map(_has_thread_ended, self._states, states)):
             self._last_end_s = spent_s
         self._states = states
-        if self._launch.printed.calls > self._printed_count:
-            self._printed_count = self._launch.printed.calls
+        if self._launch.print_buffer.call_count > self._printed_count:
+            self._printed_count = self._launch.print_buffer.call_count
             self._last_output_s = spent_s
         if spent_s >= self._next_check_s:
             self._check_memory(spent_s)
         idle_s = spent_s - max(self._last_end_s, self._last_output_s)
         wall_limit_exceeded = (
-            self._wall_s > max(self._limit_s, _MIN_WALL_S) and spent_s > _MIN_CPU_SHARE * self._limit_s
+            self._wall_time_s > max(self._limit_s, _MIN_WALL_S) and spent_s > _MIN_CPU_SHARE * self._limit_s
         )
         is_exceeded = spent_s > self._limit_s and not (
             self._is_patient and not self._is_without_progress(spent_s)
@@ -132,7 +132,7 @@ class Watchdog:
             is_moving = not self._is_without_progress(spent_s)
             self._check_memory(spent_s)
             self.progress = Progress(
-                self.ended,
+                self.ended_blocks,
                 self._launch.block_clock.size,
                 is_moving,
                 spent_s - self._last_output_s < min(spent_s / 2, self._idle_limit_s),
@@ -146,7 +146,7 @@ class Watchdog:
         return self.progress is not None
 
     @property
-    def _wall_s(self) -> float:
+    def _wall_time_s(self) -> float:
         return 0.0 if self._start_s is None else time.monotonic() - self._start_s
 
     def _is_without_progress(self, spent_s: float) -> bool:
@@ -189,6 +189,6 @@ class Watchdog:
         return checksum
 
 
-def _has_ended(old_state: tuple[int, int, int], new_state: tuple[int, int, int]) -> bool:
+def _has_thread_ended(old_state: tuple[int, int, int], new_state: tuple[int, int, int]) -> bool:
     """Return whether a block, or a thread of the running block, has ended between two states."""
     return new_state[0] > old_state[0] or (new_state[1] == old_state[1] and new_state[2] > old_state[2])

@@ -69,7 +69,7 @@ class Worker:
     ) -> None:
         kernel = launch.kernel
         self.launch = launch
-        self.error: BaseException | None = None
+        self.callback_error: BaseException | None = None
         tables = kernel.tables
         self.accesses = np.zeros(max(len(tables.accesses), 1) * layout.ACCESS_STRIDE // 8, np.int64)
         self.branches = np.zeros(max(len(tables.branches), 1) * layout.BRANCH_STRIDE // 8, np.int64)
@@ -90,25 +90,27 @@ class Worker:
         shared_memory[:] = 0xFF
         self.status = np.zeros(warps, np.int32)
         self.predicates = np.zeros(warps, np.uint32)
-        self.report = ""
+        self.fault_report = ""
         self._templates: dict[int, str] = {}
-        self.excused: dict[int, tuple[int, ...]] = {}  # by the pc of a barrier
+        self.excused_blocks: dict[int, tuple[int, ...]] = {}  # by the pc of a barrier
         tids = make_thread_indices(launch.packed.block)
         param_bytes = np.frombuffer(launch.packed.params, np.uint8).copy()
         range_starts, range_ends = _insert_range(live_allocations, param_bytes.ctypes.data, param_bytes.size)
-        self.printf = _PRINTF_CALLBACK(self.on_printf)
-        self.barrier = _BARRIER_CALLBACK(self.on_barrier)
-        self.service = _SERVICE_CALLBACK(self.on_service)
-        self.observer = _OBSERVER_CALLBACK(self.on_access)
+        self.printf_callback = _PRINTF_CALLBACK(self.on_printf)
+        self.barrier_callback = _BARRIER_CALLBACK(self.on_barrier)
+        self.service_callback = _SERVICE_CALLBACK(self.on_service)
+        self.observer_callback = _OBSERVER_CALLBACK(self.on_access)
         self.context = np.zeros(1, layout.CONTEXT)
         context_address = self.context.ctypes.data
-        self._block_now = ctypes.c_int64.from_address(
+        self._current_block = ctypes.c_int64.from_address(
             context_address + layout.get_field_offset("block_linear")
         )
-        self._warp_now = ctypes.c_int32.from_address(context_address + layout.get_field_offset("warp"))
-        self._budget = ctypes.c_int32.from_address(context_address + layout.get_field_offset("budget"))
+        self._current_warp = ctypes.c_int32.from_address(context_address + layout.get_field_offset("warp"))
+        self._back_edge_budget = ctypes.c_int32.from_address(
+            context_address + layout.get_field_offset("budget")
+        )
         self._lane_views: dict[int, npt.NDArray[np.int64]] = {}
-        self.readable = range_starts, range_ends
+        self.readable_ranges = range_starts, range_ends
         self.own_memory = shared_memory, local_memory  # memory of its blocks, which no other worker accesses
         self._kept_buffers = [
             sector_cache,
@@ -130,7 +132,7 @@ class Worker:
             "access_cache": sector_cache,
             "live_starts": range_starts,
             "live_ends": range_ends,
-            "abort_flag": launch.abort,
+            "abort_flag": launch.abort_flag,
             "globals": launch.global_addresses,
             "tids": tids,
             "status": self.status,
@@ -138,16 +140,18 @@ class Worker:
             "block_clock": launch.block_clock,
             "block_sectors": launch.block_sectors,
             "block_wavefronts": launch.block_wavefronts,
-            "block_longest": launch.block_longest,
+            "block_longest": launch.block_longest_warp,
             "l1_table": l1_tags,
             "textures": launch.memory.textures.table,
         }
         observer_code = observed_flag = 0
         if launch.options.observer is not None:
             observer_code, observed_flag = launch.options.observer.watch(
-                ctypes.cast(self.observer, ctypes.c_void_p).value or 0
+                ctypes.cast(self.observer_callback, ctypes.c_void_p).value or 0
             )
-        rotate_every = layout.ROTATION_INTERVAL if launch.options.independent_threads else layout.NEVER_ROTATE
+        rotation_interval = (
+            layout.ROTATION_INTERVAL if launch.options.independent_threads else layout.NEVER_ROTATE
+        )
         field_values: dict[str, int] = {
             "shared": shared_address,
             "shared_bytes": launch.shared_bytes,
@@ -165,15 +169,15 @@ class Worker:
             "sm_count": launch.options.sm_count,
             "dynamic_shared_bytes": launch.packed.shared_bytes,
             "reserved_shared_bytes": kernel.reserved_shared_bytes,
-            "printf": ctypes.cast(self.printf, ctypes.c_void_p).value or 0,
-            "barrier": ctypes.cast(self.barrier, ctypes.c_void_p).value or 0,
-            "service": ctypes.cast(self.service, ctypes.c_void_p).value or 0,
+            "printf": ctypes.cast(self.printf_callback, ctypes.c_void_p).value or 0,
+            "barrier": ctypes.cast(self.barrier_callback, ctypes.c_void_p).value or 0,
+            "service": ctypes.cast(self.service_callback, ctypes.c_void_p).value or 0,
             "observer": observer_code,
             "watched": observed_flag,
             "observed": int(launch.options.observer is not None),
-            "patience": launch.patience,
+            "patience": launch.patience_rounds,
             "hand_over": int(launch.options.turns_seed is not None),
-            "rotate_every": rotate_every,
+            "rotate_every": rotation_interval,
             "grid_workspace": launch.grid_workspace,
             "copies": copies_address,
             "l1_base": launch.memory.base_address,
@@ -185,7 +189,7 @@ class Worker:
         for axis, size in zip("xyz", launch.packed.grid, strict=True):
             field_values[f"nctaid_{axis}"] = size
         if launch.trace is not None:
-            field_values |= launch.trace.fields()
+            field_values |= launch.trace.make_initial_fields()
         context_record = self.context[0]
         for name, array in buffers.items():
             context_record[name] = array.ctypes.data
@@ -207,12 +211,12 @@ class Worker:
     def on_access(self, _context: int, site: int, lanes: int, mask: int, stored_address: int | None) -> None:
         observer = self.launch.options.observer
         assert observer is not None
-        block = self._block_now.value
-        warp = self._warp_now.value
+        block = self._current_block.value
+        warp = self._current_warp.value
         try:
             if site >= 0:
                 if observer.access(block, warp, site, self.lanes_at(lanes), mask):
-                    self._budget.value = 0
+                    self._back_edge_budget.value = 0
             elif site == layout.AT_BLOCK_BARRIER:
                 barrier_instruction = self.launch.kernel.plans[0].function.instructions[
                     int(self.lanes_at(lanes)[0])
@@ -237,27 +241,31 @@ class Worker:
                 addresses = self.lanes_at(lanes) if lanes else None
                 observer.custom_event(block, warp, site, addresses, mask, stored_address or 0)
         except BaseException as error:
-            self.error = error
-            self.launch.abort[0] = 1
+            self.callback_error = error
+            self.launch.abort_flag[0] = 1
 
     def on_service(
         self,
         _context: int,
         number: int,
         inputs_address: int,
-        rows: int,
+        input_count: int,
         outputs_address: int,
-        outputs: int,
+        output_count: int,
         mask: int,
     ) -> int:
         try:
-            inputs = self.bytes_at(inputs_address, 256 * rows).view(np.uint64).reshape(rows, layout.LANES)
+            inputs = (
+                self.bytes_at(inputs_address, 256 * input_count)
+                .view(np.uint64)
+                .reshape(input_count, layout.LANES)
+            )
             (request,) = self.launch.kernel.tables.services[number]
             result = self.launch.memory.open_heap().execute_calls(request, inputs[0], mask)
-            if outputs:
+            if output_count:
                 self.bytes_at(outputs_address, 256).view(np.uint64)[:] = result
         except BaseException as error:
-            self.error = error
+            self.callback_error = error
             return 1
         return 0
 
@@ -265,24 +273,26 @@ class Worker:
         try:
             return barriers.open_barriers(self)
         except BaseException as error:
-            self.error = error
+            self.callback_error = error
             self.context[0]["fault_code"] = layout.CALLBACK_FAILED
             return layout.BARRIER_FAULT
 
-    def start(self, order: npt.NDArray[np.int64], first: int) -> int:
-        """Run blocks in the given order, starting at index `first` of that order.
+    def start_blocks(self, order: npt.NDArray[np.int64], first_position: int) -> int:
+        """Run blocks in the given order, starting at index `first_position` of that order.
 
         Afterwards, the context field ``next`` is the index of the next block.
         """
-        self.context[0]["block_order"], self.context[0]["next"] = order.ctypes.data, first
-        status = int(self.launch.code.run_blocks(self.context.ctypes.data, first, len(order)))
+        self.context[0]["block_order"], self.context[0]["next"] = order.ctypes.data, first_position
+        status = int(
+            self.launch.machine_code.run_blocks(self.context.ctypes.data, first_position, len(order))
+        )
         self._read_trace()
         return status
 
-    def resume(self) -> int:
+    def resume_block(self) -> int:
         """Continue the block that was suspended last."""
         block = int(self.context[0]["block_linear"])
-        status = int(self.launch.code.run_block(self.context.ctypes.data, block, 0))
+        status = int(self.launch.machine_code.run_block(self.context.ctypes.data, block, 0))
         self._read_trace()
         return status
 
@@ -298,21 +308,21 @@ class Worker:
 
     # -- printf ------------------------------------------------------------------------------------
 
-    def read(self, address: int, size: int) -> bytes:
+    def read_device_memory(self, address: int, size: int) -> bytes:
         """Return bytes of device memory for ``printf``. The result is empty if the address is not
         allocated.
         """
-        range_starts, range_ends = self.readable
+        range_starts, range_ends = self.readable_ranges
         range_index = int(np.searchsorted(range_starts, address, side="right")) - 1
         if range_index < 0 or address + size > int(range_ends[range_index]):
             return b""
         return ctypes.string_at(address, size)
 
-    def on_printf(self, _context: int, formats: int, values: int, mask: int) -> int:
+    def on_printf(self, _context: int, formats_address: int, arguments_address: int, mask: int) -> int:
         try:
-            template_addresses = (ctypes.c_uint64 * layout.LANES).from_address(formats)[:]
-            argument_pointers = (ctypes.c_uint64 * layout.LANES).from_address(values)
-            buffer = self.launch.printed
+            template_addresses = (ctypes.c_uint64 * layout.LANES).from_address(formats_address)[:]
+            argument_pointers = (ctypes.c_uint64 * layout.LANES).from_address(arguments_address)
+            buffer = self.launch.print_buffer
             lanes = _lanes_of(mask)
             formats_by_address = {
                 address: self._read_template(address)
@@ -333,34 +343,34 @@ class Worker:
                         stack_bytes,
                         arguments_size_bytes,
                     )
-                    buffer.add(printf.format_text(template, argument_bytes, self.read))
+                    buffer.add(printf.format_text(template, argument_bytes, self.read_device_memory))
             else:
-                buffer.dropped += len(lanes)
+                buffer.dropped_calls += len(lanes)
             for lane in lanes:
                 argument_pointers[lane] = argument_counts[template_addresses[lane]]
         except BaseException as error:
-            self.error = error
+            self.callback_error = error
             return 1
         return 0
 
     def _read_template(self, address: int) -> str:
         """Return a format string, which is read only once per launch because it is a constant."""
         if address not in self._templates:
-            self._templates[address] = printf.read_string(self.read, address)
+            self._templates[address] = printf.read_string(self.read_device_memory, address)
         return self._templates[address]
 
-    def argument_bytes(self, pointer: int, stack: int, stack_bytes: int, max_bytes: int) -> bytes:
+    def argument_bytes(self, pointer: int, stack_address: int, stack_bytes: int, max_bytes: int) -> bytes:
         """Return the packed arguments at a pointer into the stack of a lane. The result is empty for other
         pointers.
         """
         if pointer >> 56 != 2:
             return b""
         offset = pointer & ((1 << 56) - 1)
-        return ctypes.string_at(stack + offset, max(0, min(stack_bytes - offset, max_bytes)))
+        return ctypes.string_at(stack_address + offset, max(0, min(stack_bytes - offset, max_bytes)))
 
     # -- faults ------------------------------------------------------------------------------------
 
-    def fault(self) -> faults.Fault | None:
+    def find_fault(self) -> faults.Fault | None:
         context_record = self.context[0]
         if not context_record["fault_code"]:
             return None
@@ -373,13 +383,11 @@ class Worker:
             function.instructions[pc] if 0 <= pc < len(function.instructions) else None
         )
         thread_index = int(context_record["warp"]) * 32 + (int(context_record["fault_lane"]) & 31)
-        fault_message = str(self.error) if self.error else self.report
+        fault_message = str(self.callback_error) if self.callback_error else self.fault_report
         if context_record["fault_code"] == layout.ASSERTED:
             text_address, file_address, line_number, _ = (int(v) for v in context_record["fault_extra"][:4])
-            name = PurePath(printf.read_string(self.read, file_address)).name
-            fault_message = (
-                f"`{printf.read_string(self.read, text_address)}` ({name}:{line_number & 0xFFFFFFFF})"
-            )
+            name = PurePath(printf.read_string(self.read_device_memory, file_address)).name
+            fault_message = f"`{printf.read_string(self.read_device_memory, text_address)}` ({name}:{line_number & 0xFFFFFFFF})"
         return faults.Fault(
             int(context_record["fault_code"]),
             function,
@@ -405,7 +413,7 @@ class Worker:
         return self.launch.kernel.plans[0].control_flow.blocks[block].first
 
     @property
-    def line(self) -> int:
+    def current_line(self) -> int:
         """Source line that a running thread of the current block executes, or 0 if it is unknown."""
         thread_position = barriers.find_running_thread(self)
         plan = self.launch.kernel.plans[0]
