@@ -143,7 +143,7 @@ class VirtualBackend:
         arrays are restored (``Blocks(restore=True)``, `Hazards`), the modelled clock and L2's contents do not
         change.
         """
-        prepared_launch = replace(self.prepared(launch), cold=caches_of(observations) == "cold")
+        prepared_launch = replace(self.prepared(launch), is_cold=caches_of(observations) == "cold")
         *earlier_runs, last_run = _group_by_run(observations)
         records: dict[Observation[Any], Any] = {}
         for run_observations in earlier_runs:
@@ -274,7 +274,9 @@ def _make_records(
         and (observation.watch or observation.stop)
     }
     run_options = replace(
-        prepared.options, trace=trace_request, observer=cache_watch.notes if cache_watch is not None else None
+        prepared.options,
+        trace=trace_request,
+        observer=cache_watch.access_notes if cache_watch is not None else None,
     )
     if any(isinstance(observation, Blocks) and observation.restore for observation in observations):
         with _restore_contents(prepared):
@@ -340,8 +342,8 @@ def _make_record(
                 traces = (warp_trace,)
             elif block_trace is not None:
                 traces = block_trace.warps
-            traces = debug_build.described(traces)
-            traces = watched_launch.of(traces) if watched_launch is not None else traces
+            traces = debug_build.describe_warps(traces)
+            traces = watched_launch.add_watched_values(traces) if watched_launch is not None else traces
             if isinstance(observation, Block) and block_trace:
                 return replace(block_trace, warps=traces)
             return traces[0] if traces else None

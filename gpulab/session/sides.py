@@ -326,7 +326,7 @@ class _Replay:
     def replay_now(self, copies: ArgumentCopies | None = None) -> dict[Observation[Any], Any]:
         """Replay the launch with the given copies of its arrays, or with copies of their present contents."""
         with self.use_device_again():
-            args = (copies or ArgumentCopies(self.launch.args, self.cp)).on(self.twin.cp)
+            args = (copies or ArgumentCopies(self.launch.args, self.cp)).copy_to(self.twin.cp)
             records = self.twin.observe(self._make_twin_launch(args), *self.observations)
         return dict(
             zip(self.observations, records if len(self.observations) > 1 else (records,), strict=True)

@@ -213,19 +213,19 @@ def test_notes_are_the_sectors_that_are_counted(kernel: str) -> None:
         KernelSource(kernel, read_code()), shape.grid, shape.block, shape.arguments(session.cp())
     )
     prepared = backend.prepared(launch)
-    watch = caching.start_cache_recorder(replace(prepared, cold=True))
-    finished = prepared.run(replace(prepared.options, observer=watch.notes))
-    rows = watch.notes.rows
+    watch = caching.start_cache_recorder(replace(prepared, is_cold=True))
+    finished = prepared.run(replace(prepared.options, observer=watch.access_notes))
+    rows = watch.access_notes.rows
     requested = np.bincount(
         rows[:, 2] >> notes.SITE_SHIFT,
         [bin(bits).count("1") for bits in (rows[:, 0] & 15).tolist()],
-        len(watch.notes.sites),
+        len(watch.access_notes.sites),
     )
-    whats = watch.notes.sites[:, 0]
+    whats = watch.access_notes.sites[:, 0]
     counted = finished.result.counters.accesses
     assert len(counted) == len(whats)
     for access, kind, sectors, requests in zip(
-        counted, whats.tolist(), requested.tolist(), watch.notes.sites[:, 2].tolist(), strict=True
+        counted, whats.tolist(), requested.tolist(), watch.access_notes.sites[:, 2].tolist(), strict=True
     ):
         if access.space == "shared":
             assert kind == notes.IGNORED_NOTE

@@ -174,7 +174,7 @@ def test_masks_equal_the_virtual_gpus(cuda: CudaBackend, cp: Any, name: str) -> 
     twin = session.find_twin()
     assert twin is not None
     launch = Launch.of(kernel, c.grid, c.block, values, c.shared_bytes)
-    copied = replace(launch, kernel=launch.source, args=ArgumentCopies(values, cp).on(twin.cp))
+    copied = replace(launch, kernel=launch.source, args=ArgumentCopies(values, cp).copy_to(twin.cp))
     measured = cuda.observe(launch, Warp((1, 0, 0), 1))
     modelled = twin.observe(copied, Warp((1, 0, 0), 1))
     assert not measured.truncated

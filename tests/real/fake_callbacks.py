@@ -189,7 +189,7 @@ class Callbacks:
         if operation.run_watched is not None:
 
             def run_kernel(launch: Any, options: Any = None) -> Any:
-                packed = launch.packed
+                packed = launch.packed_launch
                 kernel = launch.launch.kernel
                 function = int(getattr(getattr(kernel, "kernel", kernel), "ptr", 0)) or 1
                 emit_launch = partial(self._launch, stream, function, packed.name, _params(launch))
@@ -274,7 +274,7 @@ class Callbacks:
 
 def _params(launch: Any) -> list[bytes]:
     """The bytes of each parameter of a launch."""
-    packed = launch.packed
+    packed = launch.packed_launch
     params = parse(launch.kernel.module.ptx).functions[packed.name].params
     return [bytes(packed.params[p.offset : p.offset + p.size_bytes]) for p in params]
 

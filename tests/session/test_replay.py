@@ -21,7 +21,7 @@ def cp() -> Any:
 
 def test_an_array_passed_twice_is_copied_once(cp: Any) -> None:
     x = cp.zeros(64, cp.int32)
-    first, second = ArgumentCopies((x, x), cp).on(cp)
+    first, second = ArgumentCopies((x, x), cp).copy_to(cp)
     assert first.data.ptr == second.data.ptr
     kernel = cp.RawKernel(COUNT_UP, "count_up")
     kernel((1,), (64,), (first, np.int32(64)))
@@ -32,7 +32,7 @@ def test_an_array_passed_twice_is_copied_once(cp: Any) -> None:
 def test_overlapping_slices_keep_their_distance(cp: Any) -> None:
     base = cp.arange(1000, dtype=cp.int32)
     args = (base[100:300], base[250:400], base[::2], base[600:])
-    copies = ArgumentCopies(args, cp).on(cp)
+    copies = ArgumentCopies(args, cp).copy_to(cp)
     for copy, arg in zip(copies, args, strict=True):
         assert copy.data.ptr - copies[2].data.ptr == arg.data.ptr - base.data.ptr
     assert count_array_bytes(args, cp) == 4000
@@ -41,7 +41,7 @@ def test_overlapping_slices_keep_their_distance(cp: Any) -> None:
 def test_an_access_beyond_a_copied_array_is_a_fault(cp: Any) -> None:
     x = cp.zeros(100, cp.int32)
     y = cp.zeros(100, cp.int32)
-    copies = ArgumentCopies((x, y), cp).on(cp)
+    copies = ArgumentCopies((x, y), cp).copy_to(cp)
     kernel = cp.RawKernel(COUNT_UP, "count_up")
     with pytest.raises(RuntimeError, match="IllegalAddress"):
         kernel((1,), (128,), (copies[0], np.int32(101)))
@@ -50,10 +50,10 @@ def test_an_access_beyond_a_copied_array_is_a_fault(cp: Any) -> None:
 def test_strided_and_empty_arrays(cp: Any) -> None:
     x = cp.arange(60, dtype=cp.int16).reshape(6, 10)
     column = x[:, 3]
-    (copy,) = ArgumentCopies((column,), cp).on(cp)
+    (copy,) = ArgumentCopies((column,), cp).copy_to(cp)
     raw = copy.get().view(np.int16)
     np.testing.assert_array_equal(raw[::10], x.get()[:, 3])
-    (empty,) = ArgumentCopies((cp.zeros(0, cp.float32),), cp).on(cp)
+    (empty,) = ArgumentCopies((cp.zeros(0, cp.float32),), cp).copy_to(cp)
     assert empty.size == 0
 
 
@@ -63,7 +63,7 @@ def test_kept_contents_are_a_snapshot(cp: Any) -> None:
     snapshot = ArgumentCopies((base[:60], base[40:], alone, 7), cp, keep_contents=True)
     base[...] = 0
     alone[...] = 0
-    first, second, other, number = snapshot.on(cp)
+    first, second, other, number = snapshot.copy_to(cp)
     np.testing.assert_array_equal(first.get().view(np.int32)[:60], np.arange(60))
     np.testing.assert_array_equal(second.get().view(np.int32)[:60], np.arange(40, 100))
     assert second.data.ptr - first.data.ptr == 160

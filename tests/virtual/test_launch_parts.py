@@ -141,7 +141,7 @@ def test_copies_have_the_contents_and_share_memory_as_the_originals(keep_content
     if keep_contents:
         base[:] = -1
         other[:] = -1
-    duplicates = copies.on(cp)
+    duplicates = copies.copy_to(cp)
     assert duplicates[1] is args[1]
     for position in (0, 2, 3, 4):
         assert duplicates[position].data.ptr != args[position].data.ptr
@@ -156,11 +156,11 @@ def test_strided_arguments_keep_the_bytes_between() -> None:
     base = cp.arange(12, dtype=cp.int32)
     steps = base[1:10:3]
     assert count_array_bytes((steps,), cp) == 7 * 4
-    (copy,) = ArgumentCopies((steps,), cp).on(cp)
+    (copy,) = ArgumentCopies((steps,), cp).copy_to(cp)
     assert np.frombuffer(copy.get().tobytes(), np.int32).tolist() == [1, 2, 3, 4, 5, 6, 7]
     backwards = base[8:2:-2]
     assert count_array_bytes((backwards,), cp) == 5 * 4
-    (copy,) = ArgumentCopies((backwards,), cp).on(
+    (copy,) = ArgumentCopies((backwards,), cp).copy_to(
         cp
     )  # its address is that of its first element, which lies last
     assert np.frombuffer(copy.get().tobytes(), np.int32).tolist() == [8]
@@ -169,7 +169,7 @@ def test_strided_arguments_keep_the_bytes_between() -> None:
     assert count_array_bytes((table[:, 1:3],), cp) == (2 * 4 + 2) * 4
     assert count_array_bytes((cp.zeros(0), 5, None), cp) == 0
     assert count_array_bytes((base[:4], base[4:]), cp) == count_array_bytes((base, base), cp) == 48
-    first, second = ArgumentCopies((base[:4], base[4:]), cp).on(cp)  # neighbours that share no byte
+    first, second = ArgumentCopies((base[:4], base[4:]), cp).copy_to(cp)  # neighbours that share no byte
     assert (first.shape, second.shape) == ((4,), (8,))
 
 

@@ -34,20 +34,20 @@ def overlap(a: tuple[int, int], b: tuple[int, int]) -> int:
 class TestSchedule:
     def test_one_copy_engine_serves_both_directions(self) -> None:
         schedule = Schedule(HostClock(), copy_engines=1)
-        to_device = schedule.place(schedule.create_queue(True, 0), "to device", MS)
-        to_host = schedule.place(schedule.create_queue(True, 0), "to host", MS)
+        to_device = schedule.place_operation(schedule.create_queue(True, 0), "to device", MS)
+        to_host = schedule.place_operation(schedule.create_queue(True, 0), "to host", MS)
         assert overlap(to_device, to_host) == 0
 
     def test_small_kernels_share_the_sms_and_large_ones_do_not(self, schedule: Schedule) -> None:
         def run(share: float) -> tuple[int, int]:
-            return schedule.place(schedule.create_queue(True, 0), "compute", MS, sm_share=share)
+            return schedule.place_operation(schedule.create_queue(True, 0), "compute", MS, sm_share=share)
 
         assert overlap(run(0.5), run(0.5)) == MS
         assert overlap(run(0.6), run(0.6)) == 0
 
     def test_work_of_a_destroyed_queue_still_counts(self, schedule: Schedule) -> None:
         queue = schedule.create_queue(True, 0)
-        schedule.place(queue, "compute", MS)
+        schedule.place_operation(queue, "compute", MS)
         schedule.destroy_queue(queue)
         assert schedule.ready_ns(0) == MS
         schedule.synchronize()

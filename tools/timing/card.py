@@ -110,11 +110,11 @@ The constants come from {probes} launches of small kernels (`tensor_probes.cu`, 
 `memory_probes.cu` in `tools/timing/kernels`). The {programs} programs below are the development set. No
 constant was fitted to their times. However, their errors, their counters in Nsight Compute and their machine
 code were examined in order to find mechanisms that the model lacked. One constant, the number of stores that
-a load passes (`STORES_PASSED`), comes from such machine code and from launches that were held out above. Two
-others come from machine code, too: the number of instructions that another one passes (`WINDOW`) and the
-number of sums from which ptxas loads factors in advance (`MANY_SUMS`). `WINDOW` was chosen among values that
-fit the small kernels equally well by the errors of these programs. The result of each program was compared
-with NumPy's.
+a load passes (`MAX_PASSED_STORES`), comes from such machine code and from launches that were held out above.
+Two others come from machine code, too: the number of instructions that another one passes (`REORDER_WINDOW`)
+and the number of sums from which ptxas loads factors in advance (`MANY_SUM_REGISTERS`). `REORDER_WINDOW` was
+chosen among values that fit the small kernels equally well by the errors of these programs. The result of
+each program was compared with NumPy's.
 
 The largest errors have these causes. The model does not know how many registers ptxas uses for loads from
 shared memory, so it is too fast for the attention of notebook 19 with several lanes. It estimates which

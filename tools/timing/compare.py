@@ -113,10 +113,11 @@ def model_times(
             block = (*timed.block, 1, 1)[:3]
             launch = Launch.of(kernel, grid, block, arguments, timed.shared_bytes)
             finished_launch = backend.prepared(launch).run()
-            array_bytes = sum(finished_launch.prepared.arrays.values())
+            array_bytes = sum(finished_launch.prepared_launch.arrays.values())
             for name, machine in zip(names, machines, strict=True):
                 machine_launch = replace(
-                    finished_launch, prepared=replace(finished_launch.prepared, device=machine.devices[0])
+                    finished_launch,
+                    prepared_launch=replace(finished_launch.prepared_launch, device=machine.devices[0]),
                 )
                 warm_ns = replace(machine_launch, cold_bytes=0).duration_ns
                 cold_ns = replace(machine_launch, cold_bytes=array_bytes).duration_ns

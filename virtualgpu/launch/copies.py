@@ -19,24 +19,26 @@ class _MemoryRange:
     positions: list[int]
 
 
-def count_array_bytes(args: Sequence[Any], source: Any) -> int:
-    """Return the number of bytes of device memory that the array arguments of module `source` occupy."""
-    return sum(region.end - region.start for region in _find_memory_ranges(args, source))
+def count_array_bytes(args: Sequence[Any], source_module: Any) -> int:
+    """Return the number of bytes of device memory that the arrays of module `source_module` occupy."""
+    return sum(region.end - region.start for region in _find_memory_ranges(args, source_module))
 
 
-def make_placeholders(args: Sequence[Any], source: Any, target: Any) -> tuple[Any, ...]:
-    """Return the arguments, with an uninitialized array of module `target` in place of each array of module
-    `source`.
+def make_placeholders(args: Sequence[Any], source_module: Any, target_module: Any) -> tuple[Any, ...]:
+    """Return the arguments, with an uninitialized array of module `target_module` in place of each array of
+    module `source_module`.
     """
     return tuple(
-        target.empty(arg.shape, arg.dtype) if isinstance(arg, source.ndarray) else arg for arg in args
+        target_module.empty(arg.shape, arg.dtype) if isinstance(arg, source_module.ndarray) else arg
+        for arg in args
     )
 
 
-def view_array_memory(args: Sequence[Any], source: Any) -> list[Any]:
+def view_array_memory(args: Sequence[Any], source_module: Any) -> list[Any]:
     """Return the device memory of the array arguments as byte arrays that do not overlap."""
     return [
-        _view_bytes(args[region.positions[0]], region, source) for region in _find_memory_ranges(args, source)
+        _view_bytes(args[region.positions[0]], region, source_module)
+        for region in _find_memory_ranges(args, source_module)
     ]
 
 
@@ -47,27 +49,27 @@ class ArgumentCopies:
     ----------
     args
         Kernel arguments.
-    source
+    source_module
         The array module of their device, with CuPy's interface.
     keep_contents
-        Whether to copy the contents within the same device now; otherwise `on` copies the contents that the
-        arrays have when it is called.
+        Whether to copy the contents within the same device now; otherwise `copy_to` copies the contents that
+        the arrays have when it is called.
     """
 
-    def __init__(self, args: Sequence[Any], source: Any, *, keep_contents: bool = False) -> None:
+    def __init__(self, args: Sequence[Any], source_module: Any, *, keep_contents: bool = False) -> None:
         self._args = tuple(args)
         self._regions: list[tuple[_MemoryRange, Any, bool]] = []
-        for region in _find_memory_ranges(args, source):
+        for region in _find_memory_ranges(args, source_module):
             first_array = args[region.positions[0]]
             is_whole_array = len(region.positions) == 1 and first_array.flags.c_contiguous
-            array = first_array if is_whole_array else _view_bytes(first_array, region, source)
+            array = first_array if is_whole_array else _view_bytes(first_array, region, source_module)
             self._regions.append((region, array.copy() if keep_contents else array, is_whole_array))
 
-    def on(self, target: Any) -> tuple[Any, ...]:
-        """Return the arguments with copies of their arrays on the device of the array module `target`."""
+    def copy_to(self, target_module: Any) -> tuple[Any, ...]:
+        """Return the arguments with copies of their arrays on the device of `target_module`."""
         args = list(self._args)
         for region, array, is_whole_array in self._regions:
-            array_copy = target.asarray(array.get())
+            array_copy = target_module.asarray(array.get())
             for position in region.positions:
                 args[position] = (
                     array_copy if is_whole_array else array_copy[args[position].data.ptr - region.start :]

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 class DebugBuild:
     """The debug build of a kernel, with the names and types of the kernel's variables.
 
-    The function ``described`` adds variables and unrolled loops to the traces of warps. ``missing_reason`` is
-    the reason if there is no debug build.
+    The function ``describe_warps`` adds variables and unrolled loops to the traces of warps.
+    ``missing_reason`` is the reason if there is no debug build.
     """
 
-    described: Callable[[tuple[WarpTrace, ...]], tuple[WarpTrace, ...]] = lambda warps: warps
+    describe_warps: Callable[[tuple[WarpTrace, ...]], tuple[WarpTrace, ...]] = lambda warps: warps
     declarations: tuple[DeclaredVariable, ...] = ()
     types: Mapping[int, CType] = field(default_factory=dict)
-    labels: frozenset[str] = frozenset()
+    kernel_labels: frozenset[str] = frozenset()
     missing_reason: str = ""
 
 
@@ -45,7 +45,7 @@ _MAX_DEBUG_STEPS = 120_000
 _DEBUG_WATCHDOG_S = 5.0
 
 
-def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBuild:
+def run_debug_build(prepared_launch: PreparedLaunch, request: TraceRequest) -> DebugBuild:
     """Run a debug build of the kernel to trace one block. The contents of device memory are restored
     afterwards.
     """
@@ -54,9 +54,9 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
     from virtualgpu.engine.observe.unrolled import find_unroll_factors
     from virtualgpu.engine.observe.variables import TracedRun, find_variables
 
-    module = prepared.kernel.module
-    device = prepared.device
-    packed_launch = prepared.packed
+    module = prepared_launch.kernel.module
+    device = prepared_launch.device
+    packed_launch = prepared_launch.packed_launch
     if module.is_precompiled:
         return DebugBuild(missing_reason="NVRTC, which generates debug information, is not installed.")
     if packed_launch.cooperative or "malloc" in module.ptx:
@@ -64,7 +64,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
             "cooperative launches" if packed_launch.cooperative else "kernels that allocate memory"
         )
         return DebugBuild(missing_reason=f"debug builds of {unsupported_feature} cannot be run.")
-    launch_source = prepared.launch.source
+    launch_source = prepared_launch.launch.source
     block_order = np.array([to_linear_index(request.block_index, packed_launch.grid)], np.int64)
     debug_request = replace(
         request,
@@ -73,7 +73,7 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
         ),
     )
     options = replace(
-        prepared.options,
+        prepared_launch.options,
         trace=debug_request,
         block_order=block_order,
         stdout=None,
@@ -98,19 +98,19 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
     except (CompileException, CUDADriverError, GpulabError, KernelFault) as error:
         return DebugBuild(missing_reason=f"its debug build failed ({type(error).__name__}).")
     block_trace = launch_result.block_trace
-    single_trace = launch_result.trace
+    warp_trace = launch_result.trace
     scalar_declarations = [
         declaration for declaration in declarations if declaration.kind and declaration.function
     ]
     debug_warps: tuple[WarpTrace, ...] = ()
     if block_trace is not None:
         debug_warps = block_trace.warps
-    elif single_trace is not None:
-        debug_warps = (single_trace,)
+    elif warp_trace is not None:
+        debug_warps = (warp_trace,)
 
-    def described(warps: tuple[WarpTrace, ...]) -> tuple[WarpTrace, ...]:
+    def describe_warps(warps: tuple[WarpTrace, ...]) -> tuple[WarpTrace, ...]:
         optimized_run = TracedRun(
-            warps, prepared.kernel.program.generate_traced(packed_launch.name, with_counters=True)
+            warps, prepared_launch.kernel.program.generate_traced(packed_launch.name, with_counters=True)
         )
         # Values are compared warp by warp, so only the same warps of the debug build are used.
         same_warps = tuple(
@@ -132,8 +132,8 @@ def run_debug_build(prepared: PreparedLaunch, request: TraceRequest) -> DebugBui
             for trace in warps
         )
 
-    labels = frozenset(program.module.functions[packed_launch.name].labels)
-    return DebugBuild(described, tuple(declarations), types, labels)
+    kernel_labels = frozenset(program.module.functions[packed_launch.name].labels)
+    return DebugBuild(describe_warps, tuple(declarations), types, kernel_labels)
 
 
 @contextmanager

@@ -129,16 +129,18 @@ class Launch:
         """Return whether the launch is one-dimensional, so that its block size can be changed."""
         return self.grid[1:] == (1, 1) and self.block[1:] == (1, 1)
 
-    def resized(self, threads: int) -> Launch:
+    def resized(self, block_threads: int) -> Launch:
         """Return a one-dimensional launch with another block size and at least the same number of threads.
 
         The dynamic shared memory grows in proportion to the block size, because many kernels need a fixed
         number of bytes per thread. It does not shrink, because other kernels need a fixed number of bytes per
         block.
         """
-        block_count = -(-self.threads // threads)
-        resized_bytes = max(self.shared_bytes, -(-self.shared_bytes * threads // self.block_threads))
-        return replace(self, grid=(block_count, 1, 1), block=(threads, 1, 1), shared_bytes=resized_bytes)
+        block_count = -(-self.threads // block_threads)
+        resized_bytes = max(self.shared_bytes, -(-self.shared_bytes * block_threads // self.block_threads))
+        return replace(
+            self, grid=(block_count, 1, 1), block=(block_threads, 1, 1), shared_bytes=resized_bytes
+        )
 
 
 def kernel_source(kernel: Any) -> KernelSource:
@@ -204,8 +206,8 @@ def _to_cupy_dim3(name: str, value: Any) -> Dim3:
     return dims(name, tuple(max(1, size) for size in sizes))
 
 
-def _check_integer(name: str, value: Any, minimum: int | None, whole_value: Any = None) -> int:
-    whole_value = value if whole_value is None else whole_value
+def _check_integer(name: str, value: Any, minimum: int | None, shown_value: Any = None) -> int:
+    shown_value = value if shown_value is None else shown_value
     if isinstance(value, float):
         raise TypeError(
             f"`{name}` must contain integers, not {value!r}. Divide with //, as in (n + 255) // 256."
@@ -216,9 +218,9 @@ def _check_integer(name: str, value: Any, minimum: int | None, whole_value: Any 
         expected_text = (
             "a number of bytes" if "shared" in name else "a number or a tuple of one to three numbers"
         )
-        raise TypeError(f"`{name}` must be {expected_text}, not {whole_value!r}.") from None
+        raise TypeError(f"`{name}` must be {expected_text}, not {shown_value!r}.") from None
     if minimum is not None and integer < minimum:
-        raise ValueError(f"every value of `{name}` must be at least {minimum}, but it is {whole_value!r}.")
+        raise ValueError(f"every value of `{name}` must be at least {minimum}, but it is {shown_value!r}.")
     return integer
 
 

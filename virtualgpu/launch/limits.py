@@ -34,7 +34,7 @@ def check_shape(info: DeviceInfo, grid: Dim3, block: Dim3) -> None:
         )
 
 
-def check_kernel(info: DeviceInfo, stats: KernelStats, bound: int | None, block: Dim3) -> None:
+def check_kernel(info: DeviceInfo, stats: KernelStats, launch_bound_threads: int | None, block: Dim3) -> None:
     """Raise an error if the block size exceeds the kernel's launch bounds or the available registers."""
     threads = prod(block)
     if stats.local_bytes > _MAX_LOCAL_BYTES:
@@ -46,10 +46,11 @@ def check_kernel(info: DeviceInfo, stats: KernelStats, bound: int | None, block:
             f"{_MAX_LOCAL_BYTES:,} (512 KiB). Keep large arrays in global memory, one "
             "part per thread.",
         )
-    if bound is not None and threads > bound:
+    if launch_bound_threads is not None and threads > launch_bound_threads:
         raise _invalid_value_error(
             f"a block has {threads:,} threads, but kernel '{stats.name}' was compiled with "
-            f"__launch_bounds__({bound}). Use at most {bound} threads or raise the bound."
+            f"__launch_bounds__({launch_bound_threads}). Use at most {launch_bound_threads} threads or "
+            "raise the bound."
         )
     if threads > stats.max_threads_per_block:
         raise CUDADriverError(

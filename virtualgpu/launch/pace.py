@@ -44,11 +44,13 @@ SIMULATED_ITERATIONS = 4
 UNROLL_FACTOR = 4
 MAX_UNROLLED_SIZE = 60
 LOADS_IN_FLIGHT = 12
-WINDOW = 4  # number of instructions before which ptxas moves another one, since it keeps few registers
+REORDER_WINDOW = (
+    4  # number of instructions before which ptxas moves another one, since it keeps few registers
+)
 # ptxas puts loads of factors directly before the product that needs them. If the sums need so many registers,
 # it has enough for factors from shared memory, too.
-MANY_SUMS = 48
-STORES_PASSED = 4  # number of stores to shared memory before which ptxas moves a load
+MANY_SUM_REGISTERS = 48
+MAX_PASSED_STORES = 4  # number of stores to shared memory before which ptxas moves a load
 MAX_ACCESS_BYTES = 16  # maximum that one instruction reads per lane
 MAX_ALIGNMENT_STEPS = 40
 _UNUSED_RESULT_COST = InstructionCost((("lsu", 1.0),), 0.0)
@@ -90,29 +92,29 @@ def compute_pace(kernel: GeneratedKernel, clk_by_pipe: Mapping[str, float]) -> P
         merged_shares |= {
             results.source_index(block_code[k]): access_share for k, access_share in access_shares.items()
         }
-        block_piece = _CodePiece.of(
+        block_piece = _CodePiece.from_instructions(
             block_code,
             block.number in block.successors,
             is_backward,
             block.number in repeated_blocks[function],
             unused_atomics[function],
             access_shares,
-            sum_counts[function] >= MANY_SUMS,
+            sum_counts[function] >= MANY_SUM_REGISTERS,
         )
         waits_for_stores = block.number >= last_store_blocks[function]
         for cost, access_share in zip(block_piece.costs, block_piece.shares, strict=True):
-            pipe_counts[block_row, 0] += access_share * cost.issued
+            pipe_counts[block_row, 0] += access_share * cost.issue_slots
             for name, count in cost.pipes:
                 pipe_counts[block_row, PIPES.index(name)] += access_share * count
         global_load_pcs.append(
             tuple(
                 results.source_index(i)
                 for i, instruction_cost in zip(block_code, block_piece.costs, strict=True)
-                if i.root in ("ld", "wmma") and instruction_cost.waits == "global"
+                if i.root in ("ld", "wmma") and instruction_cost.awaited_memory == "global"
             )
         )
         waits_for_memory = any(
-            instruction_cost.waits in ("global", "atomic") for instruction_cost in block_piece.costs
+            instruction_cost.awaited_memory in ("global", "atomic") for instruction_cost in block_piece.costs
         )
         store_clk = STORE_LATENCY_CLK if waits_for_stores else 0.0
         for column, latency in enumerate(LATENCIES):
@@ -121,8 +123,8 @@ def compute_pace(kernel: GeneratedKernel, clk_by_pipe: Mapping[str, float]) -> P
                 if waits_for_memory or not column
                 else chain_clk[block_row, 0]
             )
-        if block_piece.copies == 1:
-            scheduled_clk = _simulate_chain_clk(block_piece, 0.0, clk_by_pipe, store_clk, WINDOW)
+        if block_piece.unroll_count == 1:
+            scheduled_clk = _simulate_chain_clk(block_piece, 0.0, clk_by_pipe, store_clk, REORDER_WINDOW)
             chain_clk[block_row] += scheduled_clk - chain_clk[block_row, 0]
     chasing_loads = frozenset[int]().union(*map(_find_pointer_chasing_loads, functions))
     return Pace(
@@ -147,17 +149,17 @@ class _CodePiece:
 
     code: Sequence[ir.Instruction]
     costs: list[InstructionCost]
-    flow: list[tuple[list[str], list[str]]]
+    definitions_and_uses: list[tuple[list[str], list[str]]]
     is_loop: bool
     is_backward: bool
     is_repeated: bool
-    copies: int
+    unroll_count: int
     shares: list[float]
     has_products: bool
     has_many_sums: bool
 
     @classmethod
-    def of(
+    def from_instructions(
         cls,
         instructions: Sequence[ir.Instruction],
         is_loop: bool,
@@ -167,12 +169,12 @@ class _CodePiece:
         merged_shares: Mapping[int, float],
         has_many_sums: bool,
     ) -> _CodePiece:
-        flow = [cfg.find_definitions_and_uses(i) for i in instructions]
-        written_registers = {name for defined_names, _ in flow for name in defined_names}
+        definitions_and_uses = [cfg.find_definitions_and_uses(i) for i in instructions]
+        written_registers = {name for defined_names, _ in definitions_and_uses for name in defined_names}
         constant_registers: set[str] = set()
         wide_registers: set[str] = set()
         costs = []
-        for i, (defined_names, used_names) in zip(instructions, flow, strict=True):
+        for i, (defined_names, used_names) in zip(instructions, definitions_and_uses, strict=True):
             cost = (
                 _UNUSED_RESULT_COST
                 if i.pc in unused_atomics
@@ -199,11 +201,11 @@ class _CodePiece:
             else:
                 constant_registers.difference_update(defined_names)
             costs.append(cost)
-        loop_control = _find_loop_control(instructions, flow) if is_loop else ()
+        loop_control = _find_loop_control(instructions, definitions_and_uses) if is_loop else ()
         is_unrolled = (
             bool(loop_control)
             and len(instructions) <= MAX_UNROLLED_SIZE
-            and all(cost.issued < 8 and cost.waits != "barrier" for cost in costs)
+            and all(cost.issue_slots < 8 and cost.awaited_memory != "barrier" for cost in costs)
         )
         copy_count = UNROLL_FACTOR if is_unrolled else 1
         shares = [
@@ -214,7 +216,7 @@ class _CodePiece:
         return cls(
             instructions,
             costs,
-            flow,
+            definitions_and_uses,
             is_loop,
             is_backward,
             is_repeated,
@@ -226,7 +228,7 @@ class _CodePiece:
 
 
 def _find_loop_control(
-    instructions: Sequence[ir.Instruction], flow: Sequence[tuple[list[str], list[str]]]
+    instructions: Sequence[ir.Instruction], definitions_and_uses: Sequence[tuple[list[str], list[str]]]
 ) -> tuple[int, ...]:
     """Return the positions of increment, comparison and branch of a counted loop, else ()."""
     last_index = len(instructions) - 1
@@ -235,29 +237,35 @@ def _find_loop_control(
     comparisons = [
         k
         for k in range(last_index)
-        if instructions[last_index].guard in flow[k][0] and instructions[k].root == "setp"
+        if instructions[last_index].guard in definitions_and_uses[k][0] and instructions[k].root == "setp"
     ]
     if len(comparisons) != 1:
         return ()
-    for name in flow[comparisons[0]][1]:
-        update_indices = [k for k in range(last_index) if name in flow[k][0]]
+    for name in definitions_and_uses[comparisons[0]][1]:
+        update_indices = [k for k in range(last_index) if name in definitions_and_uses[k][0]]
         if (
             len(update_indices) == 1
             and instructions[update_indices[0]].root in ("add", "sub")
-            and flow[update_indices[0]][1] == [name]
+            and definitions_and_uses[update_indices[0]][1] == [name]
         ):
             return update_indices[0], comparisons[0], last_index
     return ()
 
 
-def _find_instruction_cost(i: ir.Instruction, is_loop: bool, written_registers: set[str]) -> InstructionCost:
-    if i.root == "mov" and len(i.operands) > 1 and isinstance(i.operands[1], ir.Special):
+def _find_instruction_cost(
+    instruction: ir.Instruction, is_loop: bool, written_registers: set[str]
+) -> InstructionCost:
+    if (
+        instruction.root == "mov"
+        and len(instruction.operands) > 1
+        and isinstance(instruction.operands[1], ir.Special)
+    ):
         return instruction_cost("mov.special")
-    if is_loop and i.root in ("div", "rem") and i.type in ("s32", "u32"):
-        divisor = i.operands[-1]
+    if is_loop and instruction.root in ("div", "rem") and instruction.type in ("s32", "u32"):
+        divisor = instruction.operands[-1]
         if isinstance(divisor, ir.Register) and divisor.name not in written_registers:
             return INVARIANT_DIVISION_COST
-    return instruction_cost(i.opcode)
+    return instruction_cost(instruction.opcode)
 
 
 def _stores_globally(function: ir.Function, block: Block) -> bool:
@@ -269,9 +277,11 @@ def _stores_globally(function: ir.Function, block: Block) -> bool:
 
 
 def _simulate_chain_clk(
-    piece: _CodePiece, latency: float, clk: Mapping[str, float], store_clk: float, window: int = 0
+    piece: _CodePiece, latency: float, clk_by_pipe: Mapping[str, float], store_clk: float, window: int = 0
 ) -> float:
-    """Return the clocks of a warp for a piece, if ptxas moves instructions before at most `window` others.
+    """Return the clocks of a warp for a piece of code.
+
+    ptxas is assumed to move an instruction before at most `window` others.
 
     ``latency`` is that of global memory. ptxas moves its loads as far as possible; 0 stands for any window.
     """
@@ -285,12 +295,12 @@ def _simulate_chain_clk(
         "parameter": 0.0 if piece.is_repeated else PARAMETER_LATENCY_CLK,
     }
     busy_clk = sum(
-        access_share * cost.issued for cost, access_share in zip(piece.costs, piece.shares, strict=True)
+        access_share * cost.issue_slots for cost, access_share in zip(piece.costs, piece.shares, strict=True)
     )
     for name in PIPES[1:]:
         used_clk = sum(count for cost in piece.costs for pipe, count in cost.pipes if pipe == name)
-        busy_clk = max(busy_clk, 4.0 * clk[name] * used_clk)
-    tensor_clk = ISSUE_PER_CLK * clk["tensor"]
+        busy_clk = max(busy_clk, 4.0 * clk_by_pipe[name] * used_clk)
+    tensor_clk = ISSUE_PER_CLK * clk_by_pipe["tensor"]
     ready_clk_by_register: dict[str, float] = {}
     compared_clk: dict[str, float] = {}
     sum_registers: set[str] = set()  # of tensor cores, which the next piece usually does not need
@@ -299,10 +309,10 @@ def _simulate_chain_clk(
     # Properties of each instruction, computed once since long blocks are simulated many times.
     chain_steps = []
     for i, cost, access_share, (defined_names, used_names) in zip(
-        piece.code, piece.costs, piece.shares, piece.flow, strict=True
+        piece.code, piece.costs, piece.shares, piece.definitions_and_uses, strict=True
     ):
         space = next((name for name in ("shared", "local") if name in i.parts), "global")
-        is_load = i.root in ("ld", "ldmatrix", "wmma") and cost.waits in ("global", "shared")
+        is_load = i.root in ("ld", "ldmatrix", "wmma") and cost.awaited_memory in ("global", "shared")
         is_store = not is_load and i.root in ("st", "red", "atom")
         branch_guard = i.guard if piece.is_backward and i.root == "bra" else None
         is_comparison = i.root == "setp" or i.type == "pred"
@@ -312,16 +322,16 @@ def _simulate_chain_clk(
         )
         # Comparisons and counters of loops are moved further.
         is_counter = is_comparison or not set(used_names).isdisjoint(defined_names)
-        latency_clk = cost.latency + wait_clk[cost.waits]
-        latency_clk += PRODUCT_STEPS * ISSUE_PER_CLK * clk["tensor"] * min(product_count, 1.0)
-        is_barrier = cost.waits == "barrier"
-        unit_clk = ISSUE_PER_CLK * clk["lsu"] * access_share if is_load and space == "shared" else 0.0
+        latency_clk = cost.latency_clk + wait_clk[cost.awaited_memory]
+        latency_clk += PRODUCT_STEPS * ISSUE_PER_CLK * clk_by_pipe["tensor"] * min(product_count, 1.0)
+        is_barrier = cost.awaited_memory == "barrier"
+        unit_clk = ISSUE_PER_CLK * clk_by_pipe["lsu"] * access_share if is_load and space == "shared" else 0.0
         is_ordered = is_load and "nc" not in i.parts
         chain_steps.append(
             (
                 used_names,
                 defined_names,
-                cost.issued,
+                cost.issue_slots,
                 latency_clk,
                 space,
                 is_load,
@@ -333,7 +343,7 @@ def _simulate_chain_clk(
                 is_barrier,
                 product_count > 0.0,
                 is_in_order,
-                window > 0 and cost.issued > 0.0 and not (is_in_order or is_counter),
+                window > 0 and cost.issue_slots > 0.0 and not (is_in_order or is_counter),
             )
         )
     for _ in range(SIMULATED_ITERATIONS if piece.is_loop else 1):
@@ -344,11 +354,11 @@ def _simulate_chain_clk(
         issued_clk: list[float] = []
         unit_free_clk = start_clk  # of the part of the load/store unit that belongs to the warp's scheduler
         matrix_clk = start_clk  # ptxas puts loads of factors directly before the product that needs them
-        for _ in range(piece.copies):
+        for _ in range(piece.unroll_count):
             for (
                 used_names,
                 defined_names,
-                issued,
+                issue_slots,
                 latency_clk,
                 space,
                 is_load,
@@ -373,8 +383,8 @@ def _simulate_chain_clk(
                     if is_ordered:
                         begin_clk = max(begin_clk, stored_clk[space])
                     if space == "global":
-                        if len(shared_store_clk) >= STORES_PASSED:
-                            begin_clk = max(begin_clk, shared_store_clk[-STORES_PASSED])
+                        if len(shared_store_clk) >= MAX_PASSED_STORES:
+                            begin_clk = max(begin_clk, shared_store_clk[-MAX_PASSED_STORES])
                         if len(load_clk) >= LOADS_IN_FLIGHT:
                             begin_clk = max(begin_clk, load_clk[-LOADS_IN_FLIGHT])
                         load_clk.append(begin_clk + latency)
@@ -390,11 +400,13 @@ def _simulate_chain_clk(
                 if branch_guard in compared_clk:
                     begin_clk = max(begin_clk, compared_clk[branch_guard] + PREDICATE_CLK)
                 if is_in_order:
-                    matrix_clk = begin_clk + (issued * tensor_clk if is_tensor else max(issued, unit_clk))
-                if begin_clk + issued > issue_clk:
-                    issue_clk = begin_clk + issued
+                    matrix_clk = begin_clk + (
+                        issue_slots * tensor_clk if is_tensor else max(issue_slots, unit_clk)
+                    )
+                if begin_clk + issue_slots > issue_clk:
+                    issue_clk = begin_clk + issue_slots
                 if is_windowed:
-                    issued_clk.append(begin_clk + issued)
+                    issued_clk.append(begin_clk + issue_slots)
                 done_clk = begin_clk + latency_clk
                 if is_barrier:
                     fence_clk = done_clk = issue_clk + BARRIER_LATENCY_CLK
@@ -404,28 +416,32 @@ def _simulate_chain_clk(
                         sum_registers.add(name)
                     if is_comparison:
                         compared_clk[name] = done_clk
-        start_clk = max(issue_clk, fence_clk, start_clk + busy_clk * piece.copies)
+        start_clk = max(issue_clk, fence_clk, start_clk + busy_clk * piece.unroll_count)
         if piece.code and piece.code[-1].root in ("bra", "brx"):
             start_clk += BRANCH_CLK if piece.is_backward else FORWARD_BRANCH_CLK
         iteration_clk.append(start_clk)
     if piece.is_loop:
-        return (iteration_clk[-1] - iteration_clk[2]) / (SIMULATED_ITERATIONS - 2) / piece.copies
+        return (iteration_clk[-1] - iteration_clk[2]) / (SIMULATED_ITERATIONS - 2) / piece.unroll_count
     return max(
         [
             start_clk,
             end_clk,
-            *(clk for name, clk in ready_clk_by_register.items() if name not in sum_registers),
+            *(
+                clk_by_pipe
+                for name, clk_by_pipe in ready_clk_by_register.items()
+                if name not in sum_registers
+            ),
         ]
     )
 
 
-def _find_loops(blocks: Sequence[tuple[int, Block]], function: int) -> list[range]:
+def _find_loops(blocks: Sequence[tuple[int, Block]], function_number: int) -> list[range]:
     """Return the numbers of the blocks of each loop of a function, the smallest loop first."""
     return sorted(
         (
             range(successor, block.number + 1)
             for number, block in blocks
-            if number == function
+            if number == function_number
             for successor in block.successors
             if successor <= block.number
         ),
@@ -434,7 +450,7 @@ def _find_loops(blocks: Sequence[tuple[int, Block]], function: int) -> list[rang
 
 
 def _find_phases(functions: Sequence[ir.Function], blocks: Sequence[tuple[int, Block]]) -> tuple[int, ...]:
-    """Return the phase of each basic block: blocks that follow each other without a barrier have the same."""
+    """Return the phase of each basic block. Blocks without a barrier between them have the same phase."""
     row_of = {
         (function_number, block.number): block_row
         for block_row, (function_number, block) in enumerate(blocks)
@@ -465,21 +481,21 @@ def _find_copy_waits(
 ) -> tuple[CopyWait, ...]:
     """Return the waits for asynchronous copies, with the code that runs while the copies are in flight."""
     copy_waits = []
-    for function in dict.fromkeys(function_number for function_number, _ in blocks):
-        code = functions[function].instructions
+    for current_function in dict.fromkeys(function_number for function_number, _ in blocks):
+        code = functions[current_function].instructions
         row_by_block = {
             block.number: block_row
             for block_row, (function_number, block) in enumerate(blocks)
-            if function_number == function
+            if function_number == current_function
         }
         block_by_pc = {
             pc: block.number
             for function_number, block in blocks
-            if function_number == function
+            if function_number == current_function
             for pc in range(block.first, block.end)
         }
         copy_pcs = [pc for pc in block_by_pc if is_copy(code[pc].parts)]
-        loops = _find_loops(blocks, function) if copy_pcs else []
+        loops = _find_loops(blocks, current_function) if copy_pcs else []
         for pc in block_by_pc if copy_pcs else ():
             if code[pc].parts[:2] != ("cp", "async") or code[pc].parts[2] not in ("wait_group", "wait_all"):
                 continue
@@ -530,11 +546,11 @@ def _count_sums(function: ir.Function, blocks: Sequence[Block]) -> int:
 
 def _find_unused_atomics(function: ir.Function) -> frozenset[int]:
     """Return the positions of atomics whose result is not used."""
-    flow = [cfg.find_definitions_and_uses(i) for i in function.instructions]
-    used_registers = {name for _, used_names in flow for name in used_names}
+    definitions_and_uses = [cfg.find_definitions_and_uses(i) for i in function.instructions]
+    used_registers = {name for _, used_names in definitions_and_uses for name in used_names}
     return frozenset(
         i.pc
-        for i, (defined_names, _) in zip(function.instructions, flow, strict=True)
+        for i, (defined_names, _) in zip(function.instructions, definitions_and_uses, strict=True)
         if i.root in ("atom", "red") and used_registers.isdisjoint(defined_names)
     )
 
@@ -552,30 +568,34 @@ def _find_combined_atomics(function: ir.Function, unused_atomics: frozenset[int]
     ]
     if not atomics:
         return frozenset()
-    thread_dependent: set[str] = set()
-    flow = [cfg.find_definitions_and_uses(i) for i in function.instructions]
+    thread_dependent_registers: set[str] = set()
+    definitions_and_uses = [cfg.find_definitions_and_uses(i) for i in function.instructions]
     while True:
-        previous_count = len(thread_dependent)
-        for i, (defined_names, used_names) in zip(function.instructions, flow, strict=True):
+        previous_count = len(thread_dependent_registers)
+        for i, (defined_names, used_names) in zip(function.instructions, definitions_and_uses, strict=True):
             is_thread_index = any(
                 isinstance(o, ir.Special) and o.name.startswith(("%tid", "%lane")) for o in i.operands
             )
             is_loaded = i.root in ("ld", "atom", "shfl") and "param" not in i.parts
-            if is_thread_index or is_loaded or any(name in thread_dependent for name in used_names):
-                thread_dependent.update(defined_names)
-        if len(thread_dependent) == previous_count:
+            if is_thread_index or is_loaded or any(name in thread_dependent_registers for name in used_names):
+                thread_dependent_registers.update(defined_names)
+        if len(thread_dependent_registers) == previous_count:
             break
     combined_sources = set()
     for i in atomics:
         address = next((o for o in i.operands if isinstance(o, ir.Address)), None)
-        if address and isinstance(address.base, ir.Register) and address.base.name not in thread_dependent:
+        if (
+            address
+            and isinstance(address.base, ir.Register)
+            and address.base.name not in thread_dependent_registers
+        ):
             combined_sources.add(results.source_index(i))
     return frozenset(combined_sources)
 
 
 def _find_pointer_chasing_loads(function: ir.Function) -> frozenset[int]:
     """Return the positions of loads from global memory whose address depends on another load."""
-    flow = [cfg.find_definitions_and_uses(i) for i in function.instructions]
+    definitions_and_uses = [cfg.find_definitions_and_uses(i) for i in function.instructions]
     is_load_by_pc = [
         i.root == "ld" and "param" not in i.parts and "shared" not in i.parts for i in function.instructions
     ]
@@ -584,7 +604,7 @@ def _find_pointer_chasing_loads(function: ir.Function) -> frozenset[int]:
     while True:
         previous_count = len(loaded_registers)
         for i, is_load, (defined_names, used_names) in zip(
-            function.instructions, is_load_by_pc, flow, strict=True
+            function.instructions, is_load_by_pc, definitions_and_uses, strict=True
         ):
             if is_load or not loaded_registers.isdisjoint(used_names):
                 loaded_registers.update(defined_names)
@@ -604,7 +624,7 @@ class _AlignmentSearch:
                 self._definitions.setdefault(name, []).append(i)
         self._alignment_by_register: dict[str, int] = {}
 
-    def of(self, operand: ir.Operand | None, max_steps: int = MAX_ALIGNMENT_STEPS) -> int:
+    def find_alignment(self, operand: ir.Operand | None, max_steps: int = MAX_ALIGNMENT_STEPS) -> int:
         """Return the largest power of two, at most 16, that is known to divide an operand."""
         if isinstance(operand, ir.Symbol):
             return _compute_alignment(operand.offset)
@@ -621,17 +641,21 @@ class _AlignmentSearch:
             )
         return self._alignment_by_register[operand.name]
 
-    def _result_alignment(self, i: ir.Instruction, max_steps: int) -> int:
-        operand_alignments = [self.of(o, max_steps) for o in i.operands[1:]]
-        if i.root in ("mov", "cvta", "cvt"):
+    def _result_alignment(self, instruction: ir.Instruction, max_steps: int) -> int:
+        operand_alignments = [self.find_alignment(o, max_steps) for o in instruction.operands[1:]]
+        if instruction.root in ("mov", "cvta", "cvt"):
             return operand_alignments[0]
-        if i.root in ("add", "sub", "or"):
+        if instruction.root in ("add", "sub", "or"):
             return min(operand_alignments[:2])
-        if i.root == "shl" and isinstance(i.operands[2], ir.Immediate):
-            return min(operand_alignments[0] << min(i.operands[2].value, 4), MAX_ACCESS_BYTES)
-        if i.root in ("mul", "mad") and "hi" not in i.parts:
+        if instruction.root == "shl" and isinstance(instruction.operands[2], ir.Immediate):
+            return min(operand_alignments[0] << min(instruction.operands[2].value, 4), MAX_ACCESS_BYTES)
+        if instruction.root in ("mul", "mad") and "hi" not in instruction.parts:
             product_alignment = min(operand_alignments[0] * operand_alignments[1], MAX_ACCESS_BYTES)
-            return min(product_alignment, operand_alignments[2]) if i.root == "mad" else product_alignment
+            return (
+                min(product_alignment, operand_alignments[2])
+                if instruction.root == "mad"
+                else product_alignment
+            )
         return 1
 
 
@@ -640,7 +664,7 @@ def _compute_alignment(value: int) -> int:
 
 
 def _find_merged_loads(
-    instructions: Sequence[ir.Instruction], alignment: _AlignmentSearch
+    instructions: Sequence[ir.Instruction], alignment_search: _AlignmentSearch
 ) -> dict[int, float]:
     """Return the loads from adjacent words of shared memory that ptxas merges into one instruction.
 
@@ -660,7 +684,7 @@ def _find_merged_loads(
                 len(i.parts) <= 4
                 and "v2" not in i.parts
                 and "v4" not in i.parts
-                and alignment.of(base_operand) == MAX_ACCESS_BYTES
+                and alignment_search.find_alignment(base_operand) == MAX_ACCESS_BYTES
             ):
                 load_positions[
                     base_operand if isinstance(base_operand, ir.Immediate) else base_operand.name,

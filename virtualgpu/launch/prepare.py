@@ -44,27 +44,27 @@ class PreparedLaunch:
     """A launch that was checked against the limits of a device, with all data needed to run it.
 
     The field ``launch`` keeps the arguments alive until the kernel has run. ``arrays`` maps the addresses of
-    array arguments to their bytes, ``names`` to their parameters. If ``cold`` is true, no array is in L2 at
-    the start.
+    array arguments to their bytes, ``parameter_names`` to their parameters. If ``is_cold`` is true, no array
+    is in L2 at the start.
     """
 
     launch: Launch
     device: VirtualDevice
     kernel: CompiledKernel
-    packed: PackedLaunch
+    packed_launch: PackedLaunch
     arrays: dict[int, int]
-    names: dict[int, str]
+    parameter_names: dict[int, str]
     occupancy: Occupancy
     max_dynamic_bytes: int | None = None
-    cold: bool = False
+    is_cold: bool = False
 
     @property
     def grid(self) -> Dim3:
-        return self.packed.grid
+        return self.packed_launch.grid
 
     @property
     def block(self) -> Dim3:
-        return self.packed.block
+        return self.packed_launch.block
 
     @property
     def blocks_per_sm(self) -> int:
@@ -86,14 +86,14 @@ class PreparedLaunch:
         info = self.device.info
         stats = self.kernel.stats
         shared_bytes = (
-            stats.static_shared_bytes + self.packed.shared_bytes + info.reserved_shared_per_block_bytes
+            stats.static_shared_bytes + self.packed_launch.shared_bytes + info.reserved_shared_per_block_bytes
         )
         blocks = min(self.blocks_per_sm, -(-prod(self.grid) // info.sm_count))
         return compute_cache_sizes(info, shared_bytes, blocks).l1_bytes
 
     @property
     def sm_share(self) -> float:
-        """Fraction of the device's places for resident blocks that the grid fills, at most 1."""
+        """Fraction of the device's slots for resident blocks that the grid fills, at most 1."""
         return min(1.0, prod(self.grid) / (self.device.info.sm_count * self.blocks_per_sm))
 
     @property
@@ -129,11 +129,11 @@ class PreparedLaunch:
         """
         device = self.device
         device.machine.count_launch()
-        for address, name in self.names.items():
+        for address, name in self.parameter_names.items():
             device.memory.add_parameter_name(address, name)
-        result = self.kernel.program.launch(self.packed, device.memory, options or self.options)
-        missing_bytes = device.l2.touch(self.arrays)
-        return FinishedLaunch(self, result, sum(self.arrays.values()) if self.cold else missing_bytes)
+        result = self.kernel.program.launch(self.packed_launch, device.memory, options or self.options)
+        missing_bytes = device.l2.mark_used(self.arrays)
+        return FinishedLaunch(self, result, sum(self.arrays.values()) if self.is_cold else missing_bytes)
 
     def submit(self, stream: Any, options: RunOptions | None = None) -> FinishedLaunch | None:
         """Submit the launch to a stream, which runs the kernel and adds the modelled duration.
@@ -143,25 +143,25 @@ class PreparedLaunch:
         finished_launches: list[FinishedLaunch] = []
         operation_details = self._operation_details
 
-        def finish(launch: FinishedLaunch) -> float:
+        def record_finished_launch(launch: FinishedLaunch) -> float:
             finished_launches[:] = [launch]
             return launch.stream_time_ns(
                 operation_details["kernel_counts"], operation_details["peer_transfers"]
             )
 
         def run() -> float:
-            return finish(self.run(options))
+            return record_finished_launch(self.run(options))
 
-        def watched(run_watched: RunWatched) -> tuple[float, tuple[Regions, ...]]:
+        def run_while_watched(run_watched: RunWatched) -> tuple[float, tuple[Regions, ...]]:
             finished_launch, accessed_regions = run_watched(self, options)
-            return finish(finished_launch), accessed_regions
+            return record_finished_launch(finished_launch), accessed_regions
 
         stream.enqueue(
             "CONCURRENT_KERNEL",
-            self.packed.title,
+            self.packed_launch.title,
             run,
             device=self.device,
-            run_watched=watched,
+            run_watched=run_while_watched,
             **operation_details,
         )
         return finished_launches[0] if finished_launches else None
@@ -174,7 +174,7 @@ class PreparedLaunch:
             "waves": self.waves,
             "grid": self.grid,
             "block": self.block,
-            "shared_bytes": self.packed.shared_bytes,
+            "shared_bytes": self.packed_launch.shared_bytes,
             "kernel_counts": KernelCounts(),
             "peer_transfers": PeerTransfers(),
             "kernel_call": self,
@@ -189,14 +189,18 @@ class PreparedLaunch:
                 operation_details["kernel_counts"], operation_details["peer_transfers"]
             )
 
-        def watched(run_watched: RunWatched) -> tuple[float, tuple[Regions, ...]]:
+        def run_while_watched(run_watched: RunWatched) -> tuple[float, tuple[Regions, ...]]:
             finished_launch, accessed_regions = run_watched(self, None)
             return finished_launch.stream_time_ns(
                 operation_details["kernel_counts"], operation_details["peer_transfers"]
             ), accessed_regions
 
         return Operation(
-            "CONCURRENT_KERNEL", self.packed.title, run, run_watched=watched, **operation_details
+            "CONCURRENT_KERNEL",
+            self.packed_launch.title,
+            run,
+            run_watched=run_while_watched,
+            **operation_details,
         )
 
     # Nodes of graphs
@@ -214,7 +218,7 @@ class PreparedLaunch:
         end_address = memory.base_address + memory.arena_bytes
         return tuple(
             NodeParameter(
-                param_bytes := self.packed.params[param.offset : param.offset + param.size_bytes],
+                param_bytes := self.packed_launch.params[param.offset : param.offset + param.size_bytes],
                 param.offset,
                 *(names_and_types[index] if names_and_types else ("", "")),
                 addresses=tuple(
@@ -232,7 +236,7 @@ class PreparedLaunch:
         """
         assert node.grid is not None
         assert node.block is not None
-        buffer = bytearray(self.packed.params)
+        buffer = bytearray(self.packed_launch.params)
         for parameter in node.parameters:
             buffer[parameter.offset : parameter.offset + len(parameter.data)] = parameter.data
         moved_addresses = {
@@ -245,7 +249,7 @@ class PreparedLaunch:
         launch = replace(self.launch, grid=node.grid, block=node.block, shared_bytes=node.shared_bytes)
         node_occupancy = _check_limits(self.device, self.kernel, launch, self.max_dynamic_bytes)
         packed_launch = replace(
-            self.packed,
+            self.packed_launch,
             grid=node.grid,
             block=node.block,
             shared_bytes=node.shared_bytes,
@@ -253,7 +257,12 @@ class PreparedLaunch:
         )
         arrays = {moved_addresses.get(address, address): size for address, size in self.arrays.items()}
         return replace(
-            self, launch=launch, packed=packed_launch, arrays=arrays, names={}, occupancy=node_occupancy
+            self,
+            launch=launch,
+            packed_launch=packed_launch,
+            arrays=arrays,
+            parameter_names={},
+            occupancy=node_occupancy,
         )._make_operation
 
     def make_graph_operation(self) -> Operation:
@@ -271,7 +280,7 @@ class PreparedLaunch:
             ``CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE`` (720), if not all blocks fit at once.
         """
         limits.check_cooperative(self.device.info, prod(self.grid), self.resident_blocks)
-        return replace(self, packed=replace(self.packed, cooperative=True))
+        return replace(self, packed_launch=replace(self.packed_launch, cooperative=True))
 
     def make_cooperative(self) -> PreparedLaunch:
         """Return a copy of the launch as a cooperative launch, with a grid that fits on the device.
@@ -295,7 +304,9 @@ class PreparedLaunch:
             "exceeds the limit.",
             stacklevel=4,
         )
-        return replace(self, packed=replace(self.packed, grid=(block_limit, 1, 1), cooperative=True))
+        return replace(
+            self, packed_launch=replace(self.packed_launch, grid=(block_limit, 1, 1), cooperative=True)
+        )
 
 
 @dataclass(frozen=True)
@@ -305,19 +316,19 @@ class FinishedLaunch:
     The value ``cold_bytes`` is the number of bytes of its arrays that were not in L2 at the start.
     """
 
-    prepared: PreparedLaunch
+    prepared_launch: PreparedLaunch
     result: LaunchResult
     cold_bytes: int = 0
 
     @cached_property
     def _kernel_work(self) -> cost.KernelWork:
         result = self.result
-        prepared_launch = self.prepared
+        prepared_launch = self.prepared_launch
         assert result.counters is not None
         clk_by_pipe = cost.pipe_clk(prepared_launch.device.info)
         return cost.KernelWork(
             warp_instructions=result.block_warp_instructions,
-            longest_warp=result.block_longest_warp,
+            longest_warp_instructions=result.block_longest_warp,
             sectors=result.block_sectors,
             counters=cost.estimate_machine_counters(result.counters),
             executions=result.executions,
@@ -340,7 +351,7 @@ class FinishedLaunch:
         from virtualgpu.engine.observe.origin import find_base_pointer, find_register_writers
         from virtualgpu.engine.observe.results import source_index
 
-        prepared_launch = self.prepared
+        prepared_launch = self.prepared_launch
         assert self.result.counters is not None
         pcs = {a.pc for a in self.result.counters.accesses if a.kind == "atomic" and a.space != "shared"}
         if not pcs:
@@ -353,7 +364,9 @@ class FinishedLaunch:
         for instruction in entry.instructions:
             pc = source_index(instruction)
             if pc in pcs:
-                pointer = find_base_pointer(entry, instruction, prepared_launch.packed.params, {}, writers)
+                pointer = find_base_pointer(
+                    entry, instruction, prepared_launch.packed_launch.params, {}, writers
+                )
                 if pointer in prepared_launch.arrays:
                     array_bytes[pc] = prepared_launch.arrays[pointer]
         return array_bytes
@@ -361,11 +374,11 @@ class FinishedLaunch:
     @cached_property
     def placement(self) -> Placement:
         """The SM, start time and end time of every block."""
-        info = self.prepared.device.info
-        blocks_per_sm = self.prepared.blocks_per_sm
+        info = self.prepared_launch.device.info
+        blocks_per_sm = self.prepared_launch.blocks_per_sm
         durations = cost.block_durations_ns(info, self._kernel_work, blocks_per_sm)
         return place_blocks(
-            durations, info.sm_count, blocks_per_sm, cost.dispatch_ns(info, prod(self.prepared.block))
+            durations, info.sm_count, blocks_per_sm, cost.dispatch_ns(info, prod(self.prepared_launch.block))
         )
 
     @property
@@ -381,7 +394,7 @@ class FinishedLaunch:
         """
         from virtualgpu.model.cost.causes import compute_costs
 
-        prepared_launch = self.prepared
+        prepared_launch = self.prepared_launch
         launch_costs = compute_costs(
             prepared_launch.device.info,
             self._kernel_work,
@@ -398,25 +411,25 @@ class FinishedLaunch:
         """Duration of the kernel in ns, including the transfer of managed or host memory that it accesses."""
         accessed_bytes = SECTOR_BYTES * float(self.result.block_sectors.sum())
         return bus.add_bus_time_ns(
-            self.prepared.device, self.duration_ns, self.prepared.arrays, accessed_bytes
+            self.prepared_launch.device, self.duration_ns, self.prepared_launch.arrays, accessed_bytes
         )
 
-    def stream_time_ns(self, counts: KernelCounts, passage: PeerTransfers) -> float:
+    def stream_time_ns(self, kernel_counts: KernelCounts, passage: PeerTransfers) -> float:
         """Return the time in ns for which the kernel occupies its stream, including transfers between
         devices.
 
-        The transfers are stored in `passage`, and the counts for a timeline in `counts`.
+        The transfers are stored in `passage`, and the counts for a timeline in `kernel_counts`.
         """
-        if self.prepared.device.machine.clock.recorder is not None:
+        if self.prepared_launch.device.machine.clock.recorder is not None:
             kernel_work = self._kernel_work
             sectors = kernel_work.missed_sectors + sum(
-                access.sectors for access in kernel_work.of("store", "atomic")
+                access.sectors for access in kernel_work.accesses_of("store", "atomic")
             )
-            counts.moved_bytes = SECTOR_BYTES * sectors
-            counts.flop = kernel_work.counters.total_flops
-            counts.double_flop = kernel_work.counters.flops.get("f64", 0)
-        prepared_launch = self.prepared
-        device = self.prepared.device
+            kernel_counts.moved_bytes = SECTOR_BYTES * sectors
+            kernel_counts.flop = kernel_work.counters.total_flops
+            kernel_counts.double_flop = kernel_work.counters.flops.get("f64", 0)
+        prepared_launch = self.prepared_launch
+        device = self.prepared_launch.device
         if not device.memory.peers:
             return self.kernel_and_bus_ns
         from virtualgpu.launch.peer_traffic import count_peer_bytes
@@ -425,22 +438,22 @@ class FinishedLaunch:
         entry_function = prepared_launch.kernel.entry
         accesses = self.result.counters.accesses
         transferred_bytes = count_peer_bytes(
-            device, entry_function, prepared_launch.packed.params, accesses, prepared_launch.arrays
+            device, entry_function, prepared_launch.packed_launch.params, accesses, prepared_launch.arrays
         )
         return bus.add_link_time_ns(device, self.kernel_and_bus_ns, transferred_bytes, passage)
 
     @property
     def trace(self) -> LaunchTrace:
         """The SM and the times of every block, as computed by the time model."""
-        prepared_launch = self.prepared
-        info = self.prepared.device.info
+        prepared_launch = self.prepared_launch
+        info = self.prepared_launch.device.info
         sm, start_ns, end_ns = self.placement
         return LaunchTrace(
             provenance=info.as_virtual,
             kernel_name=prepared_launch.kernel.name,
             grid=prepared_launch.grid,
             block=prepared_launch.block,
-            shared_bytes=prepared_launch.packed.shared_bytes,
+            shared_bytes=prepared_launch.packed_launch.shared_bytes,
             sm_count=info.sm_count,
             block_index=np.arange(sm.size, dtype=np.int64),
             sm_id=sm,

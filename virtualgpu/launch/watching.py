@@ -19,11 +19,11 @@ class WatchedLaunch:
 
     Parameters
     ----------
-    prepared
+    prepared_launch
         The launch.
     debug_build
         Its debug build.
-    watch, stop
+    watch_texts, stop_texts
         Texts of the expressions, and of the positions to stop at.
 
     Raises
@@ -33,27 +33,33 @@ class WatchedLaunch:
     """
 
     def __init__(
-        self, prepared: PreparedLaunch, debug_build: DebugBuild, watch: tuple[str, ...], stop: tuple[str, ...]
+        self,
+        prepared_launch: PreparedLaunch,
+        debug_build: DebugBuild,
+        watch_texts: tuple[str, ...],
+        stop_texts: tuple[str, ...],
     ) -> None:
         from virtualgpu.engine.watch import reading
 
-        self._prepared = prepared
-        self._watch = [reading.parse_expression(text) for text in watch]
-        self._stops = [reading.parse_stop(text) for text in stop]
-        self._symbols = self._symbols_of(debug_build)
-        stop_expressions = [stop.expression for stop in self._stops if stop.expression is not None]
-        expressions = [*self._watch, *stop_expressions]
+        self._prepared_launch = prepared_launch
+        self._watch_expressions = [reading.parse_expression(text) for text in watch_texts]
+        self._stop_conditions = [reading.parse_stop(text) for text in stop_texts]
+        self._symbols = self._make_symbols(debug_build)
+        stop_expressions = [
+            stop_texts.expression for stop_texts in self._stop_conditions if stop_texts.expression is not None
+        ]
+        expressions = [*self._watch_expressions, *stop_expressions]
         for expression in expressions:
-            self._symbols.check(expression.names, expression.text)
+            self._symbols.check_names(expression.names, expression.text)
         names = {name for expression in expressions for name in expression.names}
         for (
             variable
         ) in debug_build.declarations:  # reading its address loads a device variable with its contents
             if variable.name in names and not variable.function:
                 self._symbols.address_of(variable.symbol)
-        self._initial_contents = copy_memory_contents(prepared.device.memory) or []
+        self._initial_contents = copy_memory_contents(prepared_launch.device.memory) or []
 
-    def of(self, warps: tuple[WarpTrace, ...]) -> tuple[WarpTrace, ...]:
+    def add_watched_values(self, warps: tuple[WarpTrace, ...]) -> tuple[WarpTrace, ...]:
         """Add the values of watch expressions and the steps of stop conditions to the traces of one block's
         warps.
 
@@ -66,8 +72,8 @@ class WatchedLaunch:
         from virtualgpu.engine.watch.memory import PARAMETER, MemoryRegion, WatchedMemory
         from virtualgpu.engine.watch.scene import WatchScope
 
-        device = self._prepared.device.memory
-        params = self._prepared.packed.params
+        device = self._prepared_launch.device.memory
+        params = self._prepared_launch.packed_launch.params
         regions = [
             MemoryRegion(address, initial_bytes, device.view(address, initial_bytes.size))
             for address, initial_bytes in self._initial_contents
@@ -77,9 +83,9 @@ class WatchedLaunch:
         watched_traces = []
         try:
             for trace in warps:
-                scene = WatchScope(self._symbols, trace, memory)
-                values = tuple(evaluate_watch(scene, expression) for expression in self._watch)
-                stops = tuple(evaluate_stop(scene, stop) for stop in self._stops)
+                scope = WatchScope(self._symbols, trace, memory)
+                values = tuple(evaluate_watch(scope, expression) for expression in self._watch_expressions)
+                stops = tuple(evaluate_stop(scope, stop) for stop in self._stop_conditions)
                 watched_traces.append(replace(trace, watched=values, stops=stops))
         except WatchError:
             # A corrected call must start with the same contents as this one.
@@ -88,12 +94,12 @@ class WatchedLaunch:
             raise
         return tuple(watched_traces)
 
-    def _symbols_of(self, debug_build: DebugBuild) -> Any:
+    def _make_symbols(self, debug_build: DebugBuild) -> Any:
         from virtualgpu.engine.watch.scene import KernelSymbols
 
-        prepared_launch = self._prepared
+        prepared_launch = self._prepared_launch
         device = prepared_launch.device
-        packed_launch = prepared_launch.packed
+        packed_launch = prepared_launch.packed_launch
         launch_source = prepared_launch.launch.source
         program = prepared_launch.kernel.program
         kernel = program.generate_traced(packed_launch.name, with_counters=True)
@@ -118,19 +124,19 @@ class WatchedLaunch:
             title=prepared_launch.kernel.name,
             code=launch_source.code,
             options=tuple(launch_source.options),
-            declared=debug_build.declarations,
+            declared_variables=debug_build.declarations,
             types=debug_build.types,
-            kernel_labels=debug_build.labels,
+            kernel_labels=debug_build.kernel_labels,
             missing_reason=debug_build.missing_reason,
             parameters=tuple(
                 (parameter.name, parameter.offset, len(parameter.data), parameter.type)
                 for parameter in prepared_launch.parameters
             ),
             arrays=prepared_launch.arrays,
-            shared={
+            shared_symbols={
                 name: (address, variable_sizes.get(name, 0)) for name, address in kernel.tables.shared.items()
             },
             shared_bytes=kernel.static_shared_bytes + packed_launch.shared_bytes,
-            local=frozenset(local_symbols),
+            local_symbols=frozenset(local_symbols),
             address_of=address_of,
         )

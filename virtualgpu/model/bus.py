@@ -90,7 +90,7 @@ def add_link_time_ns(
     transfer_ns = 0.0
     for (source_id, target_id), size_bytes in moved_bytes.items():
         peer = device.machine.device(target_id if source_id == device.id else source_id)
-        transfer_ns = max(transfer_ns, cost.kernel_over_ns(device.info, peer.info, size_bytes))
+        transfer_ns = max(transfer_ns, cost.remote_kernel_ns(device.info, peer.info, size_bytes))
     duration_ns = max(duration_ns, transfer_ns + cost.KERNEL_FLOOR_NS if moved_bytes else 0.0)
     hops: list[tuple[int, int, int, Route]] = [
         (*device_pair, size, "NVLink") for device_pair, size in moved_bytes.items()
@@ -120,7 +120,7 @@ def host_touch_ns(info: DeviceInfo, migration: Migration) -> float:
 def prefetch_ns(info: DeviceInfo, kind: CopyKind, migration: Migration) -> float:
     """Return the time in ns that ``cudaMemPrefetchAsync`` takes on the device."""
     blocks = -(-(migration.copied_bytes + migration.new_bytes) // BLOCK_BYTES)
-    return cost.copy_ns(info, kind, migration.copied_bytes, pinned=True) + blocks * PREFETCH_BLOCK_NS
+    return cost.copy_ns(info, kind, migration.copied_bytes, is_pinned=True) + blocks * PREFETCH_BLOCK_NS
 
 
 def migrate_to_host(device: VirtualDevice, pages: ManagedPages, start: int, size_bytes: int) -> None:

@@ -74,12 +74,12 @@ class Engine:
 
     def __init__(self) -> None:
         self._intervals: list[tuple[int, int, float]] = []
-        self._floor_ns = 0
+        self._earliest_start_ns = 0
         self._last_end_ns = 0
 
     def find_earliest_start(self, ready_ns: int, duration_ns: int, share: float, now_ns: int) -> int:
         """Return the earliest time at which the hardware unit can start an operation."""
-        start_ns = max(ready_ns, self._floor_ns)
+        start_ns = max(ready_ns, self._earliest_start_ns)
         if start_ns < self._last_end_ns:
             self._intervals = [interval for interval in self._intervals if interval[1] > now_ns]
             candidate_starts_ns = sorted(
@@ -91,14 +91,14 @@ class Engine:
                     break
         return start_ns
 
-    def reserve(self, start: int, end: int, share: float) -> None:
-        """Reserve a share of the hardware unit for an operation from `start` to `end`."""
-        self._last_end_ns = max(self._last_end_ns, end)
-        self._intervals.append((start, end, share))
+    def reserve(self, start_ns: int, end_ns: int, share: float) -> None:
+        """Reserve a share of the hardware unit for an operation from `start_ns` to `end_ns`."""
+        self._last_end_ns = max(self._last_end_ns, end_ns)
+        self._intervals.append((start_ns, end_ns, share))
         if len(self._intervals) > _MAX_INTERVALS:
             self._intervals.sort(key=lambda interval: interval[1])
             half_count = len(self._intervals) // 2
-            self._floor_ns = max(self._floor_ns, self._intervals[half_count - 1][1])
+            self._earliest_start_ns = max(self._earliest_start_ns, self._intervals[half_count - 1][1])
             del self._intervals[:half_count]
 
     def intervals_after(self, after_ns: int) -> list[tuple[int, int, float]]:
@@ -107,13 +107,16 @@ class Engine:
         """
         return [interval for interval in self._intervals if interval[1] > after_ns]
 
-    def _find_highest_load(self, start: int, end: int) -> float:
+    def _find_highest_load(self, start_ns: int, range_end_ns: int) -> float:
         """Return the highest sum of shares that are reserved at any time within ``[start, end)``."""
         overlapping_intervals = [
-            interval for interval in self._intervals if interval[0] < end and interval[1] > start
+            interval for interval in self._intervals if interval[0] < range_end_ns and interval[1] > start_ns
         ]
         highest_load = 0.0
-        for time_ns in [start, *(interval[0] for interval in overlapping_intervals if interval[0] > start)]:
+        for time_ns in [
+            start_ns,
+            *(interval[0] for interval in overlapping_intervals if interval[0] > start_ns),
+        ]:
             load_at_time = sum(
                 reserved_share
                 for begin_ns, end_ns, reserved_share in overlapping_intervals
@@ -128,7 +131,7 @@ class StreamQueue:
     """The queue of a stream, whose operations run one after the other. The next operation starts at the time
     ``tail_ns`` or later.
 
-    ``last_operation`` is the number of its last operation. ``frontier`` contains the numbers of the
+    ``last_operation`` is the number of its last operation. ``awaited_operations`` contains the numbers of the
     operations that the next one must follow; ``waits_for_others`` is true if operations of other queues are
     among them.
     """
@@ -137,18 +140,18 @@ class StreamQueue:
     priority: int
     tail_ns: int = 0
     last_operation: int = 0
-    frontier: tuple[int, ...] = ()
+    awaited_operations: tuple[int, ...] = ()
     waits_for_others: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class QueuePosition:
-    """A position in the work queue of a stream. The position is reached when the operations ``after`` have
-    ended and the time ``time_ns`` has passed.
+    """A position in the work queue of a stream. The position is reached when the operations
+    ``awaited_operations`` have ended and the time ``time_ns`` has passed.
     """
 
     time_ns: int
-    after: tuple[int, ...]
+    awaited_operations: tuple[int, ...]
 
 
 class Schedule:
@@ -160,7 +163,7 @@ class Schedule:
         The machine's host clock.
     copy_engines : int
         Copy engines of the device; with 1, both directions share it.
-    first_queue : int
+    first_handle : int
         Handle of the first stream that is created.
 
     Attributes
@@ -169,11 +172,11 @@ class Schedule:
         The last operations that ran, in the order of submission.
     """
 
-    def __init__(self, clock: HostClock, copy_engines: int, first_queue: int = 0x1000) -> None:
+    def __init__(self, clock: HostClock, copy_engines: int, first_handle: int = 0x1000) -> None:
         self.clock = clock
         self._log: deque[Activity] = deque(maxlen=MAX_ACTIVITIES)
         self._queues = {LEGACY_QUEUE: StreamQueue(True, 0), PER_THREAD_QUEUE: StreamQueue(True, 0)}
-        self._next_queue = first_queue
+        self._next_queue = first_handle
         to_device = Engine()
         self._engines: dict[EngineName, Engine] = {
             "compute": Engine(),
@@ -185,9 +188,9 @@ class Schedule:
         self._retired_operations: tuple[int, ...] = ()
         self._per_thread: dict[int, int] = {}
         # Work whose times may still change; None as long as all streams have one priority.
-        self._pending: dict[int, PlannedWork] | None = None
+        self._pending_works: dict[int, PlannedWork] | None = None
         self._is_planned = True
-        self._moments: list[QueuePosition] = []  # of the pending work
+        self._pending_positions: list[QueuePosition] = []  # of the pending work
 
     def engine(self, name: EngineName) -> Engine:
         """Return the hardware unit of the device with the given name."""
@@ -204,8 +207,8 @@ class Schedule:
             self._next_queue += 0x10
             priority = min(max(priority, HIGHEST_PRIORITY), LOWEST_PRIORITY)
             self._queues[handle] = StreamQueue(blocking, priority)
-            if priority and self._pending is None:
-                self._pending = {}
+            if priority and self._pending_works is None:
+                self._pending_works = {}
             return handle
 
     def select_queue(self, handle: int) -> int:
@@ -227,8 +230,8 @@ class Schedule:
         with self.clock.lock:
             self.plan_pending()
             queue = self._queues.pop(handle, None)
-            if queue is not None and self._pending:
-                queue.tail_ns = self._find_latest_end(queue.tail_ns, queue.frontier)
+            if queue is not None and self._pending_works:
+                queue.tail_ns = self._find_latest_end(queue.tail_ns, queue.awaited_operations)
                 self._last_end_ns = max(self._last_end_ns, queue.tail_ns)
             if queue is not None and queue.blocking:
                 # The legacy default stream still waits for work of a destroyed blocking stream.
@@ -240,13 +243,13 @@ class Schedule:
                         for operation_number in self._retired_operations
                         if operation_number > last_number
                     ),
-                    *queue.frontier,
+                    *queue.awaited_operations,
                 )
 
     @property
     def log(self) -> deque[Activity]:
         """The most recently submitted operations, in the order of submission."""
-        if self._pending:
+        if self._pending_works:
             self.plan_pending()
         return self._log
 
@@ -262,7 +265,7 @@ class Schedule:
     def ready_ns(self, handle: int) -> int:
         """Return the earliest time at which the next operation of a queue can start."""
         with self.clock.lock:
-            if not self._pending:
+            if not self._pending_works:
                 return self._ready_ns(handle)
             self.plan_pending()
             return self._find_latest_end(self._ready_ns(handle), self._find_predecessors(self.queue(handle)))
@@ -271,10 +274,10 @@ class Schedule:
         """Return the time at which the last operation of a queue ends."""
         with self.clock.lock:
             queue = self.queue(handle)
-            if not self._pending:
+            if not self._pending_works:
                 return queue.tail_ns
             self.plan_pending()
-            return self._find_latest_end(queue.tail_ns, queue.frontier)
+            return self._find_latest_end(queue.tail_ns, queue.awaited_operations)
 
     def _ready_ns(self, handle: int) -> int:
         with self.clock.lock:
@@ -290,7 +293,7 @@ class Schedule:
                 return max(ready_ns, self._retired_tail_ns, *tails_ns)
             return max(ready_ns, self._queues[LEGACY_QUEUE].tail_ns) if queue.blocking else ready_ns
 
-    def place(
+    def place_operation(
         self,
         handle: int,
         engine: EngineName,
@@ -309,14 +312,16 @@ class Schedule:
             Engines of other devices that it also needs, and the share of each.
         """
         with self.clock.lock:
-            start_ns, end_ns = self.place_at(self.ready_ns(handle), engine, duration_ns, sm_share, ports)
+            start_ns, end_ns = self.place_operation_at(
+                self.ready_ns(handle), engine, duration_ns, sm_share, ports
+            )
             self.queue(handle).tail_ns = end_ns
             return start_ns, end_ns
 
     def submit(
         self,
         handle: int,
-        number: int,
+        operation_number: int,
         engine: EngineName,
         duration_ns: float,
         sm_share: float,
@@ -337,11 +342,11 @@ class Schedule:
             Engines of other devices that it also needs, and the share of each.
         """
         with self.clock.lock:
-            if self._pending is not None and len(self._pending) >= _MAX_PENDING:
+            if self._pending_works is not None and len(self._pending_works) >= _MAX_PENDING:
                 self._finalize_pending()
-            predecessors = self.append_operation(handle, number)
-            if self._pending is None:
-                start_ns, end_ns = self.place(handle, engine, duration_ns, sm_share, ports)
+            predecessors = self.append_operation(handle, operation_number)
+            if self._pending_works is None:
+                start_ns, end_ns = self.place_operation(handle, engine, duration_ns, sm_share, ports)
                 self._log.append(activity(start_ns, end_ns, predecessors))
                 return self._log[-1]
             whole_duration_ns = max(1, round(duration_ns))
@@ -352,8 +357,8 @@ class Schedule:
             for port, share_of_port in ports:
                 port.reserve(floor_ns, floor_ns + whole_duration_ns, share_of_port)
             priority = self.queue(handle).priority
-            self._pending[number] = PlannedWork(
-                number,
+            self._pending_works[operation_number] = PlannedWork(
+                operation_number,
                 handle,
                 engine,
                 whole_duration_ns,
@@ -361,7 +366,7 @@ class Schedule:
                 waves,
                 priority,
                 floor_ns,
-                tuple(n for n in predecessors if n in self._pending),
+                tuple(n for n in predecessors if n in self._pending_works),
             )
             self._is_planned = False
             self._log.append(activity(floor_ns, floor_ns + whole_duration_ns, predecessors))
@@ -371,9 +376,9 @@ class Schedule:
 
     def plan_pending(self) -> None:
         """Plan the start and end of all pending operations, and update their times in the log."""
-        if not self._pending or self._is_planned:
+        if not self._pending_works or self._is_planned:
             return
-        pending_works = list(self._pending.values())
+        pending_works = list(self._pending_works.values())
         begin_ns = min(planned_work.earliest_start_ns for planned_work in pending_works)
         plan_works(
             pending_works, {name: engine.intervals_after(begin_ns) for name, engine in self._engines.items()}
@@ -395,30 +400,36 @@ class Schedule:
     def _finalize_pending(self) -> None:
         """Plan all pending operations, and make their times final."""
         self.plan_pending()
-        if not self._pending:
+        if not self._pending_works:
             return
         for queue in [*self._queues.values()]:
-            queue.tail_ns = self._find_latest_end(queue.tail_ns, queue.frontier)
-        for moment in self._moments:
-            moment.time_ns = self._find_latest_end(moment.time_ns, moment.after)
-        for planned_work in self._pending.values():
+            queue.tail_ns = self._find_latest_end(queue.tail_ns, queue.awaited_operations)
+        for queue_position in self._pending_positions:
+            queue_position.time_ns = self._find_latest_end(
+                queue_position.time_ns, queue_position.awaited_operations
+            )
+        for planned_work in self._pending_works.values():
             self._last_end_ns = max(self._last_end_ns, planned_work.end_ns)
             if planned_work.engine != "none" and planned_work.end_ns > self.clock.now_ns:
                 self._engines[planned_work.engine].reserve(
                     planned_work.start_ns, planned_work.end_ns, planned_work.requested_share
                 )
-        self._moments.clear()
-        self._pending.clear()
+        self._pending_positions.clear()
+        self._pending_works.clear()
 
-    def _find_latest_end(self, time_ns: int, numbers: tuple[int, ...]) -> int:
-        """Return the later of `time_ns` and the ends of those operations among `numbers` that are pending."""
-        pending = self._pending or {}
+    def _find_latest_end(self, time_ns: int, operation_numbers: tuple[int, ...]) -> int:
+        """Return the later of `time_ns` and the ends of those operations among `operation_numbers` that are
+        pending.
+        """
+        pending_works = self._pending_works or {}
         ends_ns = [
-            pending[operation_number].end_ns for operation_number in numbers if operation_number in pending
+            pending_works[operation_number].end_ns
+            for operation_number in operation_numbers
+            if operation_number in pending_works
         ]
         return max([time_ns, *ends_ns])
 
-    def place_at(
+    def place_operation_at(
         self,
         ready_ns: int,
         engine: EngineName,
@@ -429,10 +440,10 @@ class Schedule:
         """Schedule an operation that belongs to no queue, such as a graph node. The operation starts at the
         time `ready_ns` or later.
 
-        The arguments and the result are those of `place`.
+        The arguments and the result are those of `place_operation`.
         """
         with self.clock.lock:
-            if self._pending:
+            if self._pending_works:
                 self._finalize_pending()
             whole_duration_ns = max(1, round(duration_ns))
             start_ns = ready_ns
@@ -452,38 +463,40 @@ class Schedule:
             self._last_end_ns = max(self._last_end_ns, start_ns + whole_duration_ns)
             return start_ns, start_ns + whole_duration_ns
 
-    def append_graph(self, handle: int, end_ns: int, last: tuple[int, ...]) -> None:
-        """Make the next operation of a queue wait until a launched graph has ended. The argument `last`
-        contains the numbers of the graph's last operations.
+    def append_graph(self, handle: int, end_ns: int, last_operations: tuple[int, ...]) -> None:
+        """Make the next operation of a queue wait until a launched graph has ended. The argument
+        `last_operations` contains the numbers of the graph's last operations.
         """
         with self.clock.lock:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, end_ns)
-            queue.frontier = last
-            queue.last_operation = max(last, default=queue.last_operation)
+            queue.awaited_operations = last_operations
+            queue.last_operation = max(last_operations, default=queue.last_operation)
             queue.waits_for_others = False
 
     def find_queue_end(self, handle: int) -> QueuePosition:
         """Return the position at the current end of a queue."""
         with self.clock.lock:
-            moment = QueuePosition(self._ready_ns(handle), self._find_predecessors(self.queue(handle)))
-            if self._pending:
-                self._moments.append(moment)
-            return moment
+            queue_position = QueuePosition(
+                self._ready_ns(handle), self._find_predecessors(self.queue(handle))
+            )
+            if self._pending_works:
+                self._pending_positions.append(queue_position)
+            return queue_position
 
-    def find_reached_time(self, moment: QueuePosition) -> int:
+    def find_reached_time(self, queue_position: QueuePosition) -> int:
         """Return the time at which a queue reaches a position."""
         with self.clock.lock:
             self.plan_pending()
-            return self._find_latest_end(moment.time_ns, moment.after)
+            return self._find_latest_end(queue_position.time_ns, queue_position.awaited_operations)
 
-    def append_operation(self, handle: int, number: int) -> tuple[int, ...]:
+    def append_operation(self, handle: int, operation_number: int) -> tuple[int, ...]:
         """Append an operation to a queue, and return the numbers of the operations that it waits for."""
         with self.clock.lock:
             queue = self.queue(handle)
             predecessors = self._find_predecessors(queue)
-            queue.frontier = (number,)
-            queue.last_operation = number
+            queue.awaited_operations = (operation_number,)
+            queue.last_operation = operation_number
             queue.waits_for_others = False
             return predecessors
 
@@ -491,10 +504,10 @@ class Schedule:
         """Return the operations, in this and other queues, that the next one of a queue must follow."""
         legacy_queue = self._queues[LEGACY_QUEUE]
         if not queue.blocking:
-            return queue.frontier
+            return queue.awaited_operations
         other_queues = [*self._queues.values()] if queue is legacy_queue else [legacy_queue]
         new_operations = [
-            other_queue.frontier
+            other_queue.awaited_operations
             for other_queue in other_queues
             if other_queue.blocking
             and (other_queue.waits_for_others or other_queue.last_operation > queue.last_operation)
@@ -508,11 +521,11 @@ class Schedule:
                 )
             )
         if not new_operations:
-            return queue.frontier
+            return queue.awaited_operations
         return tuple(
             dict.fromkeys(
                 (
-                    *queue.frontier,
+                    *queue.awaited_operations,
                     *(
                         operation_number
                         for operation_numbers in new_operations
@@ -522,15 +535,17 @@ class Schedule:
             )
         )
 
-    def hold_until(self, handle: int, time_ns: int, after: tuple[int, ...] = ()) -> None:
-        """Make the next operations of a queue wait for the time `time_ns` and for the operations `after`."""
+    def hold_until(self, handle: int, time_ns: int, awaited_operations: tuple[int, ...] = ()) -> None:
+        """Make the next operations of a queue wait for the time `time_ns` and for the operations
+        `awaited_operations`.
+        """
         with self.clock.lock:
             queue = self.queue(handle)
             queue.tail_ns = max(queue.tail_ns, time_ns)
-            queue.frontier = tuple(dict.fromkeys((*queue.frontier, *after)))
-            queue.waits_for_others = queue.waits_for_others or bool(after)
+            queue.awaited_operations = tuple(dict.fromkeys((*queue.awaited_operations, *awaited_operations)))
+            queue.waits_for_others = queue.waits_for_others or bool(awaited_operations)
 
-    def is_done(self, time_ns: int) -> bool:
+    def has_passed(self, time_ns: int) -> bool:
         """Return whether the modelled clock has passed the given time. The query itself also takes time on
         the host.
         """
@@ -550,7 +565,8 @@ class Schedule:
                 )
             self.clock.wait_until(end_ns)
             if (
-                self._pending
-                and max(planned_work.end_ns for planned_work in self._pending.values()) <= self.clock.now_ns
+                self._pending_works
+                and max(planned_work.end_ns for planned_work in self._pending_works.values())
+                <= self.clock.now_ns
             ):
                 self._finalize_pending()

@@ -72,10 +72,11 @@ def _move_view(view: ArrayView, moves: Mapping[int, int], memory: DeviceMemory) 
     return view if address is None else _make_view(address, view, memory)
 
 
-def _make_view(address: int, original: ArrayView, memory: DeviceMemory) -> ArrayView:
+def _make_view(address: int, original_view: ArrayView, memory: DeviceMemory) -> ArrayView:
     """Return a view of the memory at an address with the shape and strides of another view."""
     axis_extents_bytes = [
-        (length - 1) * stride for length, stride in zip(original.shape, original.strides, strict=True)
+        (length - 1) * stride
+        for length, stride in zip(original_view.shape, original_view.strides, strict=True)
     ]
     bytes_before = -sum(
         axis_extent_bytes for axis_extent_bytes in axis_extents_bytes if axis_extent_bytes < 0
@@ -83,19 +84,23 @@ def _make_view(address: int, original: ArrayView, memory: DeviceMemory) -> Array
     size_bytes = (
         bytes_before
         + sum(axis_extent_bytes for axis_extent_bytes in axis_extents_bytes if axis_extent_bytes > 0)
-        + original.itemsize
+        + original_view.itemsize
     )
     buffer = memory.view(address - bytes_before, size_bytes)
     return np.ndarray(
-        original.shape, original.dtype, buffer=buffer, offset=bytes_before, strides=original.strides
+        original_view.shape,
+        original_view.dtype,
+        buffer=buffer,
+        offset=bytes_before,
+        strides=original_view.strides,
     )
 
 
 class _FunctionCopier:
     """A copier of functions that applies `change` to the arrays in their cells, defaults and containers."""
 
-    def __init__(self, change: Callable[[ArrayView], ArrayView]) -> None:
-        self._change_view = change
+    def __init__(self, change_view: Callable[[ArrayView], ArrayView]) -> None:
+        self._change_view = change_view
         self._copies_by_id: dict[int, tuple[Any, Any]] = {}  # original and copy by id of the original
 
     def copy_value(self, value: Any) -> Any:

@@ -206,7 +206,10 @@ class WorkQueue:
         # "Each launch is ordered behind both any previous work in stream and any previous launches of
         # graphExec" (CUDA Runtime API, cudaGraphLaunch).
         last_end_ns, previous_operations = self._last_launches.get(graph_id, (0, ()))
-        awaited_operations = (*self.schedule.find_queue_end(stream_id).after, *previous_operations)
+        awaited_operations = (
+            *self.schedule.find_queue_end(stream_id).awaited_operations,
+            *previous_operations,
+        )
         ready_ns = max(self.schedule.ready_ns(stream_id), last_end_ns) + round(cost.GRAPH_START_NS)
         activities: list[Activity] = []
         work_records: list[Work] = []
@@ -232,7 +235,7 @@ class WorkQueue:
                         max(activity.end_ns, activity.start_ns + round(cost.GRAPH_NODE_NS))
                         for activity in predecessors
                     )
-                node_start_ns, node_end_ns = node.schedule.place_at(
+                node_start_ns, node_end_ns = node.schedule.place_operation_at(
                     node_ready_ns,
                     operation.engine,
                     duration_ns,

@@ -202,7 +202,7 @@ class _ElementObserver:
     """An observer of one launch that records writes to the element."""
 
     def __init__(self, history: WriteHistory, launch: PreparedLaunch) -> None:
-        kernel = launch.kernel.program.generate_uncounted(launch.packed.name, is_observed=True)
+        kernel = launch.kernel.program.generate_uncounted(launch.packed_launch.name, is_observed=True)
         self._sites = [
             make_site(access_index, i) for access_index, (_, i) in enumerate(kernel.tables.accesses)
         ]

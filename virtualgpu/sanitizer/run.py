@@ -73,12 +73,12 @@ def sanitize(
     traps_nan = options.nan
     block_order = block_sequence(options.order, prod(launch.grid), options.seed)
     kernel = launch.kernel.program.generate_uncounted(
-        launch.packed.name, is_observed=True, trap_nan=traps_nan
+        launch.packed_launch.name, is_observed=True, trap_nan=traps_nan
     )
     device_memory = launch.device.memory
     kernel_name = launch.kernel.name
     granule_size = find_granule_bytes([i for _, i in kernel.tables.accesses])
-    shared_bytes = kernel.static_shared_bytes + launch.packed.shared_bytes
+    shared_bytes = kernel.static_shared_bytes + launch.packed_launch.shared_bytes
     shape = LaunchShape(block_order.size, prod(launch.block), shared_bytes, kernel.local_bytes, granule_size)
     findings = Findings(device_memory, granule_size)
     checker = None
@@ -131,7 +131,7 @@ def sanitize(
         kernel_name=kernel_name,
         grid=launch.grid,
         block=launch.block,
-        shared_bytes=launch.packed.shared_bytes,
+        shared_bytes=launch.packed_launch.shared_bytes,
         tools=(*tool_names, "nan") if traps_nan else tool_names,
         block_order=options.order
         if options.order in (IN_ORDER, REVERSED)
@@ -162,7 +162,7 @@ def _make_report(
         shared_sizes={
             variable.name: 0 if variable.dynamic else variable.size_bytes for variable in shared_variables
         },
-        parameter_by_address=launch.names,
+        parameter_by_address=launch.parameter_names,
         shared_words=-(-shape.shared_bytes // granule_size),
         local_words=-(-shape.local_bytes // granule_size),
     )
@@ -219,7 +219,7 @@ def _make_checker(
         find_bounds=_make_bounds_finder(launch, kernel),
         polling_load_ids=find_polling_loads(kernel.plans),
         has_partial_waits=program.get_cached(
-            ("partial", launch.packed.name), lambda: has_partial_waits(kernel.plans)
+            ("partial", launch.packed_launch.name), lambda: has_partial_waits(kernel.plans)
         ),
         checks_strays="memory" in tool_names,
         checks_heap="memory" in tool_names,
@@ -283,9 +283,11 @@ def _make_bounds_finder(
 
     def find_bounds(i: ir.Instruction) -> tuple[int, int]:
         function = function_of_access[id(i)]
-        cache_key = ("makers", launch.packed.name, function.name)
+        cache_key = ("makers", launch.packed_launch.name, function.name)
         writers: RegisterWriters = program.get_cached(cache_key, lambda: find_register_writers(function))
-        base_address = find_base_pointer(function, i, launch.packed.params, variable_addresses, writers)
+        base_address = find_base_pointer(
+            function, i, launch.packed_launch.params, variable_addresses, writers
+        )
         allocation = None if base_address is None else memory.find_nearest_allocation(base_address)
         if (
             base_address is None

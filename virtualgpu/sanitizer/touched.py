@@ -241,7 +241,7 @@ def run_watched(
             for address, size in launch.arrays.items()
         )
         return launch.run(options), (read_regions, (), ())
-    kernel = launch.kernel.program.generate_uncounted(launch.packed.name, is_observed=True)
+    kernel = launch.kernel.program.generate_uncounted(launch.packed_launch.name, is_observed=True)
     accesses = [i for _, i in kernel.tables.accesses]
     recorder = AccessRecorder(launch.device, accesses)
     options = replace(options or launch.options, observer=recorder)

@@ -91,7 +91,7 @@ class Event:
             return True
         is_done = _query_completion(self._device, self.time_ns or 0, "cudaEventQuery")
         if is_done and self.queue_position is not None:
-            self._device.work_queue.run_delayed_operations(self.queue_position.after)
+            self._device.work_queue.run_delayed_operations(self.queue_position.awaited_operations)
         if is_done and self._device.clock.watch is not None:
             self._device.clock.watch.note_host_wait("event", event=self)
         return is_done
@@ -108,7 +108,7 @@ class Event:
             clock = self._device.clock
             start_ns = self._device.clock.now_ns
             clock.wait_until(self.time_ns or 0)
-            self._device.work_queue.run_delayed_operations(self.queue_position.after)
+            self._device.work_queue.run_delayed_operations(self.queue_position.awaited_operations)
             if clock.watch is not None:
                 clock.watch.note_host_wait("event", event=self)
             if clock.recorder is not None:
@@ -118,7 +118,7 @@ class Event:
                     "cudaEventSynchronize",
                     start_ns,
                     *stream_key,
-                    self.queue_position.after,
+                    self.queue_position.awaited_operations,
                     self.ptr,
                 )
 
@@ -188,7 +188,7 @@ def _query_completion(device: VirtualDevice, time_ns: int, call_name: str) -> bo
     """Return whether the modelled clock has passed a time; the query takes some host time."""
     clock = device.clock
     start_ns = device.clock.now_ns
-    is_done = device.work_queue.schedule.is_done(time_ns)
+    is_done = device.work_queue.schedule.has_passed(time_ns)
     if clock.recorder is not None:
         clock.recorder.record_call(call_name, start_ns)
     return is_done
@@ -292,7 +292,9 @@ class _BaseStream:
         device = _get_device(self.device_id)
         is_done = _query_completion(device, device_work.schedule.tail_ns(self.ptr), "cudaStreamQuery")
         if is_done:
-            device_work.run_delayed_operations(device_work.schedule.find_queue_end(self.ptr).after)
+            device_work.run_delayed_operations(
+                device_work.schedule.find_queue_end(self.ptr).awaited_operations
+            )
             if device.clock.watch is not None:
                 device.clock.watch.note_host_wait("stream", device_work.make_stream_ref(self.ptr))
         return is_done
@@ -306,12 +308,12 @@ class _BaseStream:
         clock = device_work.schedule.clock
         start_ns = device_work.schedule.clock.now_ns
         device_work.schedule.synchronize(self.ptr)
-        device_work.run_delayed_operations(device_work.schedule.find_queue_end(self.ptr).after)
+        device_work.run_delayed_operations(device_work.schedule.find_queue_end(self.ptr).awaited_operations)
         if clock.watch is not None:
             clock.watch.note_host_wait("stream", device_work.make_stream_ref(self.ptr))
         if clock.recorder is not None:
             device_id = _get_device(self.device_id).id
-            predecessors = device_work.schedule.find_queue_end(self.ptr).after
+            predecessors = device_work.schedule.find_queue_end(self.ptr).awaited_operations
             clock.recorder.record_wait(
                 "STREAM_SYNCHRONIZE", "cudaStreamSynchronize", start_ns, device_id, self.ptr, predecessors
             )
@@ -357,7 +359,7 @@ class _BaseStream:
                 raise device_work.invalidate_capture(capture, 905)
             schedule = device_work.schedule
             event_position = event.queue_position
-            schedule.hold_until(self.ptr, event_position.time_ns, event_position.after)
+            schedule.hold_until(self.ptr, event_position.time_ns, event_position.awaited_operations)
             if schedule.clock.recorder is not None:
                 device_id = _get_device(self.device_id).id
                 schedule.clock.recorder.record_order(
@@ -365,7 +367,7 @@ class _BaseStream:
                     self.ptr,
                     event.ptr,
                     event._stream_id,
-                    event_position.after,
+                    event_position.awaited_operations,
                     schedule.queue(self.ptr),
                 )
 
@@ -591,7 +593,9 @@ def run_deferred_work(device: VirtualDevice) -> None:
     """Run the current stream's deferred work, so that NumPy reads up-to-date values of device arrays."""
     if device.clock.deferral is not None:
         stream = get_current_stream(device.id)
-        device.work_queue.run_delayed_operations(device.work_queue.schedule.find_queue_end(stream.ptr).after)
+        device.work_queue.run_delayed_operations(
+            device.work_queue.schedule.find_queue_end(stream.ptr).awaited_operations
+        )
 
 
 def refuse_in_capture(

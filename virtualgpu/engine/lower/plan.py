@@ -111,7 +111,7 @@ def make_plan(
 
 
 def _find_constant_registers(function: ir.Function) -> dict[str, ir.Immediate]:
-    """Return the registers that only one instruction writes, with the constant that it writes."""
+    """Return the registers that a single instruction sets to a constant, with this constant."""
     constants: dict[str, ir.Immediate] = {}
     written_names: set[str] = set()
     for instruction in function.instructions:

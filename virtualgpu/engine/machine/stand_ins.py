@@ -1,4 +1,4 @@
-"""Replacement of operations for which a processor has no instruction by functions of other instructions.
+"""Replacement of operations that a processor does not support by functions that use other instructions.
 
 LLVM turns such operations into calls of functions of the C library or of the compiler's own, which may be
 missing, and are slow. Here they become calls of functions that the text itself defines.

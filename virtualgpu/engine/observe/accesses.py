@@ -78,7 +78,7 @@ def read_requests(launch: RunningLaunch, warp_index: int | None = None) -> Itera
 
 
 def _find_site_in_step(access_index: int, site_count: int) -> int:
-    """Return which of an instruction's sites its n-th access in a step belongs to.
+    """Return the index of the site, among an instruction's sites, to which its n-th access in a step belongs.
 
     The last two sites of a copy are for reading and for writing, and a bulk copy repeats both for each part
     of its range. Fragments have one site for all of their accesses.

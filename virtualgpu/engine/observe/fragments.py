@@ -54,10 +54,10 @@ def make_fragment_trace(
     replay.run()
     return FragmentTrace(
         provenance=provenance,
-        kernel_name=launch.packed.title,
+        kernel_name=launch.packed_launch.title,
         code=launch.source,
-        grid=launch.packed.grid,
-        block=launch.packed.block,
+        grid=launch.packed_launch.grid,
+        block=launch.packed_launch.block,
         block_index=request.block_index,
         warp_index=request.warp_index,
         instructions=tuple(replay.describe_instructions()),

@@ -1,4 +1,6 @@
-"""Inference of register types: PTX declares the width, and the instructions that use it the rest.
+"""Inference of register types.
+
+PTX declares the width of a register; the instructions that use it determine the rest of its type.
 
 ``.b32`` may hold an integer or a float, and loads, stores and moves do not determine which. A register
 that a typed instruction reads or writes has that instruction's type, and moves propagate it.

@@ -22,8 +22,9 @@ _OTHER_WARPS_FACTOR = 4
 class TraceRequest:
     """A request for a trace, with the warp or block to trace and the maximum number of steps.
 
-    With `is_whole_block`, all warps of the block are traced, and `max_steps` limits their total number of steps.
-    The record contains `with_steps`, the warp's `with_accesses` to memory, its `with_fragments`, or several of these.
+    If `is_whole_block` is true, all warps of the block are traced, and `max_steps` limits their total number
+    of steps. The flags `with_steps`, `with_accesses` (to memory) and `with_fragments` select the contents of
+    the record.
     """
 
     block_index: Dim3 = (0, 0, 0)
@@ -39,7 +40,7 @@ class TraceBuffers:
     """The memory that a trace is written to. Each step needs 570 bytes, but pages that are never written use
     no memory.
 
-    `max_steps` bounds the steps of traced warps; with `others` there is room for stores by other warps.
+    `max_steps` limits the steps of traced warps. `with_other_warps` adds room for stores by other warps.
     ``is_stopped`` means that the block was stopped because it ran too long.
     """
 

@@ -189,9 +189,9 @@ def make_block_trace(launch: RunningLaunch, provenance: Provenance, request: Tra
     )
     return BlockTrace(
         provenance=provenance,
-        kernel_name=launch.packed.title,
-        grid=launch.packed.grid,
-        block=launch.packed.block,
+        kernel_name=launch.packed_launch.title,
+        grid=launch.packed_launch.grid,
+        block=launch.packed_launch.block,
         block_index=request.block_index,
         warps=warps,
         shared=shared_writes,
@@ -294,10 +294,10 @@ def _make_warp_trace(
     column_numbers = np.array([instruction.column for instruction in kernel_listing.code], np.int32)
     return WarpTrace(
         provenance=provenance,
-        kernel_name=launch.packed.title,
+        kernel_name=launch.packed_launch.title,
         code=launch.source,
-        grid=launch.packed.grid,
-        block=launch.packed.block,
+        grid=launch.packed_launch.grid,
+        block=launch.packed_launch.block,
         block_index=request.block_index,
         warp_index=warp,
         granularity="instruction",

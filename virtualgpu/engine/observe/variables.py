@@ -367,7 +367,7 @@ def _guess_writers(fitting_definitions: list[RegisterDefinition], line: int) -> 
 def _values_agree(
     actual_values: Values, expected_values: Values, variable_type: str, is_complete: bool
 ) -> bool:
-    """Return whether each lane wrote the same values, except for rounding.
+    """Return whether each lane wrote the same values in both runs, except for rounding.
 
     If a trace ended early, only the values up to the end of the shorter one are compared.
     """

@@ -127,7 +127,7 @@ class BlockRunner:
         worker = self.workers[0]
         next_position = 0
         suspended_workers: deque[Worker] = deque()
-        max_suspended = len(order) if self.launch.packed.cooperative else self._capacity
+        max_suspended = len(order) if self.launch.packed_launch.cooperative else self._capacity
         turns_seed = self.launch.options.turns_seed
         turn_generator = None if turns_seed is None else np.random.default_rng(turns_seed)
         turns_without_progress = 0  # turns since a block made progress
@@ -251,7 +251,7 @@ def run_launch_parts(
         worker_faults.sort(key=lambda pair: pair[1].code == layout.ABORTED)
         worker, fault = worker_faults[0]
         raise faults.to_exception(
-            fault, launch.packed.title, launch.source, launch.memory
+            fault, launch.packed_launch.title, launch.source, launch.memory
         ) from worker.callback_error
     return workers_used
 
@@ -282,7 +282,7 @@ def _run_blocks_of_part(
                 memory_check_s = time.monotonic() + _MEMORY_CHECK_INTERVAL_S
                 if is_nearly_full():
                     raise make_out_of_memory_error(
-                        f"almost no free memory. Kernel '{launch.packed.title}' was stopped, "
+                        f"almost no free memory. Kernel '{launch.packed_launch.title}' was stopped, "
                         "because its output is kept in host memory. Use smaller arrays."
                     )
             if launch_observer is not None:
@@ -303,7 +303,7 @@ def _run_blocks_of_part(
                 fault for runner in runners for worker in runner.workers if (fault := worker.find_fault())
             ]
             raise KeyboardInterrupt(
-                faults.make_stop_message(worker_faults, launch.packed.title, launch.source)
+                faults.make_stop_message(worker_faults, launch.packed_launch.title, launch.source)
             ) from None
         raise
     return futures
@@ -318,7 +318,7 @@ def _find_position(
     source_line = latest_worker.current_line
     source_lines = launch.source.split("\n")
     return LaunchProgress(
-        launch.packed.title,
+        launch.packed_launch.title,
         source_line,
         source_lines[source_line - 1].strip() if 0 < source_line <= len(source_lines) else "",
         (int(context_record["ctaid_x"]), int(context_record["ctaid_y"]), int(context_record["ctaid_z"])),

@@ -120,8 +120,10 @@ def _explain_illegal_address(memory: DeviceMemory, fault: Fault) -> str:
     owning_device = memory.find_device(pointer)
     if owning_device is not None and owning_device.memory is not memory and memory.peer_of(pointer) is None:
         return (
-            f"It is in the memory of device {owning_device.id}, which a kernel of this device can access only with "
-            f"peer access: call cp.cuda.runtime.deviceEnablePeerAccess({owning_device.id}) if deviceCanAccessPeer "
+            f"It is in the memory of device {owning_device.id}, which a kernel of this device can access "
+            "only with "
+            f"peer access: call cp.cuda.runtime.deviceEnablePeerAccess({owning_device.id}) if "
+            "deviceCanAccessPeer "
             "returns 1."
         )
     nearest_allocation = memory.find_nearest_allocation(pointer)
@@ -141,19 +143,31 @@ def _explain_illegal_address(memory: DeviceMemory, fault: Fault) -> str:
         return "The device has no live allocation. Pass a device array, such as cp.asarray(x)."
     distance_bytes = max(address - nearest_allocation.end, nearest_allocation.address - address)
     if not is_base_inside and distance_bytes > _MAX_NEAR_DISTANCE_BYTES:
-        return f"No allocation is near; the {nearest_allocation.label} starts at {nearest_allocation.address:#x}. Check the pointer."
+        return (
+            f"No allocation is near; the {nearest_allocation.label} starts at "
+            f"{nearest_allocation.address:#x}. Check the pointer."
+        )
     if address >= nearest_allocation.end:
         position_text = (
             "right after"
             if address == nearest_allocation.end
             else f"{count(address - nearest_allocation.end, 'byte')} past"
         )
-        return f"That is {position_text} the end of the {nearest_allocation.label}: check the index against its size."
+        return (
+            f"That is {position_text} the end of the {nearest_allocation.label}: check the index against "
+            "its size."
+        )
     if address < nearest_allocation.address:
         distance_text = count(nearest_allocation.address - address, "byte")
-        return f"That is {distance_text} before the {nearest_allocation.label}: check the index for a negative value."
+        return (
+            f"That is {distance_text} before the {nearest_allocation.label}: check the index for a "
+            "negative value."
+        )
     excess_text = count(address + fault.size_bytes - nearest_allocation.end, "byte")
-    return f"It reaches {excess_text} past the end of the {nearest_allocation.label}: check the index against its size."
+    return (
+        f"It reaches {excess_text} past the end of the {nearest_allocation.label}: check the index "
+        "against its size."
+    )
 
 
 def _describe_callee(memory: DeviceMemory, address: int) -> str:
@@ -172,7 +186,10 @@ def _make_past_end_advice(nearest_allocation: Allocation | None, address: int) -
     """Return another explanation if the address is past the end of a live allocation, else ""."""
     if nearest_allocation is None or address <= nearest_allocation.end:
         return ""
-    return f", or is {count(address - nearest_allocation.end, 'byte')} past the end of the {nearest_allocation.label}"
+    return (
+        f", or is {count(address - nearest_allocation.end, 'byte')} past the end of the "
+        f"{nearest_allocation.label}"
+    )
 
 
 def make_stop_message(faults: Sequence[Fault], kernel_name: str, source_code: str) -> str:
@@ -220,21 +237,24 @@ def _make_exception(fault: Fault, kernel_name: str, source_code: str, memory: De
         )
     if fault.code == layout.ILLEGAL_SHARED:
         return errors.IllegalAddressError(
-            f"kernel '{kernel_name}' {verb} {size_text} at shared-memory offset {fault.signed_address:,}, but the "
+            f"kernel '{kernel_name}' {verb} {size_text} at shared-memory offset {fault.signed_address:,}, "
+            "but the "
             f"block has {count(fault.shared_bytes, 'byte')} of shared memory ({location}). "
             "Check the index, or pass a larger shared_mem.",
             fault_site,
         )
     if fault.code == layout.ILLEGAL_LOCAL:
         return errors.IllegalAddressError(
-            f"kernel '{kernel_name}' {verb} {size_text} at offset {fault.signed_address:,} of the thread's own "
+            f"kernel '{kernel_name}' {verb} {size_text} at offset {fault.signed_address:,} of the "
+            "thread's own "
             f"stack of {count(fault.local_bytes, 'byte')} ({location}). Check the index into the "
             "local array.",
             fault_site,
         )
     if fault.code == layout.MISALIGNED:
         return errors.MisalignedAddressError(
-            f"kernel '{kernel_name}' {verb} {size_text} at address {fault.address:#x}, which is not a multiple of "
+            f"kernel '{kernel_name}' {verb} {size_text} at address {fault.address:#x}, which is not a "
+            "multiple of "
             f"{fault.size_bytes} ({location}). Start wide accesses at multiples of their size.",
             fault_site,
         )
@@ -260,7 +280,8 @@ def _make_exception(fault: Fault, kernel_name: str, source_code: str, memory: De
                 f"or {advice}."
             )
         return errors.LaunchTimeoutError(
-            f"kernel '{kernel_name}' was still running after {round(spent_s, 1):g} s of processor time and was "
+            f"kernel '{kernel_name}' was still running after {round(spent_s, 1):g} s of processor time "
+            "and was "
             f"stopped{reason} ({location}). {remedy}",
             fault_site,
             fault.progress,
@@ -291,7 +312,8 @@ def _make_exception(fault: Fault, kernel_name: str, source_code: str, memory: De
         return errors.LaunchFailure(f"kernel '{kernel_name}': {fault.message} ({location}).", fault_site)
     if fault.code in (layout.BARRIER_DEADLOCK, layout.DIVERGENT_BARRIER):
         return errors.LaunchFailure(
-            f"kernel '{kernel_name}': {fault.message} ({location}). Every thread of the block must reach the same "
+            f"kernel '{kernel_name}': {fault.message} ({location}). Every thread of the block must reach "
+            "the same "
             "__syncthreads(): move it out of the branch.",
             fault_site,
         )
@@ -307,7 +329,8 @@ def _make_exception(fault: Fault, kernel_name: str, source_code: str, memory: De
             ("texture", "Texture") if _fault_mnemonic(fault) == "tex" else ("surface", "Surface")
         )
         return errors.IllegalAddressError(
-            f"kernel '{kernel_name}' used {fault.address:#x} as a {object_kind} object, but no such object has "
+            f"kernel '{kernel_name}' used {fault.address:#x} as a {object_kind} object, but no such "
+            "object has "
             f"this handle ({location}). Pass a live cp.cuda.texture.{class_prefix}Object, or its .ptr "
             "as np.uint64.",
             fault_site,
@@ -328,7 +351,8 @@ def _make_exception(fault: Fault, kernel_name: str, source_code: str, memory: De
         )
     if fault.code == layout.LANE_OUTSIDE_MASK:
         return errors.LaunchFailure(
-            f"kernel '{kernel_name}': a lane executes {_fault_opcode(fault)}, but its mask does not name that "
+            f"kernel '{kernel_name}': a lane executes {_fault_opcode(fault)}, but its mask does not name "
+            "that "
             f"lane ({location}). Name every lane that executes it.",
             fault_site,
         )

@@ -118,7 +118,7 @@ class RunningLaunch:
     kernel: GeneratedKernel
     machine_code: jit.KernelCode
     source: str
-    packed: PackedLaunch
+    packed_launch: PackedLaunch
     options: RunOptions
     shared_bytes: int
     memory: DeviceMemory
@@ -137,7 +137,7 @@ class RunningLaunch:
     progress: Progress | None = None  # of a launch that was stopped
 
     def __post_init__(self) -> None:
-        blocks = math.prod(self.packed.grid)
+        blocks = math.prod(self.packed_launch.grid)
         if not self.block_clock.size:
             self.block_clock = np.zeros(blocks, np.int64)
             self.block_sectors = np.zeros(blocks, np.int64)
@@ -150,12 +150,12 @@ class RunningLaunch:
 
         With an observer, the number is 1, because frequent changes between blocks reveal more access orders.
         """
-        runs_alone = not self.packed.cooperative and self.options.turns_seed is None
+        runs_alone = not self.packed_launch.cooperative and self.options.turns_seed is None
         return _PATIENCE_ROUNDS if runs_alone and self.options.observer is None else 1
 
     @property
     def threads(self) -> int:
-        return math.prod(self.packed.block)
+        return math.prod(self.packed_launch.block)
 
     @property
     def warps(self) -> int:

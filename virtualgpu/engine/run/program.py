@@ -241,7 +241,7 @@ class Program:
             kernel=kernel,
             machine_code=machine_code,
             source=self.code,
-            packed=replace(packed, params=packed.params.ljust(8, b"\0")),
+            packed_launch=replace(packed, params=packed.params.ljust(8, b"\0")),
             options=options,
             shared_bytes=kernel.static_shared_bytes + packed.shared_bytes,
             memory=memory,
@@ -325,7 +325,9 @@ class Program:
         with self._lock:
             if workspace_label not in self._variables:
                 self._variables[workspace_label] = memory.malloc(_GRID_WORKSPACE_BYTES)
-                memory.track_allocation(self._variables[workspace_label], _GRID_WORKSPACE_BYTES, workspace_label)
+                memory.track_allocation(
+                    self._variables[workspace_label], _GRID_WORKSPACE_BYTES, workspace_label
+                )
         address = self._variables[workspace_label]
         memory.view(address, _GRID_WORKSPACE_BYTES)[:] = 0
         memory.view(address, 4).view(np.uint32)[0] = _GRID_WORKSPACE_BYTES
@@ -353,10 +355,10 @@ def _make_launch_counters(
     return results.make_counters(
         kernel,
         amounts,
-        launch.packed.title,
+        launch.packed_launch.title,
         provenance,
-        launch.packed.grid,
-        launch.packed.block,
+        launch.packed_launch.grid,
+        launch.packed_launch.block,
         shared_bytes,
         accesses[: len(tables.accesses)],
         branches[: len(tables.branches)],

@@ -93,8 +93,8 @@ class Worker:
         self.fault_report = ""
         self._templates: dict[int, str] = {}
         self.excused_blocks: dict[int, tuple[int, ...]] = {}  # by the pc of a barrier
-        tids = make_thread_indices(launch.packed.block)
-        param_bytes = np.frombuffer(launch.packed.params, np.uint8).copy()
+        tids = make_thread_indices(launch.packed_launch.block)
+        param_bytes = np.frombuffer(launch.packed_launch.params, np.uint8).copy()
         range_starts, range_ends = _insert_range(live_allocations, param_bytes.ctypes.data, param_bytes.size)
         self.printf_callback = _PRINTF_CALLBACK(self.on_printf)
         self.barrier_callback = _BARRIER_CALLBACK(self.on_barrier)
@@ -167,7 +167,7 @@ class Worker:
             "trace_warp": launch.trace_warp,
             "budget": layout.BACK_EDGE_BUDGET,
             "sm_count": launch.options.sm_count,
-            "dynamic_shared_bytes": launch.packed.shared_bytes,
+            "dynamic_shared_bytes": launch.packed_launch.shared_bytes,
             "reserved_shared_bytes": kernel.reserved_shared_bytes,
             "printf": ctypes.cast(self.printf_callback, ctypes.c_void_p).value or 0,
             "barrier": ctypes.cast(self.barrier_callback, ctypes.c_void_p).value or 0,
@@ -184,9 +184,9 @@ class Worker:
             "l1_slots": l1_slots,
             "l1_inverse": (1 << layout.L1_INVERSE_BITS) // l1_slots + 1,
         }
-        for axis, size in zip("xyz", launch.packed.block, strict=True):
+        for axis, size in zip("xyz", launch.packed_launch.block, strict=True):
             field_values[f"ntid_{axis}"] = size
-        for axis, size in zip("xyz", launch.packed.grid, strict=True):
+        for axis, size in zip("xyz", launch.packed_launch.grid, strict=True):
             field_values[f"nctaid_{axis}"] = size
         if launch.trace is not None:
             field_values |= launch.trace.make_initial_fields()
@@ -387,13 +387,16 @@ class Worker:
         if context_record["fault_code"] == layout.ASSERTED:
             text_address, file_address, line_number, _ = (int(v) for v in context_record["fault_extra"][:4])
             name = PurePath(printf.read_string(self.read_device_memory, file_address)).name
-            fault_message = f"`{printf.read_string(self.read_device_memory, text_address)}` ({name}:{line_number & 0xFFFFFFFF})"
+            fault_message = (
+                f"`{printf.read_string(self.read_device_memory, text_address)}` "
+                f"({name}:{line_number & 0xFFFFFFFF})"
+            )
         return faults.Fault(
             int(context_record["fault_code"]),
             function,
             instruction,
             (int(context_record["ctaid_x"]), int(context_record["ctaid_y"]), int(context_record["ctaid_z"])),
-            results.from_linear_index(thread_index, launch.packed.block),
+            results.from_linear_index(thread_index, launch.packed_launch.block),
             int(context_record["fault_address"]),
             int(context_record["fault_size"]),
             launch.shared_bytes,
@@ -430,7 +433,7 @@ class Worker:
         variables = dict(
             zip(launch.kernel.tables.global_names, launch.global_addresses.tolist(), strict=False)
         )
-        return origin.find_base_pointer(function, instruction, launch.packed.params, variables)
+        return origin.find_base_pointer(function, instruction, launch.packed_launch.params, variables)
 
 
 def _insert_range(

@@ -32,8 +32,8 @@ from virtualgpu.words import number
 class Evaluator:
     """An evaluator for a watch expression, which computes its value after every step of a warp."""
 
-    def __init__(self, scene: WatchScope, expression: reading.Expression) -> None:
-        self.scene = scene
+    def __init__(self, scope: WatchScope, expression: reading.Expression) -> None:
+        self.scope = scope
         self.text = expression.text
         self.outside_note = ""
         self.result = self._evaluate(expression.tree)
@@ -52,23 +52,26 @@ class Evaluator:
         """
         return self._as_number(self.result, self.text)
 
-    def _as_number(self, lanes_: Lanes, text: str) -> Lanes:
-        if lanes_.value is not None:
-            return lanes_
-        if not lanes_.type.kind:
-            names = [name for name, _, _ in lanes_.type.members]
+    def _as_number(self, operand_lanes: Lanes, text: str) -> Lanes:
+        if operand_lanes.value is not None:
+            return operand_lanes
+        if not operand_lanes.type.kind:
+            names = [name for name, _, _ in operand_lanes.type.members]
             remedy = (
                 f"is a struct: choose a member ({', '.join(f'.{name}' for name in names)})."
-                if lanes_.type.count < 0
+                if operand_lanes.type.count < 0
                 else f"is an array: choose an element, as in {text}[threadIdx.x]."
             )
             raise self._make_error(f"`{text}` {remedy}")
-        assert lanes_.address is not None
-        bits, known_lanes = self.scene.memory.read(
-            lanes_.address, lanes_.type.size_bytes, self.scene.sequence, lanes_.known & ~lanes_.outside
+        assert operand_lanes.address is not None
+        bits, known_lanes = self.scope.memory.read(
+            operand_lanes.address,
+            operand_lanes.type.size_bytes,
+            self.scope.sequence,
+            operand_lanes.is_known & ~operand_lanes.is_outside,
         )
-        value = lanes.from_bits(bits, lanes_.type.kind)
-        return Lanes(lanes_.type, value, known_lanes, lanes_.outside, lanes_.address)
+        value = lanes.from_bits(bits, operand_lanes.type.kind)
+        return Lanes(operand_lanes.type, value, known_lanes, operand_lanes.is_outside, operand_lanes.address)
 
     def _evaluate_number(self, node: ast.expr) -> Lanes:
         return self._as_number(self._evaluate(node), ast.unparse(node))
@@ -76,15 +79,15 @@ class Evaluator:
     def _evaluate(self, node: ast.expr) -> Lanes:
         match node:
             case ast.Constant(value=(bool() | int() | float() | complex()) as value):
-                return lanes.constant(value)
+                return lanes.make_constant(value)
             case ast.Name(id=name):
                 if name in reading.COORDINATES:
                     raise self._make_error(f"`{name}` has three components. Write {name}.x, .y or .z.")
                 if (literal := reading.parse_literal(name)) is not None:
-                    return lanes.constant(literal[1], literal[0])
-                return self.scene.name(name)
+                    return lanes.make_constant(literal[1], literal[0])
+                return self.scope.value_of_name(name)
             case ast.Attribute(value=ast.Name(id=name), attr=axis) if name in reading.COORDINATES:
-                result = self.scene.built_in(name, axis)
+                result = self.scope.built_in_value(name, axis)
                 if result is None:
                     raise self._make_error(f"`{name}` has no .{axis}. It has .x, .y and .z.")
                 return result
@@ -104,7 +107,9 @@ class Evaluator:
             case ast.Compare():
                 operands = [self._evaluate_number(operand) for operand in (node.left, *node.comparators)]
                 comparisons = zip(node.ops, operands[:-1], operands[1:], strict=True)
-                return self._combine_truth_values([lanes.compare(op, a, b) for op, a, b in comparisons], True)
+                return self._combine_truth_values(
+                    [lanes.compare_lanes(op, a, b) for op, a, b in comparisons], True
+                )
         raise self._make_error(f"watch expressions do not support `{ast.unparse(node)}`.")
 
     def _evaluate_logic(self, node: ast.BoolOp) -> Lanes:
@@ -124,12 +129,12 @@ class Evaluator:
         for truth_value in truth_values[1:]:
             a = result.numbers
             b = truth_value.numbers
-            decided_lanes = result.known & (~a if is_and else a)
+            decided_lanes = result.is_known & (~a if is_and else a)
             result = Lanes(
                 BOOL,
                 a & b if is_and else a | b,
-                decided_lanes | (result.known & truth_value.known),
-                result.outside | (truth_value.outside & ~decided_lanes),
+                decided_lanes | (result.is_known & truth_value.is_known),
+                result.is_outside | (truth_value.is_outside & ~decided_lanes),
             )
         return result
 
@@ -155,27 +160,27 @@ class Evaluator:
                 return Lanes(
                     self._as_pointer(pointer.type),
                     moved_address.astype(np.uint64),
-                    address.known & index_lanes.known,
-                    address.outside | index_lanes.outside,
+                    address.is_known & index_lanes.is_known,
+                    address.is_outside | index_lanes.is_outside,
                 )
         x = self._as_number(a, ast.unparse(node.left))
         y = self._as_number(b, ast.unparse(node.right))
-        return lanes.compute(node.op, x, y, self.text)
+        return lanes.compute_operation(node.op, x, y, self.text)
 
     @staticmethod
     def _as_pointer(ctype: CType) -> CType:
         return ctype if ctype.kind else CType(f"{ctype.name}*", 8, "u64", ctype.inner_key)
 
-    def _find_address(self, value: Lanes) -> Lanes | None:
+    def _find_address(self, pointer_lanes: Lanes) -> Lanes | None:
         """Return an address as a number: the value of a pointer or the address of an array."""
-        if value.type.count >= 0 and value.address is not None:
-            return replace(value, value=pointer_of(value.address), address=None)
-        if value.type.inner_key is not None and value.type.kind:
-            return self._as_number(value, self.text)
+        if pointer_lanes.type.count >= 0 and pointer_lanes.address is not None:
+            return replace(pointer_lanes, value=pointer_of(pointer_lanes.address), address=None)
+        if pointer_lanes.type.inner_key is not None and pointer_lanes.type.kind:
+            return self._as_number(pointer_lanes, self.text)
         return None
 
     def _find_pointed_type(self, pointer: Lanes, node: ast.expr) -> CType:
-        target_type = self.scene.symbols.type_of(pointer.type.inner_key)
+        target_type = self.scope.symbols.type_of(pointer.type.inner_key)
         if target_type is None or not target_type.size_bytes:
             raise self._make_error(
                 f"`{ast.unparse(node)}`: the type that a {pointer.type.name} points to is unknown."
@@ -202,7 +207,7 @@ class Evaluator:
         low_address, high_address, outside_text = self._find_index_bounds(
             base_lanes, start_addresses, element_addresses, base_text
         )
-        known_lanes = address.known & index_lanes.known
+        known_lanes = address.is_known & index_lanes.is_known
         is_outside = known_lanes & ~(
             (element_addresses >= low_address) & (element_addresses + element_type.size_bytes <= high_address)
         )
@@ -212,55 +217,67 @@ class Evaluator:
             element_type,
             None,
             known_lanes,
-            address.outside | index_lanes.outside | is_outside,
+            address.is_outside | index_lanes.is_outside | is_outside,
             element_addresses,
         )
 
     def _find_index_bounds(
-        self, base: Lanes, start: Ints, element: Ints, text: str
+        self, base_lanes: Lanes, start_addresses: Ints, element_addresses: Ints, base_text: str
     ) -> tuple[Ints, Ints, Callable[[CType, Bools], str]]:
         """Return the first and last address that may be indexed, and the message for other indices."""
-        scope = self.scene
-        if base.type.count > 0:
+        scope = self.scope
+        if base_lanes.type.count > 0:
 
-            def of_array(target: CType, is_outside: Bools) -> str:
-                return f"outside: the indices of {text} are 0 to {number(base.type.count - 1)}"
+            def describe_array(target: CType, is_outside: Bools) -> str:
+                return f"outside: the indices of {base_text} are 0 to {number(base_lanes.type.count - 1)}"
 
-            return start, start + base.type.size_bytes, of_array
-        if base.type.count == 0:
+            return start_addresses, start_addresses + base_lanes.type.size_bytes, describe_array
+        if base_lanes.type.count == 0:
 
-            def describe_dynamic(target: CType, is_outside: Bools) -> str:
+            def describe_dynamic_array(target: CType, is_outside: Bools) -> str:
                 return (
-                    f"outside: {text} ends with the block's {number(scope.symbols.shared_bytes)} shared bytes"
+                    f"outside: {base_text} ends with the block's {number(scope.symbols.shared_bytes)} "
+                    "shared bytes"
                 )
 
-            return start, np.full_like(start, SHARED | scope.symbols.shared_bytes), describe_dynamic
+            return (
+                start_addresses,
+                np.full_like(start_addresses, SHARED | scope.symbols.shared_bytes),
+                describe_dynamic_array,
+            )
         sorted_arrays = sorted(scope.symbols.arrays.items())
         array_starts = np.array([address for address, _ in sorted_arrays], np.int64)
         array_ends = np.array([address + size for address, size in sorted_arrays], np.int64)
-        array_index = np.searchsorted(array_starts, start, side="right") - 1
-        in_array = (array_index >= 0) & (start < array_ends[array_index] if array_ends.size else False)
-        is_allocated = scope.memory.allocated(element) | (element >> TAG_SHIFT > 0)
-        low_address = np.where(is_allocated, element, start)
-        high_address = np.where(is_allocated, element + (1 << 20), start)
+        array_index = np.searchsorted(array_starts, start_addresses, side="right") - 1
+        is_in_array = (array_index >= 0) & (
+            start_addresses < array_ends[array_index] if array_ends.size else False
+        )
+        is_allocated = scope.memory.is_allocated(element_addresses) | (element_addresses >> TAG_SHIFT > 0)
+        low_address = np.where(is_allocated, element_addresses, start_addresses)
+        high_address = np.where(is_allocated, element_addresses + (1 << 20), start_addresses)
         if array_ends.size:
-            low_address = np.where(in_array, array_starts[array_index], low_address)
-            high_address = np.where(in_array, array_ends[array_index], high_address)
+            low_address = np.where(is_in_array, array_starts[array_index], low_address)
+            high_address = np.where(is_in_array, array_ends[array_index], high_address)
 
         def describe_pointer(target: CType, is_outside: Bools) -> str:
             affected_lanes = (
                 np.broadcast_to(
-                    in_array & (start == array_starts[array_index]) if array_ends.size else in_array,
+                    is_in_array & (start_addresses == array_starts[array_index])
+                    if array_ends.size
+                    else is_in_array,
                     is_outside.shape,
                 )
                 & is_outside
             )
             if not affected_lanes.any():
-                return f"outside: {text} does not point to an array there"
+                return f"outside: {base_text} does not point to an array there"
             sizes = np.broadcast_to(array_ends[array_index] - array_starts[array_index], is_outside.shape)[
                 affected_lanes
             ]
-            return f"outside: the indices of {text} are 0 to {number(int(sizes[0]) // target.size_bytes - 1)}"
+            return (
+                f"outside: the indices of {base_text} are 0 to "
+                f"{number(int(sizes[0]) // target.size_bytes - 1)}"
+            )
 
         return low_address, high_address, describe_pointer
 
@@ -272,7 +289,7 @@ class Evaluator:
             address = self._as_number(base_lanes, base_text)
             lane_addresses = np.broadcast_to(address.numbers, (address.numbers.shape[0], WARP_SIZE))
             base_lanes = Lanes(
-                target_type, None, address.known, address.outside, addresses_of_pointers(lane_addresses)
+                target_type, None, address.is_known, address.is_outside, addresses_of_pointers(lane_addresses)
             )
         members = {name: (offset, key) for name, offset, key in base_lanes.type.members}
         if base_lanes.address is None or not members:
@@ -286,7 +303,7 @@ class Evaluator:
                 f"{did_you_mean(node.attr, members, 0.5)} Its members: {', '.join(members)}."
             )
         offset, key = members[node.attr]
-        ctype = self.scene.symbols.type_of(key)
+        ctype = self.scope.symbols.type_of(key)
         if ctype is None:
             raise self._make_error(f"the debug information has no type for `{ast.unparse(node)}`.")
         return replace(base_lanes, type=ctype, value=None, address=base_lanes.address + offset)
@@ -296,7 +313,7 @@ def _describe_type(ctype: CType) -> str:
     return f"a {ctype.name}" if ctype.name[:1] not in "aeiou" else f"an {ctype.name}"
 
 
-def evaluate_watch(scene: WatchScope, expression: reading.Expression) -> Watched:
+def evaluate_watch(scope: WatchScope, expression: reading.Expression) -> Watched:
     """Return the values of a watch expression, with one row for each step that changes them.
 
     Raises
@@ -305,25 +322,25 @@ def evaluate_watch(scene: WatchScope, expression: reading.Expression) -> Watched
         If the expression is invalid for the types of its variables.
     """
     try:
-        evaluator = Evaluator(scene, expression)
+        evaluator = Evaluator(scope, expression)
         result = evaluator.loaded_lanes
     except UnknownValueError as error:
-        no_values = np.zeros((0, WARP_SIZE), np.uint64)
+        empty_values = np.zeros((0, WARP_SIZE), np.uint64)
         lane_masks = np.zeros(0, np.uint32)
         return Watched(
             text=expression.text,
             type="",
             kind="",
             step=np.zeros(0, np.int32),
-            value=no_values,
+            value=empty_values,
             known=lane_masks,
             outside=lane_masks,
             note=str(error),
         )
-    shape = len(scene.trace), WARP_SIZE
+    shape = len(scope.trace), WARP_SIZE
     bits = np.broadcast_to(lanes.to_bits(result.numbers), shape)
-    is_outside = np.broadcast_to(result.outside, shape) & scene.threads
-    known_lanes = np.broadcast_to(result.known, shape) & scene.threads & ~is_outside
+    is_outside = np.broadcast_to(result.is_outside, shape) & scope.threads
+    known_lanes = np.broadcast_to(result.is_known, shape) & scope.threads & ~is_outside
     bits = np.where(known_lanes, bits, 0)
     is_changed = np.ones(shape[0], np.bool_)
     is_changed[1:] = (
@@ -344,13 +361,13 @@ def evaluate_watch(scene: WatchScope, expression: reading.Expression) -> Watched
     )
 
 
-def _pack_lane_masks(truth: Bools) -> npt.NDArray[np.uint32]:
+def _pack_lane_masks(truth_values: Bools) -> npt.NDArray[np.uint32]:
     """Return rows of 32 truth values as masks with one bit per lane."""
-    packed_bits = np.packbits(truth, axis=1, bitorder="little")
+    packed_bits = np.packbits(truth_values, axis=1, bitorder="little")
     return np.ascontiguousarray(packed_bits).view("<u4").ravel().astype(np.uint32)
 
 
-def evaluate_stop(scene: WatchScope, stop: reading.StopCondition) -> Stop:
+def evaluate_stop(scope: WatchScope, stop: reading.StopCondition) -> Stop:
     """Return the steps at which a warp stops, and the lanes that cause each stop.
 
     Raises
@@ -360,17 +377,17 @@ def evaluate_stop(scene: WatchScope, stop: reading.StopCondition) -> Stop:
     """
     stop_steps = np.zeros(0, np.int64)
     stop_note = ""
-    lane_masks = np.zeros(len(scene.trace), np.uint32)
+    lane_masks = np.zeros(len(scope.trace), np.uint32)
     try:
         if stop.kind == "line":
-            stop_steps, lane_masks, stop_note = _find_steps_at_line(scene, stop)
+            stop_steps, lane_masks, stop_note = _find_steps_at_line(scope, stop)
         elif stop.kind == "write":
             assert stop.expression is not None
-            lane_masks = _pack_lane_masks(_find_writing_lanes(scene, stop.expression))
+            lane_masks = _pack_lane_masks(_find_writing_lanes(scope, stop.expression))
             stop_steps = np.flatnonzero(lane_masks)
         else:
             assert stop.expression is not None
-            truth_lanes, is_true = _evaluate_condition(scene, stop)
+            truth_lanes, is_true = _evaluate_condition(scope, stop)
             stop_steps = np.flatnonzero(is_true & ~np.append(False, is_true[:-1]))
             lane_masks = _pack_lane_masks(truth_lanes)
     except UnknownValueError as error:
@@ -379,12 +396,12 @@ def evaluate_stop(scene: WatchScope, stop: reading.StopCondition) -> Stop:
 
 
 def _find_steps_at_line(
-    scene: WatchScope, stop: reading.StopCondition
+    scope: WatchScope, stop: reading.StopCondition
 ) -> tuple[Ints, npt.NDArray[np.uint32], str]:
-    line_count = scene.trace.code.rstrip("\n").count("\n") + 1
+    line_count = scope.trace.code.rstrip("\n").count("\n") + 1
     if not 1 <= stop.line <= line_count:
         raise WatchError(f"`{stop.text}`: the kernel's source has only the lines 1 to {number(line_count)}.")
-    line_visits = scene.steps.visits
+    line_visits = scope.steps.visits
     visit_steps = line_visits.begin[line_visits.line == stop.line].astype(np.int64)
     executed_lines = sorted(set(line_visits.line.tolist()) - {0})
     nearest_line = min(executed_lines, key=lambda line: abs(line - stop.line), default=0)
@@ -394,21 +411,23 @@ def _find_steps_at_line(
         else "this warp executed no instruction of the line; the nearest line that it executed is "
         f"{nearest_line}"
     )
-    return visit_steps, scene.trace.active_mask, stop_note
+    return visit_steps, scope.trace.active_mask, stop_note
 
 
-def _evaluate_condition(scene: WatchScope, stop: reading.StopCondition) -> tuple[Bools, Bools]:
+def _evaluate_condition(scope: WatchScope, stop: reading.StopCondition) -> tuple[Bools, Bools]:
     """Return the lanes in which a condition is true after each step, and the steps at which to stop."""
     assert stop.expression is not None
-    condition_value = Evaluator(scene, stop.expression).loaded_lanes
+    condition_value = Evaluator(scope, stop.expression).loaded_lanes
     if condition_value.type.kind != "pred" and condition_value.type.name != "bool":
         raise WatchError(
             f"`{stop.text}`: `{stop.expression.text}` is {_describe_type(condition_value.type)}, "
             "which is not a truth value. Compare it, as in "
             f"{stop.kind}({stop.expression.text} > 0)."
         )
-    shape = len(scene.trace), WARP_SIZE
-    known_lanes = np.broadcast_to(condition_value.known & ~condition_value.outside, shape) & scene.threads
+    shape = len(scope.trace), WARP_SIZE
+    known_lanes = (
+        np.broadcast_to(condition_value.is_known & ~condition_value.is_outside, shape) & scope.threads
+    )
     truth_lanes = np.broadcast_to(lanes.truth_of(condition_value), shape) & known_lanes
     is_true: Bools = np.asarray(truth_lanes.any(axis=1))
     if stop.kind == "all":
@@ -416,36 +435,41 @@ def _evaluate_condition(scene: WatchScope, stop: reading.StopCondition) -> tuple
     return truth_lanes, is_true
 
 
-def _find_writing_lanes(scene: WatchScope, watched_place: reading.Expression) -> Bools:
+def _find_writing_lanes(scope: WatchScope, watched_expression: reading.Expression) -> Bools:
     """Return the lanes that write a variable, or bytes of memory, at each step."""
-    trace = scene.trace
+    trace = scope.trace
     executed_lanes = expand_lane_masks(trace.executed_mask)
-    name = watched_place.text.strip()
+    name = watched_expression.text.strip()
     variables = [variable for variable in trace.variables if variable.name == name and variable.written_by]
-    is_unchanged_parameter = scene.symbols.parameter(name) is not None and not scene.symbols.assigned(name)
+    is_unchanged_parameter = scope.symbols.find_parameter(name) is not None and not scope.symbols.is_assigned(
+        name
+    )
     if variables and not is_unchanged_parameter:
-        written_lanes: Bools = np.logical_or.reduce([scene.writes(variable) for variable in variables])
+        written_lanes: Bools = np.logical_or.reduce(
+            [scope.find_writing_steps(variable) for variable in variables]
+        )
         return written_lanes[:, None] & executed_lanes
-    watched_value = Evaluator(scene, watched_place).result
+    watched_value = Evaluator(scope, watched_expression).result
     if (
         watched_value.address is None
         or ((watched_value.address >> TAG_SHIFT) == PARAMETER >> TAG_SHIFT).all()
     ):
         raise WatchError(
-            f"`write {watched_place.text}`: `{watched_place.text}` is not a location that the kernel writes. "
+            f"`write {watched_expression.text}`: `{watched_expression.text}` is not a location that the "
+            "kernel writes. "
             "Write an element, as in `write y[3]`, or a variable that the kernel changes."
         )
-    has_written = np.zeros((len(trace), WARP_SIZE), np.bool_)
+    is_written = np.zeros((len(trace), WARP_SIZE), np.bool_)
     if trace.access_is_store is None or trace.access_size_bytes is None or trace.address is None:
-        return has_written
+        return is_written
     store_steps = np.flatnonzero(trace.access_is_store & (trace.executed_mask != 0))
     address = addresses_of(trace, store_steps)
-    shape = has_written.shape
+    shape = is_written.shape
     start_address = np.broadcast_to(watched_value.address, shape)[store_steps]
-    known_lanes = np.broadcast_to(watched_value.known, shape)[store_steps]
+    known_lanes = np.broadcast_to(watched_value.is_known, shape)[store_steps]
     end_address = start_address + watched_value.type.size_bytes
     store_bytes = trace.access_size_bytes[store_steps].astype(np.int64)[:, None]
-    has_written[store_steps] = (
+    is_written[store_steps] = (
         (address >= 0) & known_lanes & (address < end_address) & (address + store_bytes > start_address)
     )
-    return has_written
+    return is_written

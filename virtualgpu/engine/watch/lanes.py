@@ -54,14 +54,14 @@ class Lanes:
     """The values of an expression in the 32 lanes of a warp at every step. The arrays can be broadcast to the
     shape ``[step, 32]``.
 
-    ``known`` marks known values, ``outside`` indices outside of their array. ``address`` is the address of an
-    object in memory; its ``value`` is read only when it is needed.
+    ``is_known`` marks known values, ``is_outside`` indices outside of their array. ``address`` is the address
+    of an object in memory; its ``value`` is read only when it is needed.
     """
 
     type: CType
     value: Array | None
-    known: Bools
-    outside: Bools
+    is_known: Bools
+    is_outside: Bools
     address: npt.NDArray[np.int64] | None = None
 
     @property
@@ -98,7 +98,7 @@ def to_bits(numbers: Array) -> npt.NDArray[np.uint64]:
     return np.ascontiguousarray(numbers).view(f"u{numbers.dtype.itemsize}").astype(np.uint64)
 
 
-def constant(value: Any, kind: str = "") -> Lanes:
+def make_constant(value: Any, kind: str = "") -> Lanes:
     """Return the value of a literal number in all lanes. An imaginary number represents a C ``float``
     literal.
     """
@@ -136,23 +136,23 @@ def _find_common_kind(left: Lanes, right: Lanes) -> str:
     return f"{'u' if any(number_kind == f'u{width_bits}' for number_kind in kinds) else 's'}{width_bits}"
 
 
-def _combine_lanes(type_: CType, value: Array, *operands: Lanes) -> Lanes:
-    known_lanes = operands[0].known
-    is_outside = operands[0].outside
+def _combine_lanes(result_type: CType, value: Array, *operands: Lanes) -> Lanes:
+    known_lanes = operands[0].is_known
+    is_outside = operands[0].is_outside
     for operand in operands[1:]:
-        known_lanes = known_lanes & operand.known
-        is_outside = is_outside | operand.outside
-    return Lanes(type_, value, known_lanes, is_outside)
+        known_lanes = known_lanes & operand.is_known
+        is_outside = is_outside | operand.is_outside
+    return Lanes(result_type, value, known_lanes, is_outside)
 
 
-def compare(op: ast.cmpop, left: Lanes, right: Lanes) -> Lanes:
+def compare_lanes(op: ast.cmpop, left: Lanes, right: Lanes) -> Lanes:
     """Return the result of comparing two numbers in every lane."""
     dtype = dtype_of(_find_common_kind(left, right))
     truth_values = _COMPARISONS[type(op)](left.numbers.astype(dtype), right.numbers.astype(dtype))
     return _combine_lanes(BOOL, truth_values, left, right)
 
 
-def compute(op: ast.operator, left: Lanes, right: Lanes, text: str) -> Lanes:
+def compute_operation(op: ast.operator, left: Lanes, right: Lanes, text: str) -> Lanes:
     """Return the result of an arithmetic operation in every lane, computed in the same type as in C.
 
     Raises
@@ -183,7 +183,7 @@ def compute(op: ast.operator, left: Lanes, right: Lanes, text: str) -> Lanes:
         quotient = x // divisor
         quotient = quotient + ((quotient * divisor != x) & ((x < 0) != (divisor < 0))).astype(x.dtype)
         value = quotient if isinstance(op, ast.Div) else x - quotient * divisor
-        return replace(result, value=value, known=result.known & (y != 0))
+        return replace(result, value=value, is_known=result.is_known & (y != 0))
 
 
 def apply_sign(op: ast.unaryop, operand: Lanes, text: str) -> Lanes:
@@ -206,7 +206,7 @@ def apply_sign(op: ast.unaryop, operand: Lanes, text: str) -> Lanes:
             value = ~operand_numbers
         elif isinstance(op, ast.USub):
             value = -operand_numbers
-    return Lanes(_TYPE_OF_KIND[promoted_kind], value, operand.known, operand.outside)
+    return Lanes(_TYPE_OF_KIND[promoted_kind], value, operand.is_known, operand.is_outside)
 
 
 def truth_of(operand: Lanes) -> Bools:

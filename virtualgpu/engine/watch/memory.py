@@ -97,8 +97,8 @@ def _find_global_events(trace: WarpTrace) -> Iterable[_ByteEvents]:
     detail = trace.detail
     if detail is None or trace.address is None or trace.access_space is None or trace.value is None:
         return
-    matches = [_OPCODE_PATTERN.match(text.strip()) for text in trace.instruction]
-    opcodes = [(match[1], match[2]) if match else ("", "") for match in matches]
+    opcode_matches = [_OPCODE_PATTERN.match(text.strip()) for text in trace.instruction]
+    opcodes = [(match[1], match[2]) if match else ("", "") for match in opcode_matches]
     is_not_shared = np.array([name != "shared" for name in (*trace.space, "")], np.bool_)[trace.access_space]
     is_store = np.array([root in ("st", "atom", "red") for root, _ in opcodes], np.bool_)[trace.text_index]
     event_kind = np.array([_STORE_EVENT if root == "st" else _ATOMIC_EVENT for root, _ in opcodes], np.int64)[
@@ -115,32 +115,32 @@ def _find_global_events(trace: WarpTrace) -> Iterable[_ByteEvents]:
         np.diff(np.append(np.flatnonzero(is_first_part), width_bytes.size)),
     )
     addresses = addresses_of(trace, store_steps)
-    store_rows, store_lanes = np.nonzero(
+    row_indices, lane_indices = np.nonzero(
         expand_lane_masks(trace.executed_mask[store_steps]) & (addresses >= 0)
     )
     yield from _make_byte_events(
-        addresses[store_rows, store_lanes] + (store_ends - width_bytes - access_start)[store_rows],
-        detail.stored_value[is_stored][store_rows, store_lanes],
-        width_bytes[store_rows],
-        detail.sequence[store_steps][store_rows],
-        event_kind[store_steps][store_rows],
+        addresses[row_indices, lane_indices] + (store_ends - width_bytes - access_start)[row_indices],
+        detail.stored_value[is_stored][row_indices, lane_indices],
+        width_bytes[row_indices],
+        detail.sequence[store_steps][row_indices],
+        event_kind[store_steps][row_indices],
     )
     load_steps = np.flatnonzero(
         np.array(is_scalar_load, np.bool_)[trace.text_index] & is_not_shared & (trace.access_space >= 0)
     )
     addresses = addresses_of(trace, load_steps)
-    store_rows, store_lanes = np.nonzero(
+    row_indices, lane_indices = np.nonzero(
         expand_lane_masks(trace.executed_mask[load_steps]) & (addresses >= 0)
     )
     access_bytes = (
         np.zeros(load_steps.size) if trace.access_size_bytes is None else trace.access_size_bytes[load_steps]
     )
     yield from _make_byte_events(
-        addresses[store_rows, store_lanes],
-        trace.value[load_steps][store_rows, store_lanes],
-        access_bytes.astype(np.int64)[store_rows],
-        detail.sequence[load_steps][store_rows],
-        np.full(store_rows.size, _LOAD_EVENT),
+        addresses[row_indices, lane_indices],
+        trace.value[load_steps][row_indices, lane_indices],
+        access_bytes.astype(np.int64)[row_indices],
+        detail.sequence[load_steps][row_indices],
+        np.full(row_indices.size, _LOAD_EVENT),
     )
 
 
@@ -148,13 +148,13 @@ def _find_shared_events(trace: WarpTrace) -> Iterable[_ByteEvents]:
     """Yield the bytes that all warps of the block stored to shared memory."""
     if trace.detail is None:
         return
-    shared = trace.detail.shared
-    write_rows, write_lanes = np.nonzero(expand_lane_masks(shared.mask))
+    shared_writes = trace.detail.shared
+    write_rows, write_lanes = np.nonzero(expand_lane_masks(shared_writes.mask))
     yield from _make_byte_events(
-        shared.offset[write_rows, write_lanes].astype(np.int64) | SHARED,
-        shared.value[write_rows, write_lanes],
-        shared.width_bytes[write_rows].astype(np.int64),
-        shared.sequence[write_rows],
+        shared_writes.offset[write_rows, write_lanes].astype(np.int64) | SHARED,
+        shared_writes.value[write_rows, write_lanes],
+        shared_writes.width_bytes[write_rows].astype(np.int64),
+        shared_writes.sequence[write_rows],
         np.full(write_rows.size, _STORE_EVENT),
     )
 
@@ -179,7 +179,7 @@ class WatchedMemory:
     def __init__(self, traces: tuple[WarpTrace, ...], regions: list[MemoryRegion]) -> None:
         event_parts = [*_find_shared_events(traces[0])] if traces else []
         event_parts += [events for trace in traces for events in _find_global_events(trace)]
-        self._truncated = any(trace.truncated for trace in traces)
+        self._is_truncated = any(trace.truncated for trace in traces)
         address = np.concatenate([np.zeros(0, np.int64), *(event_part.address for event_part in event_parts)])
         byte = np.concatenate([np.zeros(0, np.uint8), *(event_part.byte for event_part in event_parts)])
         time = np.concatenate([np.zeros(0, np.int64), *(event_part.time for event_part in event_parts)])
@@ -187,35 +187,37 @@ class WatchedMemory:
         event_order = np.lexsort((np.arange(time.size), time, address))
         self._event_addresses = address[event_order]
         self._event_bytes = byte[event_order]
-        self._times = time[event_order]
+        self._event_times = time[event_order]
         event_kind = event_kind[event_order]
         self._addresses, first_event = np.unique(self._event_addresses, return_index=True)
         self._event_keys = (
             np.searchsorted(self._addresses, self._event_addresses) << np.int64(41)
-        ) + self._times
-        self._starts = np.array([region.start for region in regions], np.int64)
-        self._ends = np.array([region.start + region.bytes_before.size for region in regions], np.int64)
+        ) + self._event_times
+        self._region_starts = np.array([region.start for region in regions], np.int64)
+        self._region_ends = np.array(
+            [region.start + region.bytes_before.size for region in regions], np.int64
+        )
         self._regions = regions
-        self.times = np.unique(self._times)
+        self.distinct_event_times = np.unique(self._event_times)
         bytes_before, bytes_after, is_recorded = self._recorded_bytes(self._addresses)
         # Whether each event's byte is valid until the next event: a store of this block, or the same value.
-        last_event = np.append(first_event[1:], self._times.size) - 1
+        last_event = np.append(first_event[1:], self._event_times.size) - 1
         matches_next = np.roll(self._event_bytes, -1) == self._event_bytes
         next_kind = np.roll(event_kind, -1)
         is_whole_grid = (
             bool(traces) and len(traces) * WARP_SIZE >= prod(traces[0].block) and prod(traces[0].grid) == 1
         )
-        self._valid_after = (
+        self._is_valid_after_event = (
             (next_kind == _STORE_EVENT)
             | ((next_kind == _LOAD_EVENT) & matches_next)
             | ((next_kind == _ATOMIC_EVENT) & is_whole_grid)
         )
         last_event = last_event[: first_event.size]  # empty if there are no events
-        self._valid_after[last_event] = (
-            ~is_recorded | (bytes_after == self._event_bytes[last_event]) | self._truncated
+        self._is_valid_after_event[last_event] = (
+            ~is_recorded | (bytes_after == self._event_bytes[last_event]) | self._is_truncated
         )
         matches_initial_byte = bytes_before == self._event_bytes[first_event]
-        self._valid_before_first = is_recorded & np.where(
+        self._is_valid_before_first_event = is_recorded & np.where(
             event_kind[first_event] == _LOAD_EVENT,
             matches_initial_byte,
             (event_kind[first_event] == _STORE_EVENT) | is_whole_grid,
@@ -226,8 +228,10 @@ class WatchedMemory:
     ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
         """Return the bytes at addresses before and after the launch, and whether they were recorded."""
         bytes_before, bytes_after = np.zeros((2, address.size), np.uint8)
-        region_index = np.searchsorted(self._starts, address, side="right") - 1
-        is_recorded = (region_index >= 0) & (address < self._ends[region_index] if self._ends.size else False)
+        region_index = np.searchsorted(self._region_starts, address, side="right") - 1
+        is_recorded = (region_index >= 0) & (
+            address < self._region_ends[region_index] if self._region_ends.size else False
+        )
         for region_number in np.flatnonzero(np.bincount(region_index[is_recorded])).tolist():
             positions = np.flatnonzero(is_recorded & (region_index == region_number))
             region = self._regions[region_number]
@@ -235,11 +239,12 @@ class WatchedMemory:
             bytes_after[positions] = region.bytes_after[address[positions] - region.start]
         return bytes_before, bytes_after, is_recorded
 
-    def allocated(self, address: Ints) -> npt.NDArray[np.bool_]:
+    def is_allocated(self, address: Ints) -> npt.NDArray[np.bool_]:
         """Return whether each address is in allocated memory."""
-        region_index = np.searchsorted(self._starts, address, side="right") - 1
+        region_index = np.searchsorted(self._region_starts, address, side="right") - 1
         return np.asarray(
-            (region_index >= 0) & (address < self._ends[region_index] if self._ends.size else False)
+            (region_index >= 0)
+            & (address < self._region_ends[region_index] if self._region_ends.size else False)
         )
 
     def _bytes_at(self, address: Ints, time: Ints) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
@@ -254,43 +259,45 @@ class WatchedMemory:
             self._event_addresses[event_index[has_earlier_event]] == address[has_earlier_event]
         )
         byte_values, bytes_after, is_recorded = self._recorded_bytes(address)
-        is_known = is_recorded & ((byte_values == bytes_after) | self._truncated)
+        is_known = is_recorded & ((byte_values == bytes_after) | self._is_truncated)
         is_before_first_event = has_events & ~has_earlier_event
-        is_known[is_before_first_event] = self._valid_before_first[address_index[is_before_first_event]]
+        is_known[is_before_first_event] = self._is_valid_before_first_event[
+            address_index[is_before_first_event]
+        ]
         byte_values[has_earlier_event] = self._event_bytes[event_index[has_earlier_event]]
-        is_known[has_earlier_event] = self._valid_after[event_index[has_earlier_event]] | (
-            self._times[event_index[has_earlier_event]] == time[has_earlier_event]
+        is_known[has_earlier_event] = self._is_valid_after_event[event_index[has_earlier_event]] | (
+            self._event_times[event_index[has_earlier_event]] == time[has_earlier_event]
         )
         return byte_values, is_known
 
     def read(
-        self, address: Ints, size_bytes: int, sequence: Ints, requested: npt.NDArray[np.bool_]
+        self, address: Ints, size_bytes: int, sequence: Ints, is_requested: npt.NDArray[np.bool_]
     ) -> tuple[Bits, npt.NDArray[np.bool_]]:
         """Return the bits that are stored at the addresses ``[step, 32]`` after the given steps.
 
         Returns
         -------
         bits, known_lanes
-            For each lane; only `requested` values can be known.
+            For each lane; only `is_requested` values can be known.
         """
         step_count = sequence.size
-        requested = np.broadcast_to(requested, (step_count, WARP_SIZE))
+        is_requested = np.broadcast_to(is_requested, (step_count, WARP_SIZE))
         address = np.broadcast_to(address, (step_count, WARP_SIZE))
         # Most steps change neither an address nor memory: each such run of steps is evaluated once, at its
         # first step. An access is a separate run, and a new run starts after it.
-        event_count = np.searchsorted(self.times, sequence, side="right")
-        is_at_event = np.isin(sequence, self.times) & (not self._valid_after.all())
+        event_count = np.searchsorted(self.distinct_event_times, sequence, side="right")
+        is_at_event = np.isin(sequence, self.distinct_event_times) & (not self._is_valid_after_event.all())
         is_changed = np.ones(step_count, np.bool_)
         is_changed[1:] = (
             (event_count[1:] != event_count[:-1])
             | is_at_event[1:]
             | is_at_event[:-1]
             | (address[1:] != address[:-1]).any(axis=1)
-            | (requested[1:] != requested[:-1]).any(axis=1)
+            | (is_requested[1:] != is_requested[:-1]).any(axis=1)
         )
         run_starts = np.flatnonzero(is_changed)
         row_of_step = np.cumsum(is_changed) - 1
-        request_rows, request_lanes = np.nonzero(requested[run_starts])
+        request_rows, request_lanes = np.nonzero(is_requested[run_starts])
         bits = np.zeros((run_starts.size, WARP_SIZE), np.uint64)
         known_lanes = np.zeros((run_starts.size, WARP_SIZE), np.bool_)
         known_lanes[request_rows, request_lanes] = True

@@ -108,8 +108,8 @@ def parse_expression(text: str) -> Expression:
             'watch=["i", "x[i] * 2"].'
         )
     python_text = _PYTHON_KEYWORD_PATTERN.sub(rf"\1{_KEYWORD_SUFFIX}", text)
-    for c, replacement in _PYTHON_REPLACEMENTS:
-        python_text = c.sub(replacement, python_text)
+    for pattern, replacement in _PYTHON_REPLACEMENTS:
+        python_text = pattern.sub(replacement, python_text)
     try:
         tree = ast.parse(python_text.strip(), mode="eval").body
     except (RecursionError, MemoryError):

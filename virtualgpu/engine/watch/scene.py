@@ -86,27 +86,28 @@ class UnknownValueError(Exception):
 class KernelSymbols:
     """The variables of a kernel launch that watch expressions can use.
 
-    The field ``kernel`` is the kernel's symbol, and ``title`` is its name. ``declared`` and ``types`` come
-    from the debug build; if there is none, they are empty and ``why`` is the reason. ``own_labels`` are the
-    kernel's labels in it. ``parameters`` are names, offsets in the parameter buffer, sizes and types as
-    written, ``arrays`` the addresses and sizes of array arguments. ``shared`` contains the offset and the
-    size of shared variables by symbol (size 0: dynamic), ``local`` the local symbols of a kernel compiled for
-    debugging. ``address_of`` returns the address of a device variable, or None.
+    The field ``kernel`` is the kernel's symbol, and ``title`` is its name. ``declared_variables`` and
+    ``types`` come from the debug build; if there is none, they are empty and ``missing_reason`` is the
+    reason. ``kernel_labels`` are the kernel's labels in it. ``parameters`` are names, offsets in the
+    parameter buffer, sizes and types as written, ``arrays`` the addresses and sizes of array arguments.
+    ``shared_symbols`` contains the offset and the size of shared variables by symbol (size 0: dynamic),
+    ``local_symbols`` the local symbols of a kernel compiled for debugging. ``address_of`` returns the address
+    of a device variable, or None.
     """
 
     kernel: str
     title: str
     code: str
     options: tuple[str, ...]
-    declared: tuple[DeclaredVariable, ...]
+    declared_variables: tuple[DeclaredVariable, ...]
     types: Mapping[int, CType]
     kernel_labels: frozenset[str]
     missing_reason: str
     parameters: tuple[tuple[str, int, int, str], ...]
     arrays: Mapping[int, int]
-    shared: Mapping[str, tuple[int, int]]
+    shared_symbols: Mapping[str, tuple[int, int]]
     shared_bytes: int
-    local: frozenset[str]
+    local_symbols: frozenset[str]
     address_of: Callable[[str], int | None]
     derived_types: dict[int, CType] = field(default_factory=dict)
 
@@ -131,12 +132,12 @@ class KernelSymbols:
     @property
     def names(self) -> set[str]:
         """All names that watch expressions can use."""
-        variable_names = {variable.name for variable in self.declared} | {
+        variable_names = {variable.name for variable in self.declared_variables} | {
             name for name, *_ in self.parameters if name
         }
         return variable_names | set(self.shared_arrays)
 
-    def check(self, names: frozenset[str], text: str) -> None:
+    def check_names(self, names: frozenset[str], text: str) -> None:
         """Raise `WatchError` if one of the names does not exist in the kernel."""
         for name in sorted(names - self.names):
             if self.missing_reason:
@@ -161,20 +162,23 @@ class KernelSymbols:
             else self.types.get(key) or self.derived_types.get(key) or _BASIC_TYPES.get(key)
         )
 
-    def key_of(self, name: str) -> int | None:
+    def type_key_of(self, name: str) -> int | None:
         """Return the key of the C type with the given name. A pointer type gets a key when it is first
         used.
         """
         name = " ".join(name.split())
         if name.endswith("*"):
-            return self.pointer_to(self.key_of(name[:-1]), name)
+            return self.add_pointer_type(self.type_key_of(name[:-1]), name)
         name = _TYPE_ALIASES.get(name, name)
         matching_keys = (
-            key for table in (self.types, _BASIC_TYPES) for key, type_ in table.items() if type_.name == name
+            key
+            for type_table in (self.types, _BASIC_TYPES)
+            for key, type_ in type_table.items()
+            if type_.name == name
         )
         return next(matching_keys, None)
 
-    def pointer_to(self, key: int | None, name: str) -> int:
+    def add_pointer_type(self, key: int | None, name: str) -> int:
         """Return the key of the type of pointers to the type `key`."""
         return self._add_type(CType(name, 8, "u64", key))
 
@@ -183,23 +187,23 @@ class KernelSymbols:
         self.derived_types[type_key] = ctype
         return type_key
 
-    def parameter(self, name: str) -> tuple[CType | None, int] | None:
+    def find_parameter(self, name: str) -> tuple[CType | None, int] | None:
         """Return the type of a kernel parameter, and its offset in the parameter buffer."""
         for parameter_name, offset, size, type_text in self.parameters:
             if parameter_name == name:
                 declarations = [
                     d
-                    for d in self.declared
+                    for d in self.declared_variables
                     if d.name == name and d.parameter >= 0 and self._is_of_kernel(d.function)
                 ]
-                ctype = self.type_of(declarations[0].ctype if declarations else self.key_of(type_text))
+                ctype = self.type_of(declarations[0].ctype if declarations else self.type_key_of(type_text))
                 return ctype if ctype is not None and ctype.size_bytes == size else None, offset
         return None
 
     def _is_of_kernel(self, label: str) -> bool:
         return label in self.kernel_labels
 
-    def assigned(self, name: str) -> bool:
+    def is_assigned(self, name: str) -> bool:
         """Return whether the source appears to assign a value to a parameter."""
         member_pattern = rf"(?<!\*)(?<!\* )\b{re.escape(name)}\b(?:\s*\.\s*\w+)*"
         return bool(
@@ -209,29 +213,29 @@ class KernelSymbols:
             )
         )
 
-    def shared_array(self, name: str) -> tuple[CType | None, int] | None:
+    def find_shared_array(self, name: str) -> tuple[CType | None, int] | None:
         """Return the type of a shared variable, and its offset in shared memory."""
         mangled_name = f"{len(name)}{name}"
         kernel_prefix = (
             f"_Z{self.kernel[1:]}" if self.kernel.startswith("_Z") else f"_ZZ{len(self.kernel)}{self.kernel}"
         )
         matching_symbols = [
-            s for s in self.shared if s == name or s.endswith(mangled_name) or f"{mangled_name}_" in s
+            s for s in self.shared_symbols if s == name or s.endswith(mangled_name) or f"{mangled_name}_" in s
         ]
         matching_symbols = [s for s in matching_symbols if s.rpartition("_")[0].endswith("_$") is False]
         if not matching_symbols:
             return None
         symbol = sorted(matching_symbols, key=lambda s: not s.startswith(kernel_prefix))[0]
-        offset, array_bytes = self.shared[symbol]
-        declaration = next((d for d in self.declared if d.symbol == symbol), None)
+        offset, array_bytes = self.shared_symbols[symbol]
+        declaration = next((d for d in self.declared_variables if d.symbol == symbol), None)
         if declaration is not None:
             return self.type_of(declaration.ctype), offset
         type_text, sizes = self.shared_arrays.get(name, ("", []))
-        type_key = self.key_of(type_text)
+        type_key = self.type_key_of(type_text)
         ctype = self.type_of(type_key)
         if ctype is None or not ctype.size_bytes:
             return None, offset
-        extents = [self.number(extent_text) for extent_text in sizes]
+        extents = [self.evaluate_array_size(extent_text) for extent_text in sizes]
         for extent_text, extent in reversed([*zip(sizes[1:], extents[1:], strict=True)]):
             if extent is None:
                 return None, offset
@@ -248,7 +252,7 @@ class KernelSymbols:
             ), offset
         return (ctype if ctype.size_bytes == array_bytes else None), offset
 
-    def number(self, text: str, depth: int = 5) -> int | None:
+    def evaluate_array_size(self, text: str, depth: int = 5) -> int | None:
         """Return the value of an array size in the source, or None if it is not constant."""
 
         def constant_value(match: re.Match[str]) -> str:
@@ -260,7 +264,7 @@ class KernelSymbols:
             value_text = option.partition("=")[2]
             if not value_text and definition:
                 value_text = next(filter(None, definition.groups()), "")
-            option_value = self.number(value_text, depth - 1) if value_text and depth else None
+            option_value = self.evaluate_array_size(value_text, depth - 1) if value_text and depth else None
             return str(option_value) if option_value is not None else name
 
         expanded_text = re.sub(r"\b[A-Za-z_]\w*", constant_value, text).strip()
@@ -306,7 +310,7 @@ class WatchScope:
         self._true_mask = np.ones((1, 1), np.bool_)
         self._false_mask = np.zeros((1, 1), np.bool_)
 
-    def built_in(self, name: str, axis: str) -> Lanes | None:
+    def built_in_value(self, name: str, axis: str) -> Lanes | None:
         """Return the values of a built-in variable such as ``threadIdx.x``, or None for any other name."""
         if axis not in ("x", "y", "z"):
             return None
@@ -322,7 +326,7 @@ class WatchScope:
             coordinate = np.full((1, 1), sizes[axis_index])
         return Lanes(lanes.UNSIGNED, coordinate.astype(np.uint32), self._true_mask, self._false_mask)
 
-    def name(self, name: str) -> Lanes:
+    def value_of_name(self, name: str) -> Lanes:
         """Return the value of a variable in each lane at each step.
 
         Raises
@@ -333,30 +337,30 @@ class WatchScope:
         symbols = self.symbols
         if name == "warpSize":
             return Lanes(lanes.INT, np.full((1, 1), WARP_SIZE, np.int32), self._true_mask, self._false_mask)
-        parameter = symbols.parameter(name)
+        parameter = symbols.find_parameter(name)
         inner_variables = [
             variable
-            for variable in symbols.declared
+            for variable in symbols.declared_variables
             if variable.name == name and variable.parameter < 0 and variable.function
         ]
-        if parameter is not None and not inner_variables and not symbols.assigned(name):
+        if parameter is not None and not inner_variables and not symbols.is_assigned(name):
             return self._value_in_memory(name, parameter[0], PARAMETER | parameter[1])
         variables = [
             variable for variable in self.trace.variables if variable.name == name and variable.written_by
         ]
         if variables:
             return self._variable_value(variables)
-        for variable in symbols.declared:
+        for variable in symbols.declared_variables:
             if (
                 variable.name == name
-                and variable.symbol in symbols.local
+                and variable.symbol in symbols.local_symbols
                 and symbols._is_of_kernel(variable.function)
             ):
                 return self._local_value(name, symbols.type_of(variable.ctype), variable.offset)
-        array = symbols.shared_array(name)
+        array = symbols.find_shared_array(name)
         if array is not None:
             return self._value_in_memory(name, array[0], SHARED | array[1])
-        for variable in symbols.declared:
+        for variable in symbols.declared_variables:
             address = (
                 symbols.address_of(variable.symbol)
                 if variable.name == name and not variable.function
@@ -374,7 +378,7 @@ class WatchScope:
     def _local_value(self, name: str, ctype: CType | None, offset: int) -> Lanes:
         frame_lanes = self._value_in_memory(name, ctype, 0)
         addresses = addresses_of_pointers(np.full((1, WARP_SIZE), LOCAL | offset, np.uint64))
-        return Lanes(frame_lanes.type, None, frame_lanes.known, frame_lanes.outside, addresses)
+        return Lanes(frame_lanes.type, None, frame_lanes.is_known, frame_lanes.is_outside, addresses)
 
     def _variable_value(self, variables: list[Variable]) -> Lanes:
         """Return the last written value of a variable.
@@ -406,11 +410,11 @@ class WatchScope:
             sorted(same_type_variables, key=lambda variable: variable.first_line)
         ):
             is_in_scope = variable_in_scope == variable_index
-            bits, is_written = self.written(variable)
+            bits, is_written = self.find_written_bits(variable)
             last_bits[is_in_scope], known_lanes[is_in_scope] = bits[is_in_scope], is_written[is_in_scope]
         type_key = next(
             d.ctype
-            for d in self.symbols.declared
+            for d in self.symbols.declared_variables
             if (d.name, d.type) == (same_type_variables[0].name, same_type_variables[0].type)
         )
         ctype = self.symbols.type_of(type_key)
@@ -422,17 +426,17 @@ class WatchScope:
             np.zeros_like(known_lanes),
         )
 
-    def written(self, variable: Variable) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
+    def find_written_bits(self, variable: Variable) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.bool_]]:
         """Return a variable's bits after every step, and the lanes that have written it by then."""
         trace = self.trace
         assert trace.value is not None
-        is_written = self.writes(variable)[:, None] & expand_lane_masks(trace.executed_mask)
+        is_written = self.find_writing_steps(variable)[:, None] & expand_lane_masks(trace.executed_mask)
         last_write = np.maximum.accumulate(np.where(is_written, np.arange(len(trace))[:, None], -1), axis=0)
         lane_values = (
             np.take_along_axis(trace.value, np.maximum(last_write, 0), axis=0) if len(trace) else trace.value
         )
         return lane_values, last_write >= 0
 
-    def writes(self, variable: Variable) -> npt.NDArray[np.bool_]:
+    def find_writing_steps(self, variable: Variable) -> npt.NDArray[np.bool_]:
         """Return an array that states for each step whether the step writes a variable."""
         return np.isin(self.trace.text_index, variable.written_by)

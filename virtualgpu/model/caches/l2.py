@@ -33,17 +33,17 @@ class L2Contents:
         An array that is larger than the cache counts with its full size if it was used last.
         """
         cached_bytes = {address: size for address, size in self._cached_bytes.items() if address in arrays}
-        never_evicted = {
+        never_evicted_arrays = {
             address: size for address, size in arrays.items() if address not in self._evicted_addresses
         }
-        partly_cached = {
+        partly_cached_arrays = {
             address: size
             for address, size in cached_bytes.items()
             if size < min(arrays[address], self._usable_bytes) // 2
         }
-        return never_evicted | partly_cached
+        return never_evicted_arrays | partly_cached_arrays
 
-    def touch(self, arrays: Mapping[int, int]) -> int:
+    def mark_used(self, arrays: Mapping[int, int]) -> int:
         """Mark the arrays as most recently used, and return how many of their bytes were not in L2. The keys
         of the dictionary `arrays` are addresses.
         """

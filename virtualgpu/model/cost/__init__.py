@@ -25,7 +25,7 @@ from virtualgpu.model.cost.kernels import (
     kernel_start_ns,
     memory_bound_ns,
 )
-from virtualgpu.model.cost.links import kernel_over_ns, nvlink_gbps, peer_copy_ns, peer_gbps
+from virtualgpu.model.cost.links import nvlink_gbps, peer_copy_ns, peer_gbps, remote_kernel_ns
 from virtualgpu.model.cost.pace import Pace
 from virtualgpu.model.cost.rates import clock_ghz, dram_gbps
 
@@ -52,7 +52,6 @@ __all__ = [
     "dram_gbps",
     "estimate_machine_counters",
     "graph_launch_ns",
-    "kernel_over_ns",
     "kernel_start_ns",
     "launch_overhead_ns",
     "memory_bound_ns",
@@ -62,6 +61,7 @@ __all__ = [
     "peer_gbps",
     "pinned_gbps",
     "pipe_clk",
+    "remote_kernel_ns",
     "step_ns",
     "step_prices",
 ]

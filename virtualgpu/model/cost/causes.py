@@ -31,19 +31,19 @@ OVERLAPPED_OPERATIONS = 4.0  # independent operations that a thread gets where i
 WORD_BYTES = 4
 MAX_LOAD_BYTES = 16
 # Of a load from a tile: ptxas does not move it as far as the load from global memory that it replaces.
-SHARED_CLK = 60.0
+TILE_LOAD_CLK = 60.0
 TILE_READ_SHARE = 0.9  # share of the reads of a tile that registers do not save
 STRIDED_SECTOR_RATIO = (
     2.0  # ratio of sectors to ideal sectors from which an access counts mainly as uncoalesced
 )
 TILE_SAVED_READS = 16.0  # number of reads that a tile in shared memory replaces
-DIVISION_ISSUED = 21.0  # machine instructions of an integer division
+DIVISION_INSTRUCTIONS = 21.0  # machine instructions of an integer division
 USUAL_BLOCK_THREADS = 256  # threads of a usual block
 MIN_WARP_INSTRUCTIONS = 30.0  # instructions of a warp that justify starting a thread block
 UNEVEN_RATIO = 1.5  # ratio of the longest block to the mean
 # Divisors of the gain of remedies outside the kernel: graphs, and a last wave that is not full.
-OUTSIDE_KERNEL_DIVISOR = 1.3
-PARTIAL_WAVE_DIVISOR = 1.15
+OUTSIDE_KERNEL_GAIN_DIVISOR = 1.3
+PARTIAL_WAVE_GAIN_DIVISOR = 1.15
 # Accesses to local memory: instructions of one, the share that must stay indexed, and the iterations of a
 # loop that overlap once the values are in registers.
 LOCAL_ACCESS_INSTRUCTIONS = 3.0
@@ -53,7 +53,7 @@ REGISTER_OVERLAP = 3.0
 _ACCURATE_FUNCTION_PATTERN = re.compile(r"\b(?:pow|exp|exp2|exp10|log|log2|log10|sin|cos|tan|sincos)f?\s*\(")
 INTRINSIC_SAVED_SHARE = 0.7
 MIN_GAIN = 1.02  # remedies below it are not reported
-GENERIC_CAUSES = ("in flight", "latency")  # causes of a kernel that has no particular one
+GENERIC_CAUSE_KINDS = ("in flight", "latency")  # causes of a kernel that has no particular one
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class _CauseSearch:
         specific_causes = [
             change
             for cause, change in gainful_causes
-            if cause.kind not in GENERIC_CAUSES or cause.detail == "narrow"
+            if cause.kind not in GENERIC_CAUSE_KINDS or cause.detail == "narrow"
         ]
         improved_launch = self.launch
         for change in specific_causes:
@@ -206,12 +206,12 @@ class _CauseSearch:
         causes = []
         for cause, change in gainful_causes:
             remaining_gain = cause.gain
-            if cause.kind in GENERIC_CAUSES and cause.detail != "narrow":
+            if cause.kind in GENERIC_CAUSE_KINDS and cause.detail != "narrow":
                 remaining_gain = min(
                     remaining_gain, improved_launch.time_ns / change(improved_launch).time_ns
                 )
             if cause.kind == "tail" and cause.figures["longest"] < UNEVEN_RATIO:
-                remaining_gain /= PARTIAL_WAVE_DIVISOR
+                remaining_gain /= PARTIAL_WAVE_GAIN_DIVISOR
             causes.append(replace(cause, remaining=remaining_gain))
         return [*causes, *self._find_launch_causes()]
 
@@ -242,7 +242,7 @@ class _CauseSearch:
     def _find_uncoalesced_causes(self) -> list[tuple[Cause, LaunchChange]]:
         sites = [
             access
-            for access in self.launch.work.of("load", "store")
+            for access in self.launch.work.accesses_of("load", "store")
             if access.space != "local" and access.sectors > access.ideal_sectors
         ]
         if not sites:
@@ -287,7 +287,9 @@ class _CauseSearch:
 
     def _find_rereading_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch_work = self.launch.work
-        loads = [access for access in launch_work.of("load") if access.space in ("global", "generic")]
+        loads = [
+            access for access in launch_work.accesses_of("load") if access.space in ("global", "generic")
+        ]
         candidates = [
             access
             for access in loads
@@ -348,7 +350,7 @@ class _CauseSearch:
                 tiled_launch.work, counters=replace(counters, accesses=(*counters.accesses, *shared_accesses))
             )
             memory_clk = kernels.chain_clk(launch.info, launch.work)
-            shared_clk = _interpolate_chain_clk(launch.work, SHARED_CLK)
+            shared_clk = _interpolate_chain_clk(launch.work, TILE_LOAD_CLK)
             latency_share = min(1.0, (shared_clk + (memory_clk - shared_clk) / reads_saved) / memory_clk)
             wait_share = launch.wait_share * (1.0 - tiled_share * (1.0 - latency_share))
             return replace(
@@ -394,13 +396,17 @@ class _CauseSearch:
 
     def _find_atomic_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch_work = self.launch.work
-        sites = [access for access in launch_work.of("atomic") if access.space != "shared" and access.sectors]
+        sites = [
+            access
+            for access in launch_work.accesses_of("atomic")
+            if access.space != "shared" and access.sectors
+        ]
         if not sites:
             return []
         pcs = {access.pc for access in sites}
         resident_blocks = min(launch_work.blocks, self.launch.info.sm_count * self.launch.blocks_per_sm_limit)
 
-        def with_fewer_lanes(access: AccessCounters) -> AccessCounters:
+        def reduce_lanes(access: AccessCounters) -> AccessCounters:
             lanes = access.bytes_requested / access.size_bytes
             word_count = max(launch_work.arrays.target_bytes(access) // access.size_bytes, 1)
             # A block adds once to each word; to a single word it adds the sums of a few warps.
@@ -421,7 +427,7 @@ class _CauseSearch:
 
         def change(launch: PricedLaunch) -> PricedLaunch:
             return _change_accesses(
-                launch, lambda access: with_fewer_lanes(access) if access.pc in pcs else access
+                launch, lambda access: reduce_lanes(access) if access.pc in pcs else access
             )
 
         worst_line = _find_costliest_line(sites, lambda access: access.bytes_requested)
@@ -434,9 +440,7 @@ class _CauseSearch:
                 worst_line,
                 lanes=lanes,
                 words=max(min(array_words, lanes), 1),
-                after=sum(
-                    with_fewer_lanes(access).bytes_requested / access.size_bytes for access in worst_line
-                ),
+                after=sum(reduce_lanes(access).bytes_requested / access.size_bytes for access in worst_line),
             )
         ]
 
@@ -448,8 +452,8 @@ class _CauseSearch:
 
         pcs = {access.pc for access in sites}
         issued_clk = float(
-            launch_work.executions[: len(launch_work.pace.pipes)]
-            @ launch_work.pace.pipes[:, PIPES.index("issue")]
+            launch_work.executions[: len(launch_work.pace.pipe_instructions)]
+            @ launch_work.pace.pipe_instructions[:, PIPES.index("issue")]
         )
         issue_share = max(
             0.4, 1.0 - LOCAL_ACCESS_INSTRUCTIONS * _sum_counter(sites, "requests") / max(issued_clk, 1.0)
@@ -458,28 +462,29 @@ class _CauseSearch:
         def change(launch: PricedLaunch) -> PricedLaunch:
             """Return the launch as if no registers were spilled to local memory."""
             pace = launch.work.pace
-            has_spill_load = np.array([not pcs.isdisjoint(loads) for loads in pace.loads])
-            pipes = pace.pipes.copy()
+            has_spill_load = np.array([not pcs.isdisjoint(loads) for loads in pace.load_pcs])
+            pipes = pace.pipe_instructions.copy()
             chain_clk = pace.chain_clk.copy()
             for name in ("issue", "alu"):
                 pipes[:, PIPES.index(name)] *= issue_share
             chain_clk[has_spill_load] /= REGISTER_OVERLAP
-            in_registers = replace(
-                launch, work=replace(launch.work, pace=replace(pace, pipes=pipes, chain_clk=chain_clk))
+            launch_in_registers = replace(
+                launch,
+                work=replace(launch.work, pace=replace(pace, pipe_instructions=pipes, chain_clk=chain_clk)),
             )
-            without_traffic = _change_accesses(
-                in_registers,
+            launch_without_traffic = _change_accesses(
+                launch_in_registers,
                 lambda access: _remove_sectors(replace(access, requests=1)) if access.pc in pcs else access,
             )
             # Values that must be indexed stay in memory; assume that most of them are in shared memory.
             shared_accesses = [
                 _move_to_shared(access, round(INDEXED_ARRAY_SHARE * access.requests)) for access in sites
             ]
-            counters = without_traffic.work.counters
+            counters = launch_without_traffic.work.counters
             return replace(
-                without_traffic,
+                launch_without_traffic,
                 work=replace(
-                    without_traffic.work,
+                    launch_without_traffic.work,
                     counters=replace(counters, accesses=(*counters.accesses, *shared_accesses)),
                 ),
             )
@@ -505,21 +510,23 @@ class _CauseSearch:
         def change(launch: PricedLaunch) -> PricedLaunch:
             changed_work = launch.work
             executions = np.minimum(full_executions, changed_work.executions)
-            issued_clk = changed_work.pace.pipes[:, PIPES.index("issue")]
+            issued_clk = changed_work.pace.pipe_instructions[:, PIPES.index("issue")]
             issued_before_clk = float(changed_work.executions[: len(issued_clk)] @ issued_clk)
             issued_after_clk = float(executions[: len(issued_clk)] @ issued_clk)
             instructions = changed_work.warp_instructions * (issued_after_clk / max(issued_before_clk, 1.0))
             # The saved instructions are taken from the busiest warp first.
-            longest_warp = changed_work.longest_warp - (changed_work.warp_instructions - instructions)
+            longest_warp = changed_work.longest_warp_instructions - (
+                changed_work.warp_instructions - instructions
+            )
             return replace(
                 launch,
                 work=replace(
                     changed_work,
                     executions=executions,
                     warp_instructions=np.ceil(instructions).astype(np.int64),
-                    longest_warp=np.maximum(longest_warp, instructions / changed_work.warps_per_block).astype(
-                        np.int64
-                    ),
+                    longest_warp_instructions=np.maximum(
+                        longest_warp, instructions / changed_work.warps_per_block
+                    ).astype(np.int64),
                 ),
             )
 
@@ -552,7 +559,8 @@ class _CauseSearch:
         launch_work = self.launch.work
         clk_by_pipe = pipe_clk(self.launch.info)
         pipe_instructions = (
-            launch_work.executions[: len(launch_work.pace.pipes)].astype(np.float64) @ launch_work.pace.pipes
+            launch_work.executions[: len(launch_work.pace.pipe_instructions)].astype(np.float64)
+            @ launch_work.pace.pipe_instructions
         )
         counters = launch_work.counters
         causes = []
@@ -578,7 +586,7 @@ class _CauseSearch:
                 )
             )
         if divisions := sum(counters.opcode_warp_instructions.get(name, 0) for name in ("div", "rem")):
-            work_share = max(0.05, 1.0 - DIVISION_ISSUED * divisions / max(issued_clk, 1.0))
+            work_share = max(0.05, 1.0 - DIVISION_INSTRUCTIONS * divisions / max(issued_clk, 1.0))
             remaining_issue = {"xu": 0.0} | dict.fromkeys(("issue", "imad", "alu"), work_share)
             causes.append(
                 self._make_cause(
@@ -589,20 +597,22 @@ class _CauseSearch:
                     operations=WARP_SIZE * divisions,
                 )
             )
-        by_line = counters.line_warp_instructions
+        instructions_by_line = counters.line_warp_instructions
         source_lines = self.code.split("\n")
         slow_lines = [
             line_number
-            for line_number in by_line
+            for line_number in instructions_by_line
             if 0 < line_number <= len(source_lines)
             and _ACCURATE_FUNCTION_PATTERN.search(source_lines[line_number - 1])
         ]
-        work_share = sum(by_line[line_number] for line_number in slow_lines) / max(sum(by_line.values()), 1)
+        work_share = sum(instructions_by_line[line_number] for line_number in slow_lines) / max(
+            sum(instructions_by_line.values()), 1
+        )
         if slow_lines:
             remaining_issue = dict.fromkeys(
                 ("issue", "fma", "imad", "alu", "uniform"), 1.0 - INTRINSIC_SAVED_SHARE * work_share
             )
-            worst_line = max(slow_lines, key=lambda line_number: by_line[line_number])
+            worst_line = max(slow_lines, key=lambda line_number: instructions_by_line[line_number])
             causes.append(
                 self._make_cause(
                     "compute",
@@ -617,7 +627,7 @@ class _CauseSearch:
     # --- placement of the grid on the device --------------------------------------------------------------
     def _find_occupancy_causes(self) -> list[tuple[Cause, LaunchChange]]:
         launch = self.launch
-        limits = self.occupancy.blocks_by_limit
+        blocks_by_limit = self.occupancy.blocks_by_limit
         warps = launch.work.warps_per_block
         # Blocks of another size that would fill the SM, if the grid has as many.
         blocks_that_fit = min(
@@ -625,7 +635,7 @@ class _CauseSearch:
         )
         if blocks_that_fit <= launch.blocks_per_sm_limit:
             return []
-        limit_name = min(limits, key=lambda name: limits[name])
+        limit_name = min(blocks_by_limit, key=lambda name: blocks_by_limit[name])
         merged_blocks = (
             max(1.0, USUAL_BLOCK_THREADS / launch.block_threads) if limit_name == "blocks" else 1.0
         )
@@ -689,7 +699,7 @@ class _CauseSearch:
         launch_work = self.launch.work
         is_chained, memory_share = _compute_chain_shares(launch_work)
         cause_kind: CauseKind = "in flight" if memory_share >= 0.5 and not is_chained else "latency"
-        loads = list(launch_work.of("load")) if memory_share >= 0.5 else []
+        loads = list(launch_work.accesses_of("load")) if memory_share >= 0.5 else []
         wait_line = 0
         if not loads:
             instructions_by_line = launch_work.counters.line_warp_instructions
@@ -712,7 +722,7 @@ class _CauseSearch:
     def _find_narrow_causes(self) -> list[tuple[Cause, LaunchChange]]:
         """Return the cause "lanes move only one or two bytes per access", if it applies."""
         launch_work = self.launch.work
-        sites = [access for access in launch_work.of("load", "store") if access.space != "local"]
+        sites = [access for access in launch_work.accesses_of("load", "store") if access.space != "local"]
         moved_bytes = _sum_counter(sites, "bytes_requested")
         lanes = sum(access.bytes_requested / access.size_bytes for access in sites)
         if not sites or moved_bytes >= WORD_BYTES * lanes:
@@ -720,14 +730,16 @@ class _CauseSearch:
         width_factor = WORD_BYTES * lanes / moved_bytes
 
         def change(launch: PricedLaunch) -> PricedLaunch:
-            with_fewer_requests = _change_accesses(
+            launch_with_fewer_requests = _change_accesses(
                 launch, lambda access: replace(access, requests=max(1, round(access.requests / width_factor)))
             )
             widened_work = replace(
-                with_fewer_requests.work, executions=-(-launch.work.executions // round(width_factor))
+                launch_with_fewer_requests.work, executions=-(-launch.work.executions // round(width_factor))
             )
             return replace(
-                with_fewer_requests, work=widened_work, merged_blocks=launch.merged_blocks * width_factor
+                launch_with_fewer_requests,
+                work=widened_work,
+                merged_blocks=launch.merged_blocks * width_factor,
             )
 
         narrow_line = _find_costliest_line(
@@ -755,7 +767,7 @@ class _CauseSearch:
                 kind="launch",
                 before_ns=host_ns,
                 after_ns=device_ns + GRAPH_NODE_NS,
-                remaining=gain / OUTSIDE_KERNEL_DIVISOR,
+                remaining=gain / OUTSIDE_KERNEL_GAIN_DIVISOR,
             )
         ]
 
@@ -766,12 +778,12 @@ def _sum_counter(sites: Iterable[AccessCounters], counter: str) -> int:
 
 
 def _find_costliest_line(
-    sites: Sequence[AccessCounters], cost: Callable[[AccessCounters], float]
+    sites: Sequence[AccessCounters], compute_cost: Callable[[AccessCounters], float]
 ) -> list[AccessCounters]:
     """Return the accesses of the source line whose accesses have the highest total cost."""
     cost_by_line: dict[int, float] = {}
     for access in sites:
-        cost_by_line[access.line] = cost_by_line.get(access.line, 0.0) + cost(access)
+        cost_by_line[access.line] = cost_by_line.get(access.line, 0.0) + compute_cost(access)
     worst_line = max(cost_by_line, key=lambda line: cost_by_line[line])
     return [access for access in sites if access.line == worst_line]
 
@@ -802,33 +814,38 @@ def _remove_sectors(access: AccessCounters) -> AccessCounters:
 
 
 def _change_pipes(
-    launch: PricedLaunch, pipe_clk_by_name: dict[str, float], pipe_shares: dict[str, float], to_fma: str = ""
+    launch: PricedLaunch,
+    pipe_clk_by_name: dict[str, float],
+    pipe_shares: dict[str, float],
+    pipe_moved_to_fma: str = "",
 ) -> PricedLaunch:
     """Return the launch with less work on some pipes.
 
-    `pipe_shares` maps a pipe to the remaining share of its work. The work of the pipe `to_fma` is added to
-    the FP32 pipe.
+    `pipe_shares` maps a pipe to the remaining share of its work. The work of the pipe `pipe_moved_to_fma` is
+    added to the FP32 pipe.
     """
     pace = launch.work.pace
-    pipes = pace.pipes.copy()
-    if to_fma:
-        pipes[:, PIPES.index("fma")] += pipes[:, PIPES.index(to_fma)]
+    pipes = pace.pipe_instructions.copy()
+    if pipe_moved_to_fma:
+        pipes[:, PIPES.index("fma")] += pipes[:, PIPES.index(pipe_moved_to_fma)]
     for name, work_share in pipe_shares.items():
         pipes[:, PIPES.index(name)] *= work_share
     clk_by_pipe = np.array([4.0 * pipe_clk_by_name[name] for name in PIPES])
-    pipe_before_clk = (pace.pipes * clk_by_pipe).max(axis=1)
+    pipe_before_clk = (pace.pipe_instructions * clk_by_pipe).max(axis=1)
     pipe_after_clk = (pipes * clk_by_pipe).max(axis=1)
     remaining_share = np.where(
         pipe_before_clk > 0, np.maximum(pipe_after_clk / np.maximum(pipe_before_clk, 1e-9), 0.1), 1.0
     )
     chain_clk = pace.chain_clk * remaining_share[:, None]
-    return replace(launch, work=replace(launch.work, pace=replace(pace, pipes=pipes, chain_clk=chain_clk)))
+    return replace(
+        launch, work=replace(launch.work, pace=replace(pace, pipe_instructions=pipes, chain_clk=chain_clk))
+    )
 
 
 def _interpolate_chain_clk(work: KernelWork, load_clk: float) -> float:
     """Return the clocks that a warp needs when it runs alone and every load takes `load_clk` clocks."""
     total_clk = 0.0
-    for piece_index in np.flatnonzero(work.executions[: len(work.pace.loads)]).tolist():
+    for piece_index in np.flatnonzero(work.executions[: len(work.pace.load_pcs)]).tolist():
         piece_clk = float(np.interp(load_clk, LATENCIES, work.pace.chain_clk[piece_index]))
         total_clk += float(work.executions[piece_index]) * piece_clk
     return total_clk / work.warps
@@ -847,16 +864,16 @@ def _compute_chain_shares(work: KernelWork) -> tuple[bool, float]:
     waited_clk = 0.0
     own_clk = 0.0
     dependent_clk = 0.0
-    for piece_index in np.flatnonzero(work.executions[: len(pace.loads)]).tolist():
+    for piece_index in np.flatnonzero(work.executions[: len(pace.load_pcs)]).tolist():
         executions = float(work.executions[piece_index])
         clk = pace.chain_clk[piece_index]
         wait_share = executions * float(clk[2] - clk[0])
         own_clk += executions * float(clk[2])
         waited_clk += wait_share
-        if pace.loads[piece_index]:
+        if pace.load_pcs[piece_index]:
             dependent_clk += (
                 wait_share
-                * len(pace.chased_load_pcs.intersection(pace.loads[piece_index]))
-                / len(pace.loads[piece_index])
+                * len(pace.chased_load_pcs.intersection(pace.load_pcs[piece_index]))
+                / len(pace.load_pcs[piece_index])
             )
     return dependent_clk > 0.5 * waited_clk > 0.0, waited_clk / own_clk if own_clk else 0.0

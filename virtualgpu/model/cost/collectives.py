@@ -25,14 +25,14 @@ HOST_STEP_NS = 1_000.0
 CHANNELS = 24
 
 
-def ring_gbps(info: DeviceInfo, peer: DeviceInfo, direct: bool) -> float:
+def ring_gbps(info: DeviceInfo, peer: DeviceInfo, is_direct: bool) -> float:
     """Return the rate in GB/s at which a GPU sends data to the next one in a ring."""
-    if direct and nvlink_gbps(info, peer):
+    if is_direct and nvlink_gbps(info, peer):
         return nvlink_gbps(info, peer) * RING_NVLINK_EFFICIENCY
-    return peer_gbps(info, peer, direct=False)
+    return peer_gbps(info, peer, is_direct=False)
 
 
-def collective_ns(hops: Iterable[tuple[DeviceInfo, DeviceInfo, int, bool]], steps: int) -> float:
+def collective_ns(hops: Iterable[tuple[DeviceInfo, DeviceInfo, int, bool]], step_count: int) -> float:
     """Return the duration of a collective operation in ns, counted from the time when all ranks have called
     it.
 
@@ -41,7 +41,7 @@ def collective_ns(hops: Iterable[tuple[DeviceInfo, DeviceInfo, int, bool]], step
     hops
         Source device, target device, bytes in total, and whether the hop uses NVLink. All hops run at the
         same time; the slowest decides.
-    steps
+    step_count
         Number of consecutive steps.
     """
     hops = list(hops)
@@ -49,7 +49,7 @@ def collective_ns(hops: Iterable[tuple[DeviceInfo, DeviceInfo, int, bool]], step
     slowest_ns = max(
         (size / ring_gbps(info, peer, is_direct) for info, peer, size, is_direct in hops), default=0.0
     )
-    return RING_START_NS + steps * step_ns + slowest_ns
+    return RING_START_NS + step_count * step_ns + slowest_ns
 
 
 # Schedules: copies by the copy engines, sums by kernels of their own, events between GPUs, all in one graph.
@@ -57,8 +57,8 @@ def collective_ns(hops: Iterable[tuple[DeviceInfo, DeviceInfo, int, bool]], step
 # take turns at a port. The same of four H200 was not fitted to: this differs from it by 1.3 times at most.
 STEP_NS = 11_000.0
 SUM_NS = 9_500.0
-TURN_NS = 2_200.0
-SUM_TURN_NS = 1_300.0
+FURTHER_MESSAGE_NS = 2_200.0
+FURTHER_SUM_NS = 1_300.0
 COPY_NVLINK_EFFICIENCY = 0.86
 SUM_DRAM_SHARE = 0.70
 SUM_ACCESSES = 3
@@ -87,8 +87,8 @@ def step_prices(info: DeviceInfo) -> StepPrices:
     return StepPrices(
         step_ns=STEP_NS,
         sum_ns=SUM_NS,
-        turn_ns=TURN_NS,
-        sum_turn_ns=SUM_TURN_NS,
+        turn_ns=FURTHER_MESSAGE_NS,
+        sum_turn_ns=FURTHER_SUM_NS,
         link_gbps=nvlink_gbps(info, info) * COPY_NVLINK_EFFICIENCY,
         sum_gbps=dram_gbps(info) * SUM_DRAM_SHARE / SUM_ACCESSES,
     )
@@ -114,26 +114,27 @@ def step_ns(
     """
     prices = [step_prices(info) for info in infos]
     transfers_by_port: dict[tuple[int, bool, bool], list[float]] = {}
-    for source_rank, target_rank, size, over_link in messages:
+    for source_rank, target_rank, size_bytes, is_over_link in messages:
         rate_gbps = min(prices[source_rank].link_gbps, prices[target_rank].link_gbps)
-        is_direct = over_link and rate_gbps > 0
+        is_direct = is_over_link and rate_gbps > 0
         if is_direct:
-            transfer_ns = size / rate_gbps
+            transfer_ns = size_bytes / rate_gbps
         else:
             transfer_ns = (
-                peer_copy_ns(infos[source_rank], infos[target_rank], size, False) - DIRECT_LATENCY_NS
+                peer_copy_ns(infos[source_rank], infos[target_rank], size_bytes, False) - DIRECT_LATENCY_NS
             )
         for port in ((source_rank, is_direct, True), (target_rank, is_direct, False)):
             transfers_by_port.setdefault(port, []).append(transfer_ns)
     copies_ns = max(
-        (STEP_NS + (len(port) - 1) * TURN_NS + sum(port) for port in transfers_by_port.values()), default=0.0
+        (STEP_NS + (len(port) - 1) * FURTHER_MESSAGE_NS + sum(port) for port in transfers_by_port.values()),
+        default=0.0,
     )
     sums_ns: dict[int, list[float]] = {}
-    for device, size in sums:
-        sums_ns.setdefault(device, []).append(size / prices[device].sum_gbps)
+    for device_index, size_bytes in sums:
+        sums_ns.setdefault(device_index, []).append(size_bytes / prices[device_index].sum_gbps)
     slowest_sums_ns = max(
         (
-            SUM_NS + (len(device_sums_ns) - 1) * SUM_TURN_NS + sum(device_sums_ns)
+            SUM_NS + (len(device_sums_ns) - 1) * FURTHER_SUM_NS + sum(device_sums_ns)
             for device_sums_ns in sums_ns.values()
         ),
         default=0.0,

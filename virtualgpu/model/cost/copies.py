@@ -46,7 +46,7 @@ TO_HOST_STAGED_GBPS = ((MIB, 9.7), (None, 12.8))
 STAGED_SHARE_OF_BUS = 0.5
 
 
-def copy_ns(info: DeviceInfo, kind: CopyKind, size_bytes: int, pinned: bool = False) -> float:
+def copy_ns(info: DeviceInfo, kind: CopyKind, size_bytes: int, is_pinned: bool = False) -> float:
     """Return the duration in ns of a copy within a device, or between a device and the host.
 
     Parameters
@@ -57,7 +57,7 @@ def copy_ns(info: DeviceInfo, kind: CopyKind, size_bytes: int, pinned: bool = Fa
         ``"HtoD"``, ``"DtoH"`` or ``"DtoD"`` (within its memory).
     size_bytes
         Size of the copy.
-    pinned
+    is_pinned
         Whether the host side is page-locked; matters for ``HtoD`` and ``DtoH``.
 
     Raises
@@ -72,7 +72,7 @@ def copy_ns(info: DeviceInfo, kind: CopyKind, size_bytes: int, pinned: bool = Fa
     if kind not in ("HtoD", "DtoH"):
         raise ValueError(f"Unknown kind of copy {kind!r}. Use 'HtoD', 'DtoH' or 'DtoD'.")
     bus_gbps = pinned_gbps(info)
-    if pinned:
+    if is_pinned:
         return (TO_DEVICE_LATENCY_NS if kind == "HtoD" else TO_HOST_LATENCY_NS) + size_bytes / bus_gbps
     if kind == "HtoD" and size_bytes <= EMBEDDED_BYTES:
         return EMBEDDED_LATENCY_NS + size_bytes / min(EMBEDDED_GBPS, STAGED_SHARE_OF_BUS * bus_gbps)

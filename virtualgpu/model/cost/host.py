@@ -59,6 +59,6 @@ def call_ns(kind: ActivityKind) -> float:
     return HOST.memory_set_ns if kind == "MEMSET" else HOST.kernel_ns
 
 
-def graph_launch_ns(nodes: int) -> float:
+def graph_launch_ns(node_count: int) -> float:
     """Return the host time in ns of launching a graph with the given number of nodes."""
-    return HOST.graph_ns + nodes * HOST.graph_node_ns
+    return HOST.graph_ns + node_count * HOST.graph_node_ns

@@ -28,20 +28,21 @@ WARP_LANES = 32
 class InstructionCost:
     """The modelled cost of one PTX instruction.
 
-    The field ``pipes`` maps each pipe to its number of warp instructions. The field ``latency`` is the number
-    of clocks until a dependent instruction can start. ``extra`` counts further instructions of no particular
-    pipe. ``waits`` is the memory for which the instruction waits, if any.
+    The field ``pipes`` maps each pipe to its number of warp instructions. The field ``latency_clk`` is the
+    number of clocks until a dependent instruction can start. ``extra_instructions`` counts further
+    instructions of no particular pipe. ``awaited_memory`` is the memory for which the instruction waits, if
+    any.
     """
 
     pipes: tuple[tuple[str, float], ...] = ()
-    latency: float = 0.0
-    extra: float = 0.0
-    waits: str = ""
+    latency_clk: float = 0.0
+    extra_instructions: float = 0.0
+    awaited_memory: str = ""
 
     @property
-    def issued(self) -> float:
+    def issue_slots(self) -> float:
         """Number of issue slots that the instruction occupies."""
-        return self.extra + sum(pipe_slots for _, pipe_slots in self.pipes)
+        return self.extra_instructions + sum(pipe_slots for _, pipe_slots in self.pipes)
 
 
 NO_COST = InstructionCost()

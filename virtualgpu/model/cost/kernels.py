@@ -31,8 +31,8 @@ from virtualgpu.records.kernel import LINE_BYTES
 # --- start of a kernel --------------------------------------------------------------------------
 KERNEL_FLOOR_NS = 490.0  # an empty kernel takes 0.66 us in a graph on an H200, its block included
 BLOCK_FLOOR_NS = 208.0
-COLD_NS_PER_INSTRUCTION = 13.1  # a kernel's first instructions and parameters are not cached
-COLD_MAX_NS = 196.0
+COLD_START_NS_PER_INSTRUCTION = 13.1  # a kernel's first instructions and parameters are not cached
+MAX_COLD_START_NS = 196.0
 DISPATCH_CLK = 1.15  # 16,384 empty blocks take 10.5 us
 WARP_START_CLK = 5.5  # per SM: 4,096 empty blocks of 1,024 threads take 3.9 us
 BARRIER_WARP_CLK = 1.6  # of a barrier, per warp of the block
@@ -77,16 +77,16 @@ SINGLE_STORE_CLK = 0.76
 PARTIAL_STORE_CLK = 0.5
 SINGLE_PARTIAL_STORE_CLK = 0.84
 L2_USABLE_SHARE = 0.65  # arrays of this share of L2 stay there,
-L2_RAMP = 0.2  # and a fifth more make it as if none did
+L2_OVERFLOW_RAMP = 0.2  # and a fifth more make it as if none did
 # Atomics: clocks between two on one sector; clocks of each if many lanes use one word; the distance in bytes
 # from which they run at the same time, and the number of units. 262,144 additions to one integer take 192 us,
 # to one float 461 us, over 128 bytes 20.6 us either way, over 4 KiB 4.0 us.
 ATOMIC_CLK = 1.08
 CROWDED_INTEGER_CLK = 1.45
 CROWDED_FLOAT_CLK = 3.48
-ATOMIC_APART_BYTES = 595.0
+INDEPENDENT_ATOMICS_DISTANCE_BYTES = 595.0
 ATOMIC_UNITS = 60.0
-ATOMIC_ANSWER_CLK = 500.0  # until the previous value is returned
+ATOMIC_RESULT_CLK = 500.0  # until the previous value is returned
 DRAM_GRANULE_BYTES = 64
 SCATTERED_SECTORS = 16  # number of sectors from which a request counts as scattered
 
@@ -129,7 +129,7 @@ class KernelWork:
 
     Attributes
     ----------
-    warp_instructions, longest_warp, sectors : array
+    warp_instructions, longest_warp_instructions, sectors : array
         By block: PTX instructions of all its warps and of its busiest warp, sectors of global memory.
     counters : KernelCounters
         Of the launch.
@@ -142,7 +142,7 @@ class KernelWork:
     """
 
     warp_instructions: npt.NDArray[np.int64]
-    longest_warp: npt.NDArray[np.int64]
+    longest_warp_instructions: npt.NDArray[np.int64]
     sectors: npt.NDArray[np.int64]
     counters: KernelCounters
     executions: npt.NDArray[np.int64]
@@ -162,7 +162,7 @@ class KernelWork:
     def warps(self) -> int:
         return max(self.blocks * self.warps_per_block, 1)
 
-    def part(self, phase: int) -> KernelWork:
+    def select_phase(self, phase: int) -> KernelWork:
         """Return the work of one phase of the kernel. A phase is the code between two barriers."""
         accesses = tuple(
             access
@@ -182,11 +182,11 @@ class KernelWork:
             if access.space not in ("shared", "const") and access.requests
         )
 
-    def of(self, *kinds: str) -> list[AccessCounters]:
+    def accesses_of(self, *kinds: str) -> list[AccessCounters]:
         """Return the accesses to global and local memory of the given kinds, such as ``"load"``."""
         return [access for access in self.accesses if access.kind in kinds]
 
-    def units(self, access: AccessCounters) -> int:
+    def count_atomic_operations(self, access: AccessCounters) -> int:
         """Return the number of operations that the atomic units execute for an atomic access.
 
         The result is the number of requests if the compiler combines the lanes of a warp, and the number of
@@ -197,7 +197,7 @@ class KernelWork:
     @cached_property
     def missed_sectors(self) -> int:
         """Number of sectors that loads request from L2 because they are not in L1."""
-        return sum(access.missed_sectors for access in self.of("load"))
+        return sum(access.missed_sectors for access in self.accesses_of("load"))
 
     @cached_property
     def traffic(self) -> tuple[float, float]:
@@ -207,7 +207,7 @@ class KernelWork:
         requested_bytes = 0.0
         scattered_bytes = 0.0
         for access in self.accesses:
-            sectors = access.missed_sectors if access.kind == "load" else self.units(access)
+            sectors = access.missed_sectors if access.kind == "load" else self.count_atomic_operations(access)
             if access.space == "local" and access.kind == "store":
                 continue
             requested_bytes += SECTOR_BYTES * sectors
@@ -284,7 +284,9 @@ def dispatch_ns(info: DeviceInfo, block_threads: int) -> float:
 def kernel_start_ns(work: KernelWork) -> float:
     """Return the time in ns that the start of a kernel and its first instructions take."""
     instructions_per_warp = work.counters.warp_instructions / work.warps
-    return KERNEL_FLOOR_NS + min(COLD_NS_PER_INSTRUCTION * max(instructions_per_warp - 1.0, 0.0), COLD_MAX_NS)
+    return KERNEL_FLOOR_NS + min(
+        COLD_START_NS_PER_INSTRUCTION * max(instructions_per_warp - 1.0, 0.0), MAX_COLD_START_NS
+    )
 
 
 def block_durations_ns(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> npt.NDArray[np.float64]:
@@ -312,23 +314,24 @@ def block_durations_ns(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -
 
 
 def combine_overlapped_ns(
-    own: npt.NDArray[np.float64],
-    sm: npt.NDArray[np.float64],
-    tensor: npt.NDArray[np.float64],
-    chip: npt.NDArray[np.float64],
-    steady: float,
+    own_times_ns: npt.NDArray[np.float64],
+    sm_times_ns: npt.NDArray[np.float64],
+    tensor_times_ns: npt.NDArray[np.float64],
+    chip_times_ns: npt.NDArray[np.float64],
+    steadiness: float,
 ) -> npt.NDArray[np.float64]:
     """Return the duration of each block, computed from its own time and its times on shared resources."""
-    exponent = OVERLAP_EXPONENT + steady * (STEADY_OVERLAP_EXPONENT - OVERLAP_EXPONENT)
-    durations: npt.NDArray[np.float64] = (own**exponent + np.maximum(sm, chip) ** exponent) ** (
-        1.0 / exponent
-    )
-    fed_ns = np.where(
-        tensor > 0.0,
-        (tensor**TENSOR_OVERLAP_EXPONENT + sm**TENSOR_OVERLAP_EXPONENT) ** (1.0 / TENSOR_OVERLAP_EXPONENT),
+    exponent = OVERLAP_EXPONENT + steadiness * (STEADY_OVERLAP_EXPONENT - OVERLAP_EXPONENT)
+    durations: npt.NDArray[np.float64] = (
+        own_times_ns**exponent + np.maximum(sm_times_ns, chip_times_ns) ** exponent
+    ) ** (1.0 / exponent)
+    tensor_limited_ns = np.where(
+        tensor_times_ns > 0.0,
+        (tensor_times_ns**TENSOR_OVERLAP_EXPONENT + sm_times_ns**TENSOR_OVERLAP_EXPONENT)
+        ** (1.0 / TENSOR_OVERLAP_EXPONENT),
         0.0,
     )
-    return np.maximum(durations, fed_ns)
+    return np.maximum(durations, tensor_limited_ns)
 
 
 def estimate_steadiness(info: DeviceInfo, work: KernelWork, blocks_per_sm: int) -> float:
@@ -352,16 +355,16 @@ def shared_ns(
     if tail_blocks:
         residents_of_chip[work.blocks - tail_blocks :] = tail_blocks
     residents_of_sm = np.maximum(np.ceil(residents_of_chip / info.sm_count), 1.0)
-    steady = estimate_steadiness(info, work, blocks_per_sm)
+    steadiness = estimate_steadiness(info, work, blocks_per_sm)
     clocks = sm_clk(info, work)
     tensor_clk = clocks.pop("tensor")
     instruction_shares = _to_shares(work.warp_instructions)
     sm_ns, tensor_ns = (
-        _compute_service_end(instruction_shares * (clk / clock_ghz(info)), residents_of_sm, steady)
+        _compute_service_end(instruction_shares * (clk / clock_ghz(info)), residents_of_sm, steadiness)
         for clk in (max(clocks.values()), tensor_clk)
     )
-    chip_time_ns = _to_shares(work.sectors) * max(chip_ns(info, work, steady).values())
-    return sm_ns, tensor_ns, _compute_service_end(chip_time_ns, residents_of_chip, steady)
+    chip_time_ns = _to_shares(work.sectors) * max(chip_ns(info, work, steadiness).values())
+    return sm_ns, tensor_ns, _compute_service_end(chip_time_ns, residents_of_chip, steadiness)
 
 
 def _to_shares(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
@@ -373,23 +376,23 @@ def _to_shares(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
 
 
 def _compute_service_end(
-    service: npt.NDArray[np.float64], residents: npt.NDArray[np.float64], steady: float
+    service_ns: npt.NDArray[np.float64], resident_blocks: npt.NDArray[np.float64], steadiness: float
 ) -> npt.NDArray[np.float64]:
-    """Return for each block the time until it is served, if the running blocks take turns on a resource.
+    """Return for each block the time until a resource has done its work, if the running blocks take turns.
 
-    `service` is the time that each block needs the resource. If new blocks follow those that end (`steady`
-    is 1), a block always shares the resource with the same number of others; otherwise, it shares it with
-    each of them only as long as that block needs it, too.
+    `service_ns` is the time that each block needs the resource. If new blocks follow those that end
+    (`steadiness` is 1), a block always shares the resource with the same number of others; otherwise, it
+    shares it with each of them only as long as that block needs it, too.
     """
-    if not service.size or np.ptp(service) == 0.0:
-        return residents * service
-    sorted_service = np.sort(service)
-    service_ranks = np.searchsorted(sorted_service, service, side="right")
+    if not service_ns.size or np.ptp(service_ns) == 0.0:
+        return resident_blocks * service_ns
+    sorted_service = np.sort(service_ns)
+    service_ranks = np.searchsorted(sorted_service, service_ns, side="right")
     mean_overlap = (
-        np.cumsum(sorted_service)[service_ranks - 1] + (service.size - service_ranks) * service
-    ) / service.size
-    wait_per_resident = steady * service + (1.0 - steady) * mean_overlap
-    service_end: npt.NDArray[np.float64] = service + (residents - 1.0) * wait_per_resident
+        np.cumsum(sorted_service)[service_ranks - 1] + (service_ns.size - service_ranks) * service_ns
+    ) / service_ns.size
+    wait_per_resident = steadiness * service_ns + (1.0 - steadiness) * mean_overlap
+    service_end: npt.NDArray[np.float64] = service_ns + (resident_blocks - 1.0) * wait_per_resident
     return service_end
 
 
@@ -407,7 +410,7 @@ def own_ns(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
         barrier_clk += BARRIER_DRAIN_CLK
     clk = block_clk(info, work) + barrier_count / work.warps * barrier_clk
     mean_instructions = work.warp_instructions.mean() / work.warps_per_block if work.blocks else 1.0
-    longest_warp_ratio = work.longest_warp / max(float(mean_instructions), 1.0)
+    longest_warp_ratio = work.longest_warp_instructions / max(float(mean_instructions), 1.0)
     durations_ns: npt.NDArray[np.float64] = BLOCK_FLOOR_NS + clk * longest_warp_ratio / clock_ghz(info)
     return durations_ns
 
@@ -427,7 +430,7 @@ def block_clk(info: DeviceInfo, work: KernelWork) -> float:
     total_clk = 0.0
     busy_clk_by_unit: Counter[str] = Counter()
     for phase_number in phase_numbers:
-        phase_work = work.part(phase_number)
+        phase_work = work.select_phase(phase_number)
         clocks = {name: clk / work.blocks for name, clk in sm_clk(info, phase_work).items()}
         clocks["L2"] = (
             l2_clk(phase_work) / work.blocks * max(min(work.blocks / info.sm_count, 1.0), L2_PORT_SHARE)
@@ -462,28 +465,28 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
     miss_rates = {}
     lines_by_pc = {}
     passes_by_pc = {}
-    for access in work.of("load"):
+    for access in work.accesses_of("load"):
         if not access.sectors:  # of shared memory, by a generic address
             continue
         lines_by_pc[access.pc] = _lines_per_request(access)
         passes_by_pc[access.pc] = access.line_passes / access.requests
         # Other warps of the block request the same lines soon after, and wait for them as long.
         miss_rates[access.pc] = 1.0 - (1.0 - access.missed_requests / access.requests) ** work.warps_per_block
-    piece_clk = np.zeros(len(work.pace.loads))
-    for piece_index in np.flatnonzero(work.executions[: len(work.pace.loads)]).tolist():
+    piece_clk = np.zeros(len(work.pace.load_pcs))
+    for piece_index in np.flatnonzero(work.executions[: len(work.pace.load_pcs)]).tolist():
         latency_clk = work.pace.chain_clk[piece_index]
-        load_miss_rates = [miss_rates[pc] for pc in work.pace.loads[piece_index] if pc in miss_rates]
+        load_miss_rates = [miss_rates[pc] for pc in work.pace.load_pcs[piece_index] if pc in miss_rates]
         serial_loads = (latency_clk[3] - latency_clk[2]) / (LATENCIES[3] - LATENCIES[2])
         load_clk = L1_LATENCY_CLK
         if load_miss_rates and serial_loads > 0.01:
-            loads_together = max(len(load_miss_rates) / serial_loads, 1.0)
-            if loads_together > len(load_miss_rates) - 0.5:  # all of them wait for the slowest
+            simultaneous_loads = max(len(load_miss_rates) / serial_loads, 1.0)
+            if simultaneous_loads > len(load_miss_rates) - 0.5:  # all of them wait for the slowest
                 miss_rate = 1.0 - math.prod(1.0 - rate for rate in load_miss_rates)
             else:
-                miss_rate = 1.0 - (1.0 - sum(load_miss_rates) / len(load_miss_rates)) ** loads_together
-            line_count = max(lines_by_pc[pc] for pc in work.pace.loads[piece_index] if pc in lines_by_pc)
-            slowest_clk = miss_clk * (1.0 + latency_spread * math.log2(line_count * loads_together))
-            pass_count = max(passes_by_pc[pc] for pc in work.pace.loads[piece_index] if pc in passes_by_pc)
+                miss_rate = 1.0 - (1.0 - sum(load_miss_rates) / len(load_miss_rates)) ** simultaneous_loads
+            line_count = max(lines_by_pc[pc] for pc in work.pace.load_pcs[piece_index] if pc in lines_by_pc)
+            slowest_clk = miss_clk * (1.0 + latency_spread * math.log2(line_count * simultaneous_loads))
+            pass_count = max(passes_by_pc[pc] for pc in work.pace.load_pcs[piece_index] if pc in passes_by_pc)
             load_clk += L1_PASS_CLK * pass_count + miss_rate * (slowest_clk - L1_LATENCY_CLK)
         piece_clk[piece_index] = float(work.executions[piece_index]) * float(
             np.interp(load_clk, LATENCIES, latency_clk)
@@ -493,13 +496,13 @@ def piece_clocks(info: DeviceInfo, work: KernelWork) -> npt.NDArray[np.float64]:
             piece_clk[work.pace.piece_by_pc[access.pc]] += CONFLICT_CLK * access.bank_conflicts
     waited_clk = np.zeros(len(piece_clk))
     for copy_wait in work.pace.copy_waits:
-        copy_accesses = [access for access in work.of("load") if access.pc in copy_wait.copies]
+        copy_accesses = [access for access in work.accesses_of("load") if access.pc in copy_wait.copy_pcs]
         line_count = sum(access.requests * lines_by_pc[access.pc] for access in copy_accesses)
-        line_count = max(line_count / max(int(work.executions[copy_wait.row]), 1), 1.0)
+        line_count = max(line_count / max(int(work.executions[copy_wait.wait_piece]), 1), 1.0)
         slowest_clk = miss_clk * (1.0 + latency_spread * math.log2(line_count))
         missed_share = sum(miss_rates[access.pc] for access in copy_accesses) / max(len(copy_accesses), 1)
         latency_clk = ASYNC_COPY_CLK + L1_LATENCY_CLK + missed_share * (slowest_clk - L1_LATENCY_CLK)
-        waited_clk[copy_wait.row] += _copy_wait_clk(work, copy_wait, piece_clk, latency_clk)
+        waited_clk[copy_wait.wait_piece] += _copy_wait_clk(work, copy_wait, piece_clk, latency_clk)
     return piece_clk + waited_clk
 
 
@@ -511,10 +514,10 @@ def _ideal_passes(access: AccessCounters) -> float:
 
 def _lines_per_request(access: AccessCounters) -> float:
     """Return the mean number of 128-byte lines per request: its half lines, unless it needs both halves."""
-    return max(access.half_lines / access.requests * (1.0 + _single_share(access)) / 2.0, 1.0)
+    return max(access.half_lines / access.requests * (1.0 + _single_sector_share(access)) / 2.0, 1.0)
 
 
-def _single_share(access: AccessCounters) -> float:
+def _single_sector_share(access: AccessCounters) -> float:
     """Return the share of sectors whose neighbour, in the same half of a line, is not accessed with them."""
     return min(max(2.0 * access.half_lines / access.sectors - 1.0, 0.0), 1.0)
 
@@ -524,24 +527,27 @@ def _copy_wait_clk(
 ) -> float:
     """Return the clocks that all warps wait for asynchronous copies at one place.
 
-    The copies of a group take the latency of memory. While n = `CopyWait.pending` younger groups are
+    The copies of a group take the latency of memory. While n = `CopyWait.pending_groups` younger groups are
     started, the warp does other work, which hides as much of the latency. The wait w itself hides a part of
-    the next one. In a loop of c clocks, w = latency - n (c + w) - `between`, thus
-    w = (latency - n c - between) / (n + 1).
+    the next one. In a loop of c clocks, w = latency - n (c + w) - b, thus
+    w = (latency - n c - b) / (n + 1), where b is the time of the pieces between.
     """
-    wait_count = int(work.executions[wait.row])
+    wait_count = int(work.executions[wait.wait_piece])
     if not wait_count:
         return 0.0
     loop_clk, code_clk = (
-        float(piece_clk[list(piece_rows)].sum()) / wait_count for piece_rows in (wait.loop, wait.between)
+        float(piece_clk[list(piece_rows)].sum()) / wait_count
+        for piece_rows in (wait.loop_pieces, wait.pieces_between)
     )
-    hidden_clk = wait.pending * loop_clk + code_clk
-    return wait_count * max(latency_clk - hidden_clk, 0.0) / (wait.pending + 1)
+    hidden_clk = wait.pending_groups * loop_clk + code_clk
+    return wait_count * max(latency_clk - hidden_clk, 0.0) / (wait.pending_groups + 1)
 
 
 def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
     """Return the number of clocks for which the launch occupies each unit of an SM."""
-    executions_by_pipe = work.executions[: len(work.pace.pipes)].astype(np.float64) @ work.pace.pipes
+    executions_by_pipe = (
+        work.executions[: len(work.pace.pipe_instructions)].astype(np.float64) @ work.pace.pipe_instructions
+    )
     clk_by_pipe = pipe_clk(info)
     clk_by_name = {
         name: float(pipe_executions) * clk_by_pipe[name]
@@ -566,14 +572,14 @@ def sm_clk(info: DeviceInfo, work: KernelWork) -> dict[str, float]:
         elif access.space == "generic" and not access.sectors:  # shared memory, by generic addresses
             memory_clk += (access.wavefronts + access.requests) * WAVEFRONT_CLK
     fill_clk = 0.0
-    for access in work.of("load"):
+    for access in work.accesses_of("load"):
         if access.sectors:
             line_clk = access.requests * _lines_per_request(access) / LINES_PER_CLK
             pass_clk = access.requests * _ideal_passes(access) + access.line_passes
             memory_clk += max(access.requests * LOAD_CLK, line_clk, pass_clk)
-            fill_clk += access.missed_sectors * _single_share(access) * L1_FILL_CLK
-    port_clk = max(fill_clk, L2_PORT_SHARE * _store_clk(work.of("store")))
-    for access in work.of("store"):
+            fill_clk += access.missed_sectors * _single_sector_share(access) * L1_FILL_CLK
+    port_clk = max(fill_clk, L2_PORT_SHARE * _store_clk(work.accesses_of("store")))
+    for access in work.accesses_of("store"):
         is_merged = access.sectors <= 1.5 * max(access.bytes_requested / SECTOR_BYTES, access.requests)
         memory_clk += access.requests * REQUEST_CLK + (
             access.sectors * (SECTOR_CLK if is_merged else SCATTERED_SECTOR_CLK)
@@ -597,38 +603,40 @@ def _constant_passes(access: AccessCounters) -> float:
     )
 
 
-def chip_ns(info: DeviceInfo, work: KernelWork, steady: float = 1.0) -> dict[str, float]:
+def chip_ns(info: DeviceInfo, work: KernelWork, steadiness: float = 1.0) -> dict[str, float]:
     """Return the time in ns for which the launch occupies L2, DRAM and the atomic units.
 
     Loads and stores use separate connections between the SMs and L2. If new blocks follow ended ones
-    (`steady` is 1), blocks store while others load. If all blocks run at once, they load before the stores
-    outside of loops.
+    (`steadiness` is 1), blocks store while others load. If all blocks run at once, they load before the
+    stores outside of loops.
     """
-    atomic_clk = sum(_atomic_clk(work, access) for access in work.of("atomic") if access.sectors)
+    atomic_clk = sum(_atomic_clk(work, access) for access in work.accesses_of("atomic") if access.sectors)
     sm_clock_ghz = clock_ghz(info)
     dram_ns = dram_bytes(info, work) / (dram_gbps(info) * DRAM_HEADROOM)
     return {
-        "L2": l2_clk(work, steady) / info.sm_count / sm_clock_ghz,
+        "L2": l2_clk(work, steadiness) / info.sm_count / sm_clock_ghz,
         "atomics": atomic_clk / sm_clock_ghz,
         "DRAM": dram_ns,
     }
 
 
-def l2_clk(work: KernelWork, steady: float = 1.0) -> float:
+def l2_clk(work: KernelWork, steadiness: float = 1.0) -> float:
     """Return the number of clocks that L2 takes for all loads and stores, as if a single SM did all of the
     work.
     """
     load_clk = 0.0
-    for access in work.of("load"):
+    for access in work.accesses_of("load"):
         if access.sectors:
             is_copy = access.text.startswith("cp.async.cg")
             sector_clk = COPY_SECTOR_CLK if is_copy else L2_SECTOR_CLK
-            load_clk += access.missed_sectors * (sector_clk + SINGLE_SECTOR_CLK * _single_share(access))
-    stores = work.of("store")
+            load_clk += access.missed_sectors * (
+                sector_clk + SINGLE_SECTOR_CLK * _single_sector_share(access)
+            )
+    stores = work.accesses_of("store")
     piece_by_pc = work.pace.piece_by_pc
     last_stores = [s for s in stores if work.executions[piece_by_pc.get(s.pc, 0)] <= work.warps]
-    last_clk = min(load_clk, _store_clk(last_stores)) if steady < 1.0 else 0.0
-    return max(load_clk, _store_clk(stores)) + (1.0 - steady) * last_clk
+    last_clk = min(load_clk, _store_clk(last_stores)) if steadiness < 1.0 else 0.0
+    return max(load_clk, _store_clk(stores)) + (1.0 - steadiness) * last_clk
 
 
 def _store_clk(stores: Sequence[AccessCounters]) -> float:
@@ -636,7 +644,7 @@ def _store_clk(stores: Sequence[AccessCounters]) -> float:
     store_clk = 0.0
     for access in stores:
         if access.sectors:
-            single_share = _single_share(access)
+            single_share = _single_sector_share(access)
             partial_share = min(2.0 * (1.0 - access.bytes_requested / (SECTOR_BYTES * access.sectors)), 1.0)
             store_clk += access.sectors * (
                 STORE_SECTOR_CLK
@@ -649,12 +657,12 @@ def _store_clk(stores: Sequence[AccessCounters]) -> float:
 def _atomic_clk(work: KernelWork, access: AccessCounters) -> float:
     target_bytes = max(work.arrays.target_bytes(access), 4)
     lanes = access.bytes_requested / access.size_bytes
-    parallel_atomics = min(max(target_bytes / ATOMIC_APART_BYTES, 1.0), ATOMIC_UNITS)
+    parallel_atomics = min(max(target_bytes / INDEPENDENT_ATOMICS_DISTANCE_BYTES, 1.0), ATOMIC_UNITS)
     if ".cas" in access.text:
         # One of the lanes that use the same word succeeds; the others retry when they have the result.
-        return lanes / (target_bytes / access.size_bytes) * ATOMIC_ANSWER_CLK
+        return lanes / (target_bytes / access.size_bytes) * ATOMIC_RESULT_CLK
     if access.pc in work.pace.combined_atomic_pcs:
-        return work.units(access) * CROWDED_INTEGER_CLK / parallel_atomics
+        return work.count_atomic_operations(access) * CROWDED_INTEGER_CLK / parallel_atomics
     target_sectors = max(target_bytes / SECTOR_BYTES, 1.0)
     # A sector counts as often as its most used word: more of them than exist, or one for each lane.
     is_crowded = access.sectors / access.requests > min(target_sectors, WARP_SIZE) * 8.08 or (
@@ -683,4 +691,6 @@ def dram_bytes(info: DeviceInfo, work: KernelWork) -> float:
         if requested_bytes <= array_bytes
         else touched_bytes + (fetched_bytes - touched_bytes) * (1.0 - cache_bytes / touched_bytes)
     )
-    return max(missed_bytes * min((touched_bytes - cache_bytes) / (cache_bytes * L2_RAMP), 1.0), cold_bytes)
+    return max(
+        missed_bytes * min((touched_bytes - cache_bytes) / (cache_bytes * L2_OVERFLOW_RAMP), 1.0), cold_bytes
+    )

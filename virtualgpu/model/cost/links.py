@@ -31,25 +31,25 @@ def nvlink_gbps(info: DeviceInfo, peer: DeviceInfo) -> float:
     return min(info.nvlink_gbps or 0.0, peer.nvlink_gbps or 0.0) / 2
 
 
-def peer_gbps(info: DeviceInfo, peer: DeviceInfo, direct: bool = True) -> float:
+def peer_gbps(info: DeviceInfo, peer: DeviceInfo, is_direct: bool = True) -> float:
     """Return the bandwidth in GB/s of large copies between two devices in one direction.
 
     Parameters
     ----------
     info, peer
         The devices.
-    direct
+    is_direct
         Whether it goes over NVLink, where both have it, instead of through the host.
     """
-    if direct and nvlink_gbps(info, peer):
+    if is_direct and nvlink_gbps(info, peer):
         return nvlink_gbps(info, peer) * NVLINK_EFFICIENCY
     return min(pinned_gbps(info), pinned_gbps(peer)) * PIPELINED_BUS_SHARE
 
 
-def peer_copy_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: int, direct: bool = True) -> float:
+def peer_copy_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: int, is_direct: bool = True) -> float:
     """Return the device time in ns of a copy between two devices."""
-    rate_gbps = peer_gbps(info, peer, direct)
-    if direct and nvlink_gbps(info, peer):
+    rate_gbps = peer_gbps(info, peer, is_direct)
+    if is_direct and nvlink_gbps(info, peer):
         return DIRECT_LATENCY_NS + size_bytes / rate_gbps
     first_bytes = min(size_bytes, MIB)
     return (
@@ -59,6 +59,6 @@ def peer_copy_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: int, direct: bo
     )
 
 
-def kernel_over_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: float) -> float:
+def remote_kernel_ns(info: DeviceInfo, peer: DeviceInfo, size_bytes: float) -> float:
     """Return the minimum time in ns that a kernel needs to move bytes to or from another device."""
     return KERNEL_LATENCY_NS + size_bytes / (nvlink_gbps(info, peer) * KERNEL_NVLINK_EFFICIENCY)

@@ -19,23 +19,23 @@ class CopyWait:
 
     Attributes
     ----------
-    row : int
+    wait_piece : int
         The piece with the wait.
-    pending : int
+    pending_groups : int
         Number of younger groups that may still be in flight.
-    loop : tuple of int
+    loop_pieces : tuple of int
         The pieces of the loop that starts the copies and waits for them; empty without a loop.
-    between : tuple of int
+    pieces_between : tuple of int
         The pieces from the start of a group to the next wait.
-    copies : tuple of int
+    copy_pcs : tuple of int
         Program counters of the copies.
     """
 
-    row: int
-    pending: int
-    loop: tuple[int, ...]
-    between: tuple[int, ...]
-    copies: tuple[int, ...]
+    wait_piece: int
+    pending_groups: int
+    loop_pieces: tuple[int, ...]
+    pieces_between: tuple[int, ...]
+    copy_pcs: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,11 @@ class Pace:
 
     Attributes
     ----------
-    pipes : array, shape (pieces, pipes)
+    pipe_instructions : array, shape (pieces, pipes)
         Warp instructions by `virtualgpu.model.cost.instructions.PIPES`.
     chain_clk : array, shape (pieces, latencies)
         Clocks that a warp takes alone, if global memory takes each of `LATENCIES`.
-    loads : tuple of tuple of int
+    load_pcs : tuple of tuple of int
         The program counters of each piece's loads from global memory (`AccessCounters.pc`).
     combined_atomic_pcs : frozenset of int
         Program counters of atomics that one lane executes for its warp.
@@ -64,9 +64,9 @@ class Pace:
         The pieces of instructions, by their program counters.
     """
 
-    pipes: npt.NDArray[np.float64]
+    pipe_instructions: npt.NDArray[np.float64]
     chain_clk: npt.NDArray[np.float64]
-    loads: tuple[tuple[int, ...], ...]
+    load_pcs: tuple[tuple[int, ...], ...]
     combined_atomic_pcs: frozenset[int] = frozenset()
     merged_load_shares: Mapping[int, float] = field(default_factory=dict)
     chased_load_pcs: frozenset[int] = frozenset()

@@ -98,7 +98,7 @@ def run_together(
             for part in kernel_parts:
                 machine.count_launch()
                 for array in (*part.reads, *part.writes):
-                    part.device.l2.touch({array.ctypes.data: array.nbytes})
+                    part.device.l2.mark_used({array.ctypes.data: array.nbytes})
             return duration_ns
 
         last_part.device.work_queue.enqueue(
@@ -132,7 +132,9 @@ def _make_waiting_kernel(part: KernelPart, end_ns: float) -> Callable[[], float]
 def _wait_for_stream(first_part: KernelPart, second_part: KernelPart) -> None:
     """Let later operations in the stream of `second_part` wait for the present ones of `first_part`."""
     queue_end = first_part.device.schedule.find_queue_end(first_part.stream)
-    second_part.device.schedule.hold_until(second_part.stream, queue_end.time_ns, queue_end.after)
+    second_part.device.schedule.hold_until(
+        second_part.stream, queue_end.time_ns, queue_end.awaited_operations
+    )
     stream_watch = first_part.device.clock.watch
     if stream_watch is not None:
         stream_event = _StreamEvent()

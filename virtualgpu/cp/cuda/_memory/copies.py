@@ -108,7 +108,7 @@ def enqueue_copy(
         move_bytes()
         for end_device, array in ((target, target_array), (source, source_array)):
             if end_device is not None:
-                end_device.l2.touch({array.ctypes.data: array.nbytes})
+                end_device.l2.mark_used({array.ctypes.data: array.nbytes})
         if device_pair is None:
             return duration_ns
         link_passage.set_transfers(links, [(*device_pair, size_bytes, links.find_route(*device_pair))])
@@ -121,7 +121,7 @@ def enqueue_copy(
     for endpoint_device in synchronized_devices:
         if endpoint_device is not None and endpoint_device is not device:
             queue_point = endpoint_device.schedule.find_queue_end(LEGACY_QUEUE)
-            device.schedule.hold_until(stream.ptr, queue_point.time_ns, queue_point.after)
+            device.schedule.hold_until(stream.ptr, queue_point.time_ns, queue_point.awaited_operations)
     operation = stream.enqueue(
         "MEMCPY2" if copy_kind == "PtoP" else "MEMCPY",
         f"Memcpy {copy_kind}",
@@ -170,7 +170,7 @@ def enqueue_memset(
 
     def run_and_time() -> float:
         fill_target()
-        device.l2.touch({target.ctypes.data: size_bytes})
+        device.l2.mark_used({target.ctypes.data: size_bytes})
         return duration_ns
 
     stream = stream or get_current_stream(device.id)
