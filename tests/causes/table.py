@@ -10,7 +10,7 @@ from typing import Any
 from gpulab import session
 from gpulab.views.tables.diagnosis import DiagnosisTable
 from gpulab_course.content.n17_interview.cards.hidden import laid_out
-from gpulab_course.content.n17_interview.cards.hidden.flawed import FAMILIES, FlawedKernel, draw
+from gpulab_course.content.n17_interview.cards.hidden.flawed import FAMILIES, FlawedKernel, draw_flawed_kernel
 from virtualgpu.protocol import Costs, Launch
 from virtualgpu.records.launch.causes import LaunchCosts
 
@@ -57,15 +57,15 @@ def costs(cp: Any, case: FlawedKernel, name: str) -> LaunchCosts:
 def row(seed: int, cause: str, number: int) -> Row:
     """Draw a kernel of a cause until it has a flaw on its device, and diagnose it."""
     for attempt in range(8):
-        case = draw(f"{seed}.{attempt}", cause, number)
+        case = draw_flawed_kernel(f"{seed}.{attempt}", cause, number)
         with session.on_device(f"virtual:{case.device}") as cp:
             record = costs(cp, case, "flawed")
             yields = 0.0
-            if case.mended is not None:
+            if case.mended_launch is not None:
                 yields = record.time_ns / costs(cp, case, "mended").time_ns
             elif cause == "launch":
                 yields = in_graphs(cp, case)
-        if case.mended is None or yields >= LEAST_FLAW:
+        if case.mended_launch is None or yields >= LEAST_FLAW:
             break
     table = DiagnosisTable.of(record, code=case.code)
     main = table.main

@@ -10,7 +10,7 @@ import pytest
 
 import gpulab as gl
 from gpulab import session
-from gpulab_course.content.n17_interview.cards.hidden.flawed import draw
+from gpulab_course.content.n17_interview.cards.hidden.flawed import draw_flawed_kernel
 from tests.causes.table import CAUSES
 
 pytestmark = [pytest.mark.gpu]
@@ -45,7 +45,7 @@ def fastest_ns(launch: tuple[Any, ...]) -> float:
 
 
 def test_a_roofline_has_measured_times_beside_modelled_ones() -> None:
-    cases = [draw(5, "uncoalesced", 2), draw(5, "re-reading", 0)]
+    cases = [draw_flawed_kernel(5, "uncoalesced", 2), draw_flawed_kernel(5, "re-reading", 0)]
     launches = [case.launch(session.cp(), name) for case in cases for name in ("flawed", "mended")]
     chart = gl.roofline(*launches, path=True)
     points = chart.record.points
@@ -60,7 +60,7 @@ def test_a_roofline_has_measured_times_beside_modelled_ones() -> None:
 
 @pytest.mark.parametrize("cause", TRIED)
 def test_a_remedy_gains_on_the_gpu_what_is_stated(cause: str) -> None:
-    case = draw(5, cause, TRIED.index(cause))
+    case = draw_flawed_kernel(5, cause, TRIED.index(cause))
     cp = session.cp()
     kernel, grid, block, args, shared_bytes = flawed = case.launch(cp, "flawed")
     found = gl.diagnose(kernel, grid, block, args, shared_mem=shared_bytes)

@@ -279,7 +279,7 @@ def _make_matcher(compute_mistaken_result: Callable[[Mistake], Any]) -> Callable
 
 
 def _is_exponential_overflow(mistake: Mistake) -> bool:
-    """Return whether only those rows are wrong whose exponentials overflow without a subtraction."""
+    """Return whether all wrong rows have exponentials that overflow if no maximum is subtracted."""
     if mistake.found is None or not mistake.wrong.any():
         return False
     largest_scores = (mistake["x"] * mistake["scale"] + mistake["bias"]).max(axis=1)[

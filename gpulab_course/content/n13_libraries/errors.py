@@ -99,7 +99,10 @@ def product_rms(k: int, input_format: Format, sum_format: Format = FP32) -> floa
 
 
 def measure_sum_errors(numbers: Any, number_format: Format) -> DoubleArray:
-    """Return the error of the sum of each row (seeds, n), if every addition is rounded."""
+    """Return the rounding error of the sum of each row, if each addition is rounded to the number format.
+
+    `numbers` is a matrix with one row of n numbers per random seed.
+    """
     x = number_format.round_all(numbers)
     running_sums = x[:, 0].copy()
     for column_index in range(1, x.shape[1]):

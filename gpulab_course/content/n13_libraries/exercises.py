@@ -114,7 +114,7 @@ def _is_tiny(x: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 def _is_only_selected_wrong(
     mistake: Mistake, select_elements: Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]
 ) -> bool:
-    """Return whether all wrong results belong to inputs that `select` marks."""
+    """Return whether all wrong results belong to inputs that `select_elements` marks."""
     if mistake.found is None or mistake.wanted is None:
         return False
     result = np.asarray(mistake.found)

@@ -232,7 +232,7 @@ def _is_wrong_at_limit(mistake: Mistake) -> bool:
 
 
 def _has_dropout_mask(mistake: Mistake, offset: int, counter_bits: int = 64) -> bool:
-    """Return whether the result equals that of another offset, or of a counter with fewer bits."""
+    """Return whether the result is dropout with another offset, or with a counter that has fewer bits."""
     if mistake.found is None:
         return False
     key = mistake["key0"] | mistake["key1"] << 32

@@ -19,7 +19,7 @@ RunOutcome = dict[str, Any]
 
 
 def _judge_run(call_text: str, outcome: RunOutcome, stream_order: Any) -> None:
-    """Raise `NotYet` for missing stream order, for waits of the host, and for copies through the host."""
+    """Raise `NotYet` if streams are not ordered, if the host waits, or if a copy goes through the host."""
     if outcome["said"]:
         raise NotYet(f"{call_text}: {' '.join(str(outcome['said'][0]).split())}")
     if stream_order == "as given":
@@ -36,7 +36,7 @@ def _judge_run(call_text: str, outcome: RunOutcome, stream_order: Any) -> None:
 
 
 def _make_order_text(stream_order: Any) -> str:
-    """Return the words that describe a changed order of streams, for messages."""
+    """Return text for a message if the streams run in another order, or "" for the given order."""
     return "" if stream_order in ("as given", "checked") else " in another order that the streams allow"
 
 

@@ -67,7 +67,7 @@ def taken(targets: Iterable[str], capability: Capability) -> str | None:
 def _explain_wrong_choice(
     targets: Sequence[str], capability: Capability, result: Any, expected: str | None
 ) -> str:
-    """Return the feedback for a wrong choice."""
+    """Return the feedback for a wrong choice of a target."""
     if result is not None and not (isinstance(result, str) and result in targets):
         return "Return one of the targets, or None."
     if result is None:
@@ -416,7 +416,7 @@ def _judge_variable(
 
 
 def translate(cp: Any, host: np.ndarray, index: int) -> tuple[Any, int]:
-    """Do the same work with CuPy as ten lines of ``torch.cuda`` (reference solution)."""
+    """Do the work of ten given lines of ``torch.cuda`` with CuPy (reference solution)."""
     pool = cp.get_default_memory_pool()
     with cp.cuda.Device(index):
         before_bytes = pool.used_bytes()

@@ -61,11 +61,11 @@ def estimate_kernel_work(work: Mapping[str, Any], card: Mapping[str, Any]) -> di
     )
 
 
-def _draw_kernel_works(rng: np.random.Generator, ridge: float) -> list[dict[str, Any]]:
+def _draw_kernel_works(rng: np.random.Generator, ridge_intensity: float) -> list[dict[str, Any]]:
     """Draw work to estimate: an element-wise kernel, a matrix product, row sums, random work, and edge cases.
 
-    `ridge` is the number of operations per byte at which a card changes from memory-bound to compute-bound;
-    some works are close to it, on either side.
+    `ridge_intensity` is the number of operations per byte at which a card changes from memory-bound to
+    compute-bound; some works are close to it, on either side.
 
     The first work has more operations than bytes and is nevertheless memory-bound. The third has more than
     2**32 elements.
@@ -75,8 +75,8 @@ def _draw_kernel_works(rng: np.random.Generator, ridge: float) -> list[dict[str,
     element_bytes = [2, 4, 8, 4]
     rng.shuffle(element_bytes)
 
-    def make_work_near_ridge(share: float) -> dict[str, Any]:
-        operation_count = int(share * ridge * 8 * m * n)
+    def make_work_near_ridge(intensity_share: float) -> dict[str, Any]:
+        operation_count = int(intensity_share * ridge_intensity * 8 * m * n)
         return {
             "reads": [(m, n)],
             "writes": [(m, n)],
@@ -181,7 +181,7 @@ def judge_napkin(answer: Answer) -> str:
                 "",
             )
             if name == "us" and not lesson:
-                is_sum = math.isclose(
+                is_time_sum = math.isclose(
                     float(result_value), expected["memory_us"] + expected["compute_us"], rel_tol=1e-6
                 )
                 lesson = (
@@ -189,7 +189,7 @@ def judge_napkin(answer: Answer) -> str:
                         "Memory and arithmetic work at the same time, so the larger time counts, not the sum "
                         "of both."
                     )
-                    if is_sum
+                    if is_time_sum
                     else ("Both times are right, and the larger of them is the estimate.")
                 )
             if name == "bytes" and not lesson:
@@ -266,7 +266,7 @@ def draw_flawed_launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
         return compile_kernel(cp, "scaled"), grid, 256, (x, y, np.int32(n)), 0
 
     count_args = cp.zeros(n, "int32"), bin_counts, np.int32(rng.choice([1, 8, 64])), np.int32(n)
-    launch_list = [
+    launches = [
         make_strided_launch(3),
         make_table_launch(4),
         (compile_kernel(cp, "counted"), blocks, 256, count_args, 0),
@@ -276,8 +276,8 @@ def draw_flawed_launches(cp: Any, rng: random.Random) -> list[tuple[Any, ...]]:
         make_divergent_launch(1, blocks),
         make_scale_launch(4 * block_count, 1024 * block_count),
     ]
-    rng.shuffle(launch_list)
-    return launch_list
+    rng.shuffle(launches)
+    return launches
 
 
 def count_launch(launch: tuple[Any, ...]) -> tuple[dict[str, float], str]:
@@ -400,14 +400,14 @@ _INT_MIN = -(2**31)
 _INT_MAX = 2**31 - 1
 
 
-def make_one_above_maker(*values: int) -> Callable[[Draw, Any, Dim3], Case]:
+def make_one_above_maker(*row_values: int) -> Callable[[Draw, Any, Dim3], Case]:
     """Return a function that creates a test case in which one element of each row is larger by 1 than the
     others.
     """
 
     def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         row_count, column_count = size
-        x = np.resize(np.array(values, np.int32), (row_count, 1)) * np.ones(column_count, np.int32)
+        x = np.resize(np.array(row_values, np.int32), (row_count, 1)) * np.ones(column_count, np.int32)
         larger_columns = np.r_[column_count - 1, 0, random_data.rng.integers(0, column_count, row_count)][
             :row_count
         ]
@@ -440,7 +440,7 @@ def make_large_ints_case(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _draw_row_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    """Return the sizes of `draw.matrices`, and one without columns."""
+    """Return random matrix sizes, and the size of a matrix without columns."""
     return [*draw.draw_matrix_sizes(rng, threads_at_once), (int(rng.integers(2, 30)), 0)]
 
 
@@ -464,7 +464,10 @@ def _are_rows_all_int_min(mistake: Mistake) -> bool:
 
 
 def _are_rows_without_positive(mistake: Mistake) -> bool:
-    """Return whether the wrong rows are those without positive numbers whose largest one is not the first."""
+    """Return whether all wrong rows lack positive numbers, as if the maximum started at 0.
+
+    Each row without positive numbers whose maximum is not its first element must be wrong.
+    """
     if mistake.found is None or mistake["cols"] == 0:
         return False
     x = np.asarray(mistake["x"])
@@ -489,29 +492,29 @@ DEFAULT_SETTING = {"n": 1 << 20, "block": 256, "pad": 0, "unroll": 1}
 _GAIN_MARGIN = 1.03
 
 
-class Bench:
+class TimedProgramModel:
     """A model of a program whose time in µs depends on the device and on settings by a hidden rule."""
 
     def __init__(
         self,
         seed: int,
         device: str,
-        change: str,
-        pair: tuple[int, int],
-        setting: dict[str, int],
-        gain: float,
+        changed_parameter: str,
+        claimed_values: tuple[int, int],
+        fixed_parameters: dict[str, int],
+        true_gain: float,
         claim_holds: bool,
-        number: int,
+        claim_number: int,
     ) -> None:
         self._rng = random.Random(seed)
         self.runs = 0
-        self._number = number
-        self._claim = device, change, pair, dict(setting), gain
-        self._times: dict[Any, int] = {}
-        self._slow_runs: dict[Any, int] = {}
+        self._claim_number = claim_number
+        self._claim = device, changed_parameter, claimed_values, dict(fixed_parameters), true_gain
+        self._run_counts: dict[Any, int] = {}
+        self._slow_run_numbers: dict[Any, int] = {}
         # Slow runs slow this value down more, so that the verdict looks false.
-        self._misleading_value = pair[claim_holds]
-        self.settings_run: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
+        self._misleading_value = claimed_values[claim_holds]
+        self.measured_settings: set[tuple[str, tuple[tuple[str, int], ...]]] = set()
 
     def __call__(self, device: str, setting: dict[str, int]) -> float:
         """Return the time of one run in µs.
@@ -530,7 +533,7 @@ class Bench:
             )
         full_setting = {**DEFAULT_SETTING, **setting}
         device_and_setting = device, tuple(sorted(full_setting.items()))
-        self.settings_run.add(device_and_setting)
+        self.measured_settings.add(device_and_setting)
         changed_parameter = self._claim[1]
         time_us = 30.0 + full_setting["n"] / 2**16
         time_us *= (
@@ -540,17 +543,17 @@ class Bench:
         )
         time_us *= 1.6 if device == "T4" else 1.0
         time_us *= self._find_gain_factor(device, full_setting)
-        run_number = self._times.get(device_and_setting, 0) + 1
-        self._times[device_and_setting] = run_number
+        run_number = self._run_counts.get(device_and_setting, 0) + 1
+        self._run_counts[device_and_setting] = run_number
         # One of every six runs of a setting is slow, so that neither a single run nor a mean is reliable. If
         # a slow run misleads, its number differs from claim to claim: each number misleads once or twice.
         if run_number % 6 == 1:
             slow_run_offset = (
-                self._number
+                self._claim_number
                 if full_setting[changed_parameter] == self._misleading_value
                 else self._rng.randrange(30)
             )
-            self._slow_runs[device_and_setting] = run_number + (
+            self._slow_run_numbers[device_and_setting] = run_number + (
                 slow_run_offset % 6 if run_number > 1 else 1 + slow_run_offset % 5
             )
         first_factor = self._rng.uniform(8.0, 20.0) if self.runs == 1 else self._rng.uniform(2.0, 5.0)
@@ -560,7 +563,7 @@ class Bench:
             if full_setting[changed_parameter] == self._misleading_value
             else self._rng.uniform(1.5, 2.0)
         )
-        return time_us * (slow_factor if run_number == self._slow_runs[device_and_setting] else 1.0)
+        return time_us * (slow_factor if run_number == self._slow_run_numbers[device_and_setting] else 1.0)
 
     def _find_gain_factor(self, device: str, full_setting: dict[str, int]) -> float:
         """Return the factor by which the claimed change alters the time in this setting."""
@@ -575,27 +578,33 @@ class Bench:
         plain_factor = self._compute_plain_ratio(full_setting, changed_parameter)
         return (1 / true_gain if is_claimed_setting else true_gain) / plain_factor
 
-    def _compute_plain_ratio(self, full_setting: dict[str, int], change: str) -> float:
+    def _compute_plain_ratio(self, full_setting: dict[str, int], changed_parameter: str) -> float:
         """Return the factor by which the change would alter the time without the hidden gain."""
         (initial_value, changed_value) = self._claim[2]
-        if change not in ("block", "unroll", "n"):
+        if changed_parameter not in ("block", "unroll", "n"):
             return 1.0
 
-        def compute_time_ratio(value: int) -> float:
-            if change == "n":
-                return 30.0 + value / 2**16
-            if change == "block":
-                return 1.0 + 0.35 * abs(math.log2(value / 128)) / 3 + 0.2 * (full_setting["unroll"] - 1) / 7
-            return 1.0 + 0.35 * abs(math.log2(full_setting["block"] / 128)) / 3 + 0.2 * (value - 1) / 7
+        def compute_time_ratio(parameter_value: int) -> float:
+            if changed_parameter == "n":
+                return 30.0 + parameter_value / 2**16
+            if changed_parameter == "block":
+                return (
+                    1.0
+                    + 0.35 * abs(math.log2(parameter_value / 128)) / 3
+                    + 0.2 * (full_setting["unroll"] - 1) / 7
+                )
+            return (
+                1.0 + 0.35 * abs(math.log2(full_setting["block"] / 128)) / 3 + 0.2 * (parameter_value - 1) / 7
+            )
 
         return compute_time_ratio(changed_value) / compute_time_ratio(initial_value)
 
 
-def _run_settle(answer: Any, request: Callable[..., Any], claim: dict[str, Any]) -> Any:
+def _run_claim_test(answer: Any, send_request: Callable[..., Any], claim: dict[str, Any]) -> Any:
     """Run the answer in its own process, and return its result."""
 
     def run_program(device: str = "T4", **setting: int) -> Any:
-        return request(
+        return send_request(
             device,
             {parameter_name: int(parameter_value) for parameter_name, parameter_value in setting.items()},
         )
@@ -641,7 +650,7 @@ def _draw_claims(rng: random.Random) -> list[tuple[dict[str, Any], float]]:
     return claims
 
 
-def judge_settle(answer: Answer) -> str:
+def judge_claim_test(answer: Answer) -> str:
     """Judge the learner's ``settle(claim, run)``, which confirms or refutes a claim by a sound experiment."""
     must_be_a_function("settle", answer.is_function, answer.kind)
     rng = random.Random(answer.seed)
@@ -651,7 +660,7 @@ def judge_settle(answer: Answer) -> str:
         change_text = f"{claim['change']} {claim['from']} → {claim['to']}"
         call_text = f"settle for claim {claim_number}, {change_text} on {claim['device']}"
         claim_values = claim["from"], claim["to"]
-        bench = Bench(
+        program_model = TimedProgramModel(
             rng.randrange(10**6),
             claim["device"],
             claim["change"],
@@ -661,12 +670,12 @@ def judge_settle(answer: Answer) -> str:
             expected_verdict == "holds",
             claim_number,
         )
-        verdict = answer.ask(_run_settle, claim, shown=call_text, back=bench)
+        verdict = answer.ask(_run_claim_test, claim, shown=call_text, back=program_model)
         if not isinstance(verdict, str) or verdict not in ("holds", "refuted"):
             raise NotYet(f"{call_text} returns {short_repr(verdict)}. Return 'holds' or 'refuted'.")
-        if not bench.runs:
+        if not program_model.runs:
             raise NotYet(f"{call_text} never runs the program. A verdict needs an experiment that can fail.")
-        if not any(device == claim["device"] for device, _ in bench.settings_run):
+        if not any(device == claim["device"] for device, _ in program_model.measured_settings):
             raise NotYet(f"{call_text} measures on another device: the claim is about {claim['device']}.")
         compared_settings = [
             {**DEFAULT_SETTING, **claim["setting"], claim["change"]: claim_value}
@@ -677,7 +686,7 @@ def judge_settle(answer: Answer) -> str:
                 (claim["device"], tuple(sorted(compared_setting.items())))
                 for compared_setting in compared_settings
             }
-            <= bench.settings_run
+            <= program_model.measured_settings
         ):
             raise NotYet(
                 f"{call_text} never runs the two settings that the claim compares, {claim['setting']} with "
@@ -695,8 +704,10 @@ def judge_settle(answer: Answer) -> str:
                 "compare the result with the claimed number. Use a statistic that a cold "
                 "first run and a few slow runs do not change."
             )
-        if bench.runs > MAX_BENCH_RUNS:
-            raise NotYet(f"{call_text} uses {plural(bench.runs, 'run')}, but {MAX_BENCH_RUNS} are enough.")
+        if program_model.runs > MAX_BENCH_RUNS:
+            raise NotYet(
+                f"{call_text} uses {plural(program_model.runs, 'run')}, but {MAX_BENCH_RUNS} are enough."
+            )
     return "the verdict is right for every claim, on its own device and setting."
 
 
@@ -730,20 +741,23 @@ def read_split_count(code: str) -> int:
 
 
 def _adapt_to_splits(exercise: KernelExercise, kernel_code: str) -> KernelExercise:
-    """Return the exercise with as many blocks per head as an answer chooses, also for the reference."""
+    """Return the exercise with the number of blocks per head that an answer chooses.
+
+    The reference solution uses the same number of blocks.
+    """
     split_count = read_split_count(kernel_code)
 
     def make_split_maker(make_case: Callable[..., Case]) -> Callable[..., Case]:
         @wraps(make_case)
         def make_split_case(random_data: Draw, size: Any, block: Dim3) -> Case:
-            whole_case = make_case(random_data, size, block)
-            _, head_count, _ = whole_case.launch_grid
+            unsplit_case = make_case(random_data, size, block)
+            _, head_count, _ = unsplit_case.launch_grid
             shape = size[0], split_count, _PART_FLOATS
             partial_results = random_data.rng.uniform(-1000, 1000, shape).astype(np.float32)
             return replace(
-                whole_case,
+                unsplit_case,
                 grid=(split_count, head_count),
-                values={**whole_case.values, "parts": partial_results},
+                values={**unsplit_case.values, "parts": partial_results},
             )
 
         return make_split_case
@@ -834,12 +848,14 @@ def _make_attention_case(random_data: Draw, query: Any, keys: Any, values: Any, 
     return Case((1, head_count + int(rng.integers(0, 3))), arguments, {"out": near_expected})
 
 
-def _equals_attention(mistake: Mistake, scale: Any = None, lanes: int = 32) -> bool:
+def _equals_attention(mistake: Mistake, scale: Any = None, element_count: int = 32) -> bool:
     """Return whether the result is that of another scale, or of dot products over fewer elements."""
     if mistake.found is None or mistake.wanted is None:
         return False
     scores = np.einsum(
-        "hd,htd->ht", mistake["query"][:, :lanes].astype(float), mistake["keys"][..., :lanes].astype(float)
+        "hd,htd->ht",
+        mistake["query"][:, :element_count].astype(float),
+        mistake["keys"][..., :element_count].astype(float),
     )
     scores *= float(mistake["scale"] if scale is None else scale)
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -925,7 +941,7 @@ EXERCISES = (
         ),
         praise="the result is the first of the largest elements, for every row, block size and sign.",
     ),
-    PythonExercise("17-refute", "Settle a claim", judge_settle, level="stretch"),
+    PythonExercise("17-refute", "Settle a claim", judge_claim_test, level="stretch"),
     KernelExercise(
         "17-capstone",
         "One decoding step",
@@ -993,7 +1009,7 @@ EXERCISES = (
                 "The scores are not scaled. A score is the dot product of query and key, times scale.",
             ),
             Advice(
-                lambda m: _equals_attention(m, lanes=16) or _equals_attention(m, lanes=1),
+                lambda m: _equals_attention(m, element_count=16) or _equals_attention(m, element_count=1),
                 "A score must be the sum over all 32 lanes.",
             ),
             Advice(

@@ -23,8 +23,8 @@ from gpulab.words import duration, number, percent, size
 from gpulab_course.content.n17_interview.cards.laboratory import (
     PublishedData,
     compile_kernel,
+    read_kernel_source,
     read_published_info,
-    source,
     use_device,
 )
 from gpulab_course.content.n17_interview.exercises import read_split_count
@@ -42,11 +42,11 @@ class Resident:
 
     device: PublishedData
     blocks: int
-    by_limit: dict[str, int]
+    blocks_by_limit: dict[str, int]
     provenance: Provenance
 
     def _make_table(self) -> Table:
-        limit_rows = tuple((limit_name, f"{blocks}") for limit_name, blocks in self.by_limit.items())
+        limit_rows = tuple((limit_name, f"{blocks}") for limit_name, blocks in self.blocks_by_limit.items())
         title = f"{self.blocks} blocks per SM of {self.device.name}, {self.provenance.label}"
         return Table(title, ("limit", "blocks that it allows"), limit_rows)
 
@@ -126,7 +126,7 @@ def card(device: str) -> PublishedData:
 class Pair:
     """Two kernels that keep the same hardware unit busy, with the diagnosis of each."""
 
-    shares: tuple[float, float]
+    dram_shares: tuple[float, float]
     diagnoses: tuple[DiagnosisTable, DiagnosisTable]
 
     @property
@@ -145,7 +145,7 @@ class Pair:
     def _make_table(self) -> Table:
         kernel_rows = []
         for kernel_name, dram_share, diagnosis_table in zip(
-            ("kernel A", "kernel B"), self.shares, self.diagnoses, strict=True
+            ("kernel A", "kernel B"), self.dram_shares, self.diagnoses, strict=True
         ):
             main_cause = diagnosis_table.main
             cause = (
@@ -262,12 +262,12 @@ def sheet() -> Sheet:
     x = cp.zeros(element_count, "float32")
     y = cp.empty(element_count, "float32")
     scale_kernel = compile_kernel(cp, "scaled")
-    trace = launch(scale_kernel, element_count // 256, 256, (x, y, np.int32(element_count))).trace
+    launch_trace = launch(scale_kernel, element_count // 256, 256, (x, y, np.int32(element_count))).trace
     kernel_rate_text = (
-        f"{number(8 * element_count / trace.span_ns)} GB/s: {size(8 * element_count)} in "
-        f"{duration(trace.span_ns)}"
+        f"{number(8 * element_count / launch_trace.span_ns)} GB/s: {size(8 * element_count)} in "
+        f"{duration(launch_trace.span_ns)}"
     )
-    quantity_rows.append(("y = 2 * x", kernel_rate_text, trace.provenance.label))
+    quantity_rows.append(("y = 2 * x", kernel_rate_text, launch_trace.provenance.label))
     occupancy = backend.occupancy(compile_kernel(cp, "resident"), 32, 12 << 10)
     quantity_rows.append(
         ("blocks of 32 threads and 12 KiB", f"{occupancy.blocks_per_sm} per SM", occupancy.provenance.label)
@@ -317,7 +317,7 @@ class Costs:
 
 def attend(file: str) -> str:
     """Return the source text of one of the interview notebook's kernels."""
-    return source(file)
+    return read_kernel_source(file)
 
 
 def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100") -> Costs:
@@ -336,7 +336,11 @@ def scored(code: str, heads: int = 32, tokens: int = 1024, device: str = "H100")
         )
         output = cp.empty((heads, 32), "float32")
         scalar_arguments = np.float32(32**-0.5), np.int32(heads), np.int32(tokens)
-        kernels = (("naive", source("attend_naive.cu")), ("good", source("attend.cu")), ("yours", code))
+        kernels = (
+            ("naive", read_kernel_source("attend_naive.cu")),
+            ("good", read_kernel_source("attend.cu")),
+            ("yours", code),
+        )
         for name, kernel_code in kernels:
             split_count = read_split_count(kernel_code)
             compiled_kernel = cp.RawKernel(kernel_code, "attend")

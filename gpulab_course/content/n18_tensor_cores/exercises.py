@@ -88,43 +88,43 @@ def judge_fragment(answer: Answer) -> str:
         for row in range(rows)
         for column in range(columns)
     ]
-    place_of_element = {}
+    answered_places = {}
     # The order is random, so that an answer cannot count its calls.
     for element_index in answer.rng.permutation(len(all_elements)):
         matrix_element = all_elements[element_index]
-        place_of_element[matrix_element] = _ask_lane_and_register(answer, *matrix_element)
+        answered_places[matrix_element] = _ask_lane_and_register(answer, *matrix_element)
     wrong_elements = [
         matrix_element
         for matrix_element in all_elements
-        if place_of_element[matrix_element] != layouts.find_lane_and_register(*matrix_element)
+        if answered_places[matrix_element] != layouts.find_lane_and_register(*matrix_element)
     ]
     if not wrong_elements:
         return f"the lane and the register are right for all {len(all_elements)} elements of a, b and d."
     name, row, column = wrong_elements[0]
     lane, register = layouts.find_lane_and_register(name, row, column)
-    matrix_results = {
-        matrix_element: found_place
-        for matrix_element, found_place in place_of_element.items()
+    places_of_matrix = {
+        matrix_element: answered_place
+        for matrix_element, answered_place in answered_places.items()
         if matrix_element[0] == name
     }
-    known_reasons = [
+    mistake_texts = [
         feedback_sentence
         for matrix_names, compute_mistaken, feedback_sentence in _KNOWN_MISTAKES
         if name in matrix_names
         and all(
-            compute_mistaken(*matrix_element) == found_place
-            for matrix_element, found_place in matrix_results.items()
+            compute_mistaken(*matrix_element) == answered_place
+            for matrix_element, answered_place in places_of_matrix.items()
         )
     ]
-    if not known_reasons and all(
+    if not mistake_texts and all(
         found_place[0] == layouts.find_lane_and_register(*matrix_element)[0]
-        for matrix_element, found_place in matrix_results.items()
+        for matrix_element, found_place in places_of_matrix.items()
     ):
-        known_reasons = [f"the lanes of all elements of {name} are right."]
+        mistake_texts = [f"the lanes of all elements of {name} are right."]
     raise NotYet(
         f"{name}[{row}][{column}] is in lane {lane}, register {register}, but your function returned lane "
-        f"{place_of_element[wrong_elements[0]][0]}, register "
-        f"{place_of_element[wrong_elements[0]][1]}{f': {known_reasons[0]}' if known_reasons else '.'}"
+        f"{answered_places[wrong_elements[0]][0]}, register "
+        f"{answered_places[wrong_elements[0]][1]}{f': {mistake_texts[0]}' if mistake_texts else '.'}"
     )
 
 
@@ -143,13 +143,13 @@ def _ask_lane_and_register(answer: Answer, name: str, row: int, column: int) -> 
     return result_parts[0], result_parts[1]
 
 
-def make_tile_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_tile_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel in which each warp multiplies one of `size` pairs of small matrices.
 
     The elements are fractions whose sums are exact in FP32, but not in FP16.
     """
-    a = (data.whole((size, 16, 16), -255, 256) / 8).astype(np.float16)
-    b = (data.whole((size, 16, 8), -255, 256) / 4).astype(np.float16)
+    a = (random_data.whole((size, 16, 16), -255, 256) / 8).astype(np.float16)
+    b = (random_data.whole((size, 16, 8), -255, 256) / 4).astype(np.float16)
     grid = draw.count_blocks(size, block[0] // _WARP_LANES)
     return Case(grid, {"a": a, "b": b, "n": size}, {"d": _multiply_pairs(a, b)})
 
@@ -159,9 +159,9 @@ def _multiply_pairs(a: Any, b: Any) -> Any:
         return np.matmul(a.astype(np.float32), b.astype(np.float32))
 
 
-def _make_infinite_tile_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_infinite_tile_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with an infinity in each matrix `a`, and without zeros."""
-    finite_case = make_tile_case(data, size, block)
+    finite_case = make_tile_case(random_data, size, block)
     a, b = (
         np.where(finite_case.values[matrix_name] == 0, np.float16(1), finite_case.values[matrix_name])
         for matrix_name in "ab"
@@ -170,12 +170,12 @@ def _make_infinite_tile_case(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(finite_case.grid, {"a": a, "b": b, "n": size}, {"d": _multiply_pairs(a, b)})
 
 
-def _make_row_selection_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_row_selection_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case whose results are rows of `b`, which `a` selects in a different order per matrix."""
-    tile_case = make_tile_case(data, size, block)
+    tile_case = make_tile_case(random_data, size, block)
     a = np.zeros((size, 16, 16), np.float16)
     for matrix in a:
-        matrix[np.arange(16), data.rng.permutation(16)] = 1
+        matrix[np.arange(16), random_data.rng.permutation(16)] = 1
     b = tile_case.values["b"]
     return Case(tile_case.grid, {"a": a, "b": b, "n": size}, {"d": _multiply_pairs(a, b)})
 
@@ -186,13 +186,13 @@ def _draw_warps(rng: np.random.Generator) -> list[Dim3]:
 
 
 def _draw_counts(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    """Draw numbers of matrices."""
+    """Draw the numbers of matrices in the tests."""
     random_counts = (int(rng.integers(40, 70)), int(rng.integers(100, 200)), int(rng.integers(5001, 6000)))
     return [1, 0, 2, 3, 7, 31, 33, *random_counts]
 
 
 def _draw_tile_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
-    """Draw two launches to count."""
+    """Draw two launches whose costs are counted."""
     return [(int(rng.integers(20, 60)), (128, 1, 1)), (int(rng.integers(150, 300)), (256, 1, 1))]
 
 
@@ -206,7 +206,7 @@ def _select_elements(matrix: Any, rows: Any, columns: Any) -> Any:
     return matrix[:, rows][:, :, columns]
 
 
-_SWAPPED_EIGHTS = np.r_[8:16, 0:8]
+_SWAPPED_HALVES_ORDER = np.r_[8:16, 0:8]
 
 
 def _multiply_swapped_quarters(mistake: Mistake) -> Any:
@@ -228,7 +228,7 @@ def _multiply_transposed_b(mistake: Mistake) -> Any:
 
 
 def _multiply_first_columns(mistake: Mistake) -> Any:
-    """Return the result that the first eight columns of `a` have alone."""
+    """Return the product of the first eight columns of `a` and the first eight rows of `b`."""
     return _multiply_pairs(mistake["a"][:, :, :8], mistake["b"][:, :8])
 
 
@@ -241,11 +241,11 @@ def _is_right_as_half(mistake: Mistake) -> bool:
         return bool(np.isclose(actual, expected, rtol=2e-2, atol=4).all())
 
 
-def make_fragments_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_fragments_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that loads the fragments of `size` half-precision tiles of 64 × 64
     elements.
     """
-    x = data.rng.integers(0, 1 << 16, (size, 64, 64)).astype(np.uint16)
+    x = random_data.rng.integers(0, 1 << 16, (size, 64, 64)).astype(np.uint16)
     words = x.view(np.uint32).reshape(size, 64, 32)
     lane = np.arange(_WARP_LANES)
     load_number, register = np.arange(16)[:, None, None], np.arange(4)[None, :, None]
@@ -256,7 +256,7 @@ def make_fragments_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _draw_tile_counts(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
-    """Draw numbers of tiles."""
+    """Draw the numbers of tiles in the tests."""
     return [1, 2, 3, int(rng.integers(4, 8))]
 
 
@@ -276,34 +276,34 @@ def _are_words_misplaced(mistake: Mistake) -> bool:
 _TILE_SIDE = 32
 
 
-def make_stages_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_stages_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that multiplies matrices, with `size` in units of 32 elements."""
     row_count, column_count, inner_length = (_TILE_SIDE * tile_count for tile_count in size)
-    a = (data.whole((row_count, inner_length), -60, 61) / 4).astype(np.float16)
-    b = (data.whole((inner_length, column_count), -60, 61) / 4).astype(np.float16)
+    a = (random_data.whole((row_count, inner_length), -60, 61) / 4).astype(np.float16)
+    b = (random_data.whole((inner_length, column_count), -60, 61) / 4).astype(np.float16)
     grid = size[1], size[0]
     return Case(grid, {"a": a, "b": b, "n": column_count, "k": inner_length}, {"c": _multiply_pairs(a, b)})
 
 
 def _draw_tiled_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
     """Draw sizes with fewer inner tiles than buffers, as many, and more."""
-    few_tiles, many_tiles = (int(n) for n in (rng.integers(4, 9), rng.integers(9, 14)))
-    return [(1, 1, 1), (1, 2, 2), (2, 1, 3), (1, 1, 0), (2, 3, few_tiles), (1, 1, many_tiles)]
+    few_tile_count, many_tile_count = (int(n) for n in (rng.integers(4, 9), rng.integers(9, 14)))
+    return [(1, 1, 1), (1, 2, 2), (2, 1, 3), (1, 1, 0), (2, 3, few_tile_count), (1, 1, many_tile_count)]
 
 
 def _draw_tiled_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
-    """Draw two launches to count."""
+    """Draw two launches whose costs are counted."""
     return [((1, 2, int(rng.integers(4, 7))), (128, 1, 1)), ((2, 2, int(rng.integers(9, 14))), (128, 1, 1))]
 
 
-def _make_partial_product(count: int) -> Callable[[Mistake], Any]:
-    """Return a function that computes the product without the last `count` tiles."""
+def _make_partial_product(tile_count: int) -> Callable[[Mistake], Any]:
+    """Return a function that computes the product without the last `tile_count` tiles."""
 
-    def compute(mistake: Mistake) -> Any:
-        inner_end = max(mistake["k"] - count * _TILE_SIDE, 0)
+    def compute_product(mistake: Mistake) -> Any:
+        inner_end = max(mistake["k"] - tile_count * _TILE_SIDE, 0)
         return _multiply_pairs(mistake["a"][:, :inner_end], mistake["b"][:inner_end])
 
-    return compute
+    return compute_product
 
 
 def _has_inner_tiles(mistake: Mistake) -> bool:
@@ -314,16 +314,16 @@ def _has_several_tiles(mistake: Mistake) -> bool:
     return mistake.found is not None and mistake["k"] > _TILE_SIDE
 
 
-def make_dense_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_dense_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a matrix product with an epilogue. The size contains the number of rows divided
     by 16 and the inner width divided by 8.
     """
     row_groups, inner_groups = size
     row_count, inner_length = 16 * row_groups, 8 * inner_groups
     # The sums are exact in FP32, but not in FP16, and the bias is not exact in FP16.
-    x = (data.whole((row_count, inner_length), -63, 64) / 32).astype(np.float16)
-    w = (data.whole((inner_length, 8), -63, 64) / 32).astype(np.float16)
-    bias = data.whole(8, -4000, 4001) / np.float32(1000)
+    x = (random_data.whole((row_count, inner_length), -63, 64) / 32).astype(np.float16)
+    w = (random_data.whole((inner_length, 8), -63, 64) / 32).astype(np.float16)
+    bias = random_data.whole(8, -4000, 4001) / np.float32(1000)
     products = _multiply_pairs(x, w)
     grid = draw.count_blocks(row_groups, block[0] // _WARP_LANES)
     inputs = {"x": x, "w": w, "bias": bias, "n": row_groups, "k": inner_length}
@@ -334,9 +334,9 @@ def make_dense_case(data: Draw, size: Any, block: Dim3) -> Case:
     )
 
 
-def _make_large_values_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_large_values_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case with large positive and negative values, for which GELU is v or 0."""
-    dense_case = make_dense_case(data, size, block)
+    dense_case = make_dense_case(random_data, size, block)
     bias = np.array((40, -40, 12, -12, 5, -5, 0, 1000), np.float32)
     v = _multiply_pairs(dense_case.values["x"], dense_case.values["w"]) + bias
     return Case(
@@ -368,7 +368,7 @@ def _draw_dense_sizes(rng: np.random.Generator, threads_at_once: int) -> list[An
 
 
 def _draw_dense_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
-    """Draw two launches to count."""
+    """Draw two launches whose costs are counted."""
     return [((int(rng.integers(20, 60)), 1), (128, 1, 1)), ((int(rng.integers(100, 200)), 3), (256, 1, 1))]
 
 
@@ -377,14 +377,16 @@ def _compute_sums_before_bias(mistake: Mistake) -> Any:
     return _multiply_pairs(mistake["x"], mistake["w"])
 
 
-def _make_matcher(compute: Callable[[Any, Any], Any]) -> Matcher:
+def _make_matcher(compute_output: Callable[[Any, Any], Any]) -> Matcher:
     """Return a matcher for outputs that equal ``compute(sums, bias)`` to the precision of a half."""
 
     def is_match(mistake: Mistake) -> bool:
         if mistake.found is None:
             return False
         with np.errstate(all="ignore"):
-            computed = np.asarray(compute(_compute_sums_before_bias(mistake), mistake["bias"]), np.float64)
+            computed = np.asarray(
+                compute_output(_compute_sums_before_bias(mistake), mistake["bias"]), np.float64
+            )
         actual = mistake.found.astype(np.float64)
         return bool(np.allclose(actual, computed, rtol=2e-3, atol=2e-5, equal_nan=True))
 

@@ -22,42 +22,42 @@ from virtualgpu.records import Provenance
 _REGISTER_COLOURS = ("accent-2", "highlight", "good", "purple", "warn", "tail", "accent", "panel")
 
 
-def positions(numbers: Any, shape: tuple[int, int]) -> tuple[Any, Any]:
+def positions(element_numbers: Any, shape: tuple[int, int]) -> tuple[Any, Any]:
     """Return the lane and the register that hold each element of a matrix.
 
     Parameters
     ----------
-    numbers
+    element_numbers
         The numbers of the elements (row by row) that each register of each lane holds, with the shape
         (registers, lanes) or, with several elements per register, (registers, lanes, elements).
     shape
         The rows and columns of the matrix.
     """
-    registers, lanes = (axis.ravel() for axis in np.indices(numbers.shape)[:2])
+    registers, lanes = (index_array.ravel() for index_array in np.indices(element_numbers.shape)[:2])
     lane_of = np.empty(shape, np.int64)
     register_of = np.empty(shape, np.int64)
-    lane_of.flat[numbers.ravel()] = lanes
-    register_of.flat[numbers.ravel()] = registers
+    lane_of.flat[element_numbers.ravel()] = lanes
+    register_of.flat[element_numbers.ravel()] = registers
     return lane_of, register_of
 
 
-def fragments(held: Mapping[str, tuple[Any, Any]], lane: int = 5) -> Picture:
+def fragments(lanes_and_registers: Mapping[str, tuple[Any, Any]], lane: int = 5) -> Picture:
     """Draw matrices in which each element shows its lane as a number and its register as a colour.
 
     Parameters
     ----------
-    held
+    lanes_and_registers
         The lanes and the registers of the elements of each matrix, by the name of the matrix.
     lane
         The lane whose elements have a bold frame.
     """
-    total_columns = sum(lanes.shape[1] + 2 for lanes, _ in held.values())
-    max_row_count = max(lanes.shape[0] for lanes, _ in held.values())
+    total_columns = sum(lanes.shape[1] + 2 for lanes, _ in lanes_and_registers.values())
+    max_row_count = max(lanes.shape[0] for lanes, _ in lanes_and_registers.values())
     figure, axes = empty_axes(
         0.24 * max_row_count + 0.85, (-1.5, total_columns - 1), (-2.2, max_row_count + 2.2)
     )
     left_x = 0
-    for matrix_name, (lanes, registers) in held.items():
+    for matrix_name, (lanes, registers) in lanes_and_registers.items():
         row_count, column_count = lanes.shape
         draw_text(axes, left_x, -1.2, f"{matrix_name}: {row_count} × {column_count}", weight="bold")
         for row, column in np.ndindex(row_count, column_count):
@@ -69,11 +69,13 @@ def fragments(held: Mapping[str, tuple[Any, Any]], lane: int = 5) -> Picture:
             draw_box(axes, left_x + column, row, 1, 1, "bg", edge="fg", linewidth=2, fill=False, zorder=3)
         left_x += column_count + 2
     _draw_register_key(
-        axes, max_row_count + 1.2, 1 + max(int(registers.max()) for _, registers in held.values())
+        axes,
+        max_row_count + 1.2,
+        1 + max(int(registers.max()) for _, registers in lanes_and_registers.values()),
     )
     element_texts = [
         f"{matrix_name}: " + _list_elements(np.argwhere(lanes == lane).tolist())
-        for matrix_name, (lanes, _) in held.items()
+        for matrix_name, (lanes, _) in lanes_and_registers.items()
     ]
     return Picture.of(
         figure,
@@ -83,8 +85,8 @@ def fragments(held: Mapping[str, tuple[Any, Any]], lane: int = 5) -> Picture:
     )
 
 
-def _draw_register_key(axes: Axes, y: float, count: int) -> None:
-    for register in range(count):
+def _draw_register_key(axes: Axes, y: float, register_count: int) -> None:
+    for register in range(register_count):
         x = 4.6 * register
         draw_box(axes, x, y, 1, 0.9, _REGISTER_COLOURS[register], edge="bg")
         draw_text(axes, x + 1.3, y + 0.45, f"register {register}", "muted", fontsize=8)
@@ -117,12 +119,12 @@ _BANKS = 32
 _VECTOR_WORDS = 4
 
 
-def banks(places: Mapping[str, Any], column: int = 0) -> Picture:
+def banks(positions_by_tile: Mapping[str, Any], column: int = 0) -> Picture:
     """Draw the first eight rows of tiles in shared memory, with the vectors that ``ldmatrix`` reads together.
 
     Parameters
     ----------
-    places
+    positions_by_tile
         The position of each vector of 16 bytes in its tile, by the name of the tile, with the shape (rows,
         vectors per row). Position 0 is at the start of bank 0.
     column
@@ -130,12 +132,14 @@ def banks(places: Mapping[str, Any], column: int = 0) -> Picture:
     """
     bank_group_count = _BANKS // _VECTOR_WORDS
     place_width = bank_group_count + 2
-    line_count = 1 + max(int(vector_slots[:8].max()) // bank_group_count for vector_slots in places.values())
+    line_count = 1 + max(
+        int(vector_slots[:8].max()) // bank_group_count for vector_slots in positions_by_tile.values()
+    )
     figure, axes = empty_axes(
-        0.25 * line_count + 0.9, (-1.6, place_width * len(places) - 1), (-2.1, line_count + 1.3)
+        0.25 * line_count + 0.9, (-1.6, place_width * len(positions_by_tile) - 1), (-2.1, line_count + 1.3)
     )
     conflict_ways = {}
-    for place_index, (name, vector_slots) in enumerate(places.items()):
+    for place_index, (name, vector_slots) in enumerate(positions_by_tile.items()):
         left_x = place_width * place_index
         draw_text(axes, left_x, -1.5, name, weight="bold")
         draw_text(axes, left_x - 0.2, -0.6, "line", "muted", ha="right", fontsize=8)
@@ -144,7 +148,7 @@ def banks(places: Mapping[str, Any], column: int = 0) -> Picture:
             draw_text(
                 axes, left_x + bank_group + 0.5, -0.6, bank_range_text, "muted", ha="center", fontsize=7
             )
-        read_groups = []
+        read_bank_groups = []
         for row, vector in np.ndindex(8, vector_slots.shape[1]):
             line_number, bank_group = divmod(int(vector_slots[row, vector]), bank_group_count)
             is_read = vector == column
@@ -161,19 +165,19 @@ def banks(places: Mapping[str, Any], column: int = 0) -> Picture:
                 fontsize=8,
             )
             if is_read:
-                read_groups.append(bank_group)
+                read_bank_groups.append(bank_group)
         for line_number in range(1 + int(vector_slots[:8].max()) // bank_group_count):
             draw_text(
                 axes, left_x - 0.2, line_number + 0.5, str(line_number), "muted", ha="right", fontsize=8
             )
-        conflict_ways[name] = max(np.bincount(read_groups))
+        conflict_ways[name] = max(np.bincount(read_bank_groups))
         conflict_note = f"at most {count_of(conflict_ways[name], 'marked vector')} in the same banks"
         draw_text(
             axes, left_x, 1.7 + int(vector_slots[:8].max()) // bank_group_count, conflict_note, fontsize=9
         )
     ways_text = "; ".join(
-        f"{name}: at most {count_of(ways, 'marked vector')} in the same banks"
-        for name, ways in conflict_ways.items()
+        f"{name}: at most {count_of(way_count, 'marked vector')} in the same banks"
+        for name, way_count in conflict_ways.items()
     )
     return Picture.of(
         figure,
@@ -183,27 +187,31 @@ def banks(places: Mapping[str, Any], column: int = 0) -> Picture:
     )
 
 
-def pipeline(uses: Sequence[tuple[int, int]], copies: Sequence[Sequence[int]], stages: int) -> Picture:
+def pipeline(
+    tiles_and_buffers: Sequence[tuple[int, int]], pending_tiles: Sequence[Sequence[int]], buffer_count: int
+) -> Picture:
     """Draw the buffers of a pipeline, with the buffers that a block reads and fills in each iteration.
 
     Parameters
     ----------
-    uses
+    tiles_and_buffers
         The tile and the buffer that are multiplied, for each iteration.
-    copies
+    pending_tiles
         The tiles whose copies are pending during each iteration.
-    stages
+    buffer_count
         The number of buffers.
     """
-    iteration_count = len(uses)
-    figure, axes = empty_axes(0.5 * stages + 1.1, (-2.6, iteration_count + 0.1), (-0.8, stages + 0.9))
-    for iteration, (multiplied_tile, buffer) in enumerate(uses):
+    iteration_count = len(tiles_and_buffers)
+    figure, axes = empty_axes(
+        0.5 * buffer_count + 1.1, (-2.6, iteration_count + 0.1), (-0.8, buffer_count + 0.9)
+    )
+    for iteration, (multiplied_tile, buffer) in enumerate(tiles_and_buffers):
         draw_text(axes, iteration + 0.5, -0.4, str(iteration), "muted", ha="center")
         draw_box(
             axes, iteration, buffer, 1, 0.85, "accent", f"multiply {multiplied_tile}", edge="bg", fontsize=8
         )
-        for copied_tile in copies[iteration]:
-            buffer_row = copied_tile % stages
+        for copied_tile in pending_tiles[iteration]:
+            buffer_row = copied_tile % buffer_count
             draw_box(
                 axes,
                 iteration,
@@ -215,17 +223,17 @@ def pipeline(uses: Sequence[tuple[int, int]], copies: Sequence[Sequence[int]], s
                 edge="bg",
                 fontsize=8,
             )
-    for buffer in range(stages):
+    for buffer in range(buffer_count):
         draw_text(axes, -0.15, buffer + 0.43, f"buffer {buffer}", "muted", ha="right")
     draw_text(axes, -0.15, -0.4, "iteration", "muted", ha="right")
     synchronization_note = "A wait and one barrier come before each iteration."
-    draw_text(axes, 0, stages + 0.5, synchronization_note, "muted", fontsize=9)
+    draw_text(axes, 0, buffer_count + 0.5, synchronization_note, "muted", fontsize=9)
     steps_text = "; ".join(
         f"iteration {iteration}: multiply tile {multiplied_tile} in buffer {buffer}, pending copies of "
-        f"{' and '.join(map(str, copies[iteration])) or 'no tile'}"
-        for iteration, (multiplied_tile, buffer) in enumerate(uses)
+        f"{' and '.join(map(str, pending_tiles[iteration])) or 'no tile'}"
+        for iteration, (multiplied_tile, buffer) in enumerate(tiles_and_buffers)
     )
-    return Picture.of(figure, f"A pipeline with {stages} buffers. {steps_text}.")
+    return Picture.of(figure, f"A pipeline with {buffer_count} buffers. {steps_text}.")
 
 
 def recorded() -> list[dict[str, Any]]:
@@ -247,7 +255,7 @@ def recorded_series() -> str:
         return "No GPU has been recorded yet. To measure yours: python -m tools.recordings.tensor_cores"
     headings = ("version", "what is new", *map(_record_heading, records))
     version_rows = tuple(
-        (version.name, version.news, *(_format_speed(record, version.name) for record in records))
+        (version.name, version.new_idea, *(_format_speed(record, version.name) for record in records))
         for version in VERSIONS
     )
     cublas_row = ("cuBLAS", "NVIDIA's library", *(_format_speed(record, "cuBLAS") for record in records))

@@ -26,7 +26,7 @@ class NumberFormat:
     instruction: str
     a_registers: int
     b_registers: int
-    since: tuple[int, int]
+    min_capability: tuple[int, int]
 
 
 FORMATS = (
@@ -37,18 +37,23 @@ FORMATS = (
 )
 
 
-def compute_tensor_sums(number_format: NumberFormat, left: Any, right: Any) -> npt.NDArray[np.float32]:
+def compute_tensor_sums(
+    number_format: NumberFormat, left_factors: Any, right_factors: Any
+) -> npt.NDArray[np.float32]:
     """Return sums of up to four products, each computed by one tensor-core instruction.
 
     Parameters
     ----------
     number_format
         The format, which must represent all terms exactly.
-    left, right
+    left_factors, right_factors
         The factors, with the shape (sums, terms).
     """
     cp = session.cp()
-    a, b = (_pack_registers(number_format, np.asarray(factors, np.float32)) for factors in (left, right))
+    a, b = (
+        _pack_registers(number_format, np.asarray(factors, np.float32))
+        for factors in (left_factors, right_factors)
+    )
     d = cp.zeros(len(a), np.float32)
     options = (
         f"-DINSTRUCTION={number_format.instruction}",
@@ -61,7 +66,7 @@ def compute_tensor_sums(number_format: NumberFormat, left: Any, right: Any) -> n
 
 
 def _pack_registers(number_format: NumberFormat, terms: npt.NDArray[np.float32]) -> npt.NDArray[np.uint32]:
-    """Return register 0 of each lane: the terms are row 0 of `a`, or column 0 of `b`."""
+    """Return register 0 of each lane, which contains the terms as row 0 of `a` or column 0 of `b`."""
     registers = np.zeros((len(terms), _WARP_LANES), np.uint32)
     if number_format.name == "TF32":
         registers[:, : terms.shape[1]] = terms.view(np.uint32)
@@ -83,7 +88,7 @@ def measure_kept_bits() -> dict[str, int]:
     return {
         number_format.name: _count_kept_bits(number_format)
         for number_format in FORMATS
-        if capability >= number_format.since
+        if capability >= number_format.min_capability
     }
 
 
@@ -125,4 +130,4 @@ def table() -> str:
 
 
 def _describe_bits(bits_by_format: dict[str, int]) -> str:
-    return "; ".join(f"{format_name}: {bits} bits" for format_name, bits in bits_by_format.items())
+    return "; ".join(f"{format_name}: {bit_count} bits" for format_name, bit_count in bits_by_format.items())

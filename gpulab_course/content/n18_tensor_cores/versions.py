@@ -25,7 +25,7 @@ class Version:
     """
 
     name: str
-    news: str
+    new_idea: str
     files: tuple[str, ...] = ()
     macros: Mapping[str, int] = field(default_factory=dict)
 
@@ -47,10 +47,10 @@ VERSIONS = (
 )
 
 
-def source(*files: str) -> str:
+def source(*file_names: str) -> str:
     """Return the concatenated text of CUDA C++ files in this notebook's folder ``kernels``."""
     folder = resources.files("gpulab_course.content.n18_tensor_cores") / "kernels"
-    return "\n".join((folder / file).read_text(encoding="utf-8") for file in files)
+    return "\n".join((folder / file_name).read_text(encoding="utf-8") for file_name in file_names)
 
 
 def launch(name: str, a: Any, b: Any, c: Any) -> Step:

@@ -22,16 +22,16 @@ from gpulab_course.teach.judge import (
 )
 from virtualgpu.records import Dim3
 
-_FEATURES = 64  # numbers in a row of q, k and v
-_SCALE = 1 / 8  # 1 / sqrt(_FEATURES)
-_PAGE_TOKENS = 16  # tokens in a page of the cache
+_FEATURE_COUNT = 64  # numbers in a row of q, k and v
+_SCORE_SCALE = 1 / 8  # 1 / sqrt(_FEATURES)
+_TOKENS_PER_PAGE = 16  # tokens in a page of the cache
 _MAX_THREADS = 256
 # Rounding errors: of the exponentials and of about a thousand additions, relative to the largest score, and
 # relative to the largest value. A log-sum-exp that is updated for each key reaches 135 after 2,500 keys;
 # values in half precision exceed 330 at each length.
 _TOLERANCE_ULPS = 250
-_SCORE_SHARE = 1 / 4
-_VALUE_SHARE = 1 / 20
+_SCORE_ERROR_SHARE = 1 / 4
+_VALUE_ERROR_SHARE = 1 / 20
 
 
 def _compute_softmax(scores: Any) -> Any:
@@ -43,47 +43,51 @@ def _compute_softmax(scores: Any) -> Any:
 
 
 def _attend(scores: Any, v: Any) -> Near:
-    """Return softmax(scores) v with its tolerance; masked scores are -infinity."""
+    """Return the product of softmax(scores) and v with its tolerance; masked scores are -infinity."""
     weights = _compute_softmax(scores)
-    wide_v = v.astype(np.float64)
+    v_float64 = v.astype(np.float64)
     finite_scores = np.abs(np.where(np.isfinite(scores), scores, 0))
-    score_error_factor = 1 + _SCORE_SHARE * finite_scores.max(axis=-1, keepdims=True, initial=0)
-    error_scale = (weights @ np.abs(wide_v)) * score_error_factor + _VALUE_SHARE * np.abs(wide_v).max(
-        axis=0, initial=0
-    )
-    return Near((weights @ wide_v).astype(np.float32), error_scale, ulps=_TOLERANCE_ULPS)
+    score_error_factor = 1 + _SCORE_ERROR_SHARE * finite_scores.max(axis=-1, keepdims=True, initial=0)
+    error_scale = (weights @ np.abs(v_float64)) * score_error_factor + _VALUE_ERROR_SHARE * np.abs(
+        v_float64
+    ).max(axis=0, initial=0)
+    return Near((weights @ v_float64).astype(np.float32), error_scale, ulps=_TOLERANCE_ULPS)
 
 
 def _compute_scores(q: Any, k: Any) -> Any:
-    return q.astype(np.float64) @ k.astype(np.float64).T * _SCALE
+    return q.astype(np.float64) @ k.astype(np.float64).T * _SCORE_SCALE
 
 
-def _draw_queries(data: Draw, rows: int) -> Any:
-    return _add_fractions(data, data.whole((rows, _FEATURES), -4, 5) / np.float32(2))
+def _draw_queries(random_data: Draw, row_count: int) -> Any:
+    return _add_fractions(random_data, random_data.whole((row_count, _FEATURE_COUNT), -4, 5) / np.float32(2))
 
 
-def _draw_keys(data: Draw, rows: int) -> Any:
-    k = data.whole((rows, _FEATURES), -2, 3)
-    is_long = data.rng.random(rows) < 0.1  # some keys have scores far from those of the others
-    k[is_long] *= 4
-    return _add_fractions(data, k)
+def _draw_keys(random_data: Draw, row_count: int) -> Any:
+    k = random_data.whole((row_count, _FEATURE_COUNT), -2, 3)
+    is_large_key = (
+        random_data.rng.random(row_count) < 0.1
+    )  # some keys have scores far from those of the others
+    k[is_large_key] *= 4
+    return _add_fractions(random_data, k)
 
 
-def _draw_values(data: Draw, rows: int) -> Any:
-    return _add_fractions(data, data.whole((rows, _FEATURES), -20, 21) / np.float32(4))
+def _draw_values(random_data: Draw, row_count: int) -> Any:
+    return _add_fractions(
+        random_data, random_data.whole((row_count, _FEATURE_COUNT), -20, 21) / np.float32(4)
+    )
 
 
-def _add_fractions(data: Draw, values: Any) -> Any:
+def _add_fractions(random_data: Draw, values: Any) -> Any:
     """Add small random numbers, so that the values are not exact in half precision; equal ones stay equal."""
-    if data.kind:
+    if random_data.kind:
         return values
-    return values + data.rng.uniform(-0.1, 0.1, values.shape).astype(np.float32)
+    return values + random_data.rng.uniform(-0.1, 0.1, values.shape).astype(np.float32)
 
 
-def _shift_scores(q: Any, k: Any, shift: float) -> None:
-    """Add `shift` to all scores of `q` and `k`, in place."""
+def _shift_scores(q: Any, k: Any, score_shift: float) -> None:
+    """Add `score_shift` to all scores of `q` and `k`, in place."""
     q[:, 0] = 16
-    k[:, 0] = shift / 2
+    k[:, 0] = score_shift / 2
 
 
 def _sort_scores(q: Any, k: Any, direction: int = 1) -> None:
@@ -92,11 +96,14 @@ def _sort_scores(q: Any, k: Any, direction: int = 1) -> None:
     k[:, 0] = 4 * np.arange(len(k))[::direction]
 
 
-def draw_attention_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_attention_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes attention with one thread for every query."""
     query_count, key_count = size
     return _make_attention_case(
-        _draw_queries(data, query_count), _draw_keys(data, key_count), _draw_values(data, key_count), block
+        _draw_queries(random_data, query_count),
+        _draw_keys(random_data, key_count),
+        _draw_values(random_data, key_count),
+        block,
     )
 
 
@@ -105,13 +112,17 @@ def _make_attention_case(q: Any, k: Any, v: Any, block: Dim3) -> Case:
     return Case(draw.count_blocks(len(q), block[0]), inputs, {"out": _attend(_compute_scores(q, k), v)})
 
 
-def _make_shifted_maker(shift: float) -> Any:
-    """Return a function that creates a test case whose scores are all around `shift`."""
+def _make_shifted_maker(score_shift: float) -> Any:
+    """Return a function that creates a test case whose scores are all around `score_shift`."""
 
-    def draw_case(data: Draw, size: Any, block: Dim3) -> Case:
+    def draw_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         query_count, key_count = size
-        q, k, v = _draw_queries(data, query_count), _draw_keys(data, key_count), _draw_values(data, key_count)
-        _shift_scores(q, k, shift)
+        q, k, v = (
+            _draw_queries(random_data, query_count),
+            _draw_keys(random_data, key_count),
+            _draw_values(random_data, key_count),
+        )
+        _shift_scores(q, k, score_shift)
         return _make_attention_case(q, k, v, block)
 
     return draw_case
@@ -120,9 +131,13 @@ def _make_shifted_maker(shift: float) -> Any:
 def _make_sorted_maker(direction: int) -> Any:
     """Return a function that creates a test case whose scores rise or fall from key to key."""
 
-    def draw_case(data: Draw, size: Any, block: Dim3) -> Case:
+    def draw_case(random_data: Draw, size: Any, block: Dim3) -> Case:
         query_count, key_count = size
-        q, k, v = _draw_queries(data, query_count), _draw_keys(data, key_count), _draw_values(data, key_count)
+        q, k, v = (
+            _draw_queries(random_data, query_count),
+            _draw_keys(random_data, key_count),
+            _draw_values(random_data, key_count),
+        )
         _sort_scores(q, k, direction)
         return _make_attention_case(q, k, v, block)
 
@@ -130,7 +145,7 @@ def _make_sorted_maker(direction: int) -> Any:
 
 
 _ATTENTION_SIZES = ((70, 45), (33, 130))
-_ATTENTION_ROWS = (
+_ATTENTION_TEST_ROWS = (
     Row("all scores around 200", _make_shifted_maker(200), _ATTENTION_SIZES),
     Row("all scores around -200", _make_shifted_maker(-200), _ATTENTION_SIZES),
     Row("scores that rise", _make_sorted_maker(1), _ATTENTION_SIZES),
@@ -165,27 +180,33 @@ def _draw_row_blocks(rng: np.random.Generator) -> list[Dim3]:
 
 
 def _draw_attention_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
-    """Draw two launches to count."""
+    """Draw two launches whose costs are counted."""
     first_size = int(rng.integers(100, 180)), int(rng.integers(70, 120))
     second_size = int(rng.integers(200, 300)), int(rng.integers(100, 200))
     return [(first_size, (64, 1, 1)), (second_size, (int(rng.integers(97, 127)), 1, 1))]
 
 
-def draw_masked_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_masked_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for an attention kernel with a sliding window. The window can be shorter than a
     tile, longer than a tile, or longer than the sequence.
     """
     n = int(size)
-    window_sizes = (1, int(data.rng.integers(2, 16)), int(data.rng.integers(17, 90)), n + 5)
-    return _make_masked_case(data, n, int(data.rng.choice(window_sizes)), block)
+    window_sizes = (1, int(random_data.rng.integers(2, 16)), int(random_data.rng.integers(17, 90)), n + 5)
+    return _make_masked_case(random_data, n, int(random_data.rng.choice(window_sizes)), block)
 
 
 def _make_masked_case(
-    data: Draw, n: int, window: int, block: Dim3, shift: float | None = None, *, is_rising: bool = False
+    random_data: Draw,
+    n: int,
+    window: int,
+    block: Dim3,
+    score_shift: float | None = None,
+    *,
+    is_rising: bool = False,
 ) -> Case:
-    q, k, v = _draw_queries(data, n), _draw_keys(data, n), _draw_values(data, n)
-    if shift is not None:
-        _shift_scores(q, k, shift)
+    q, k, v = _draw_queries(random_data, n), _draw_keys(random_data, n), _draw_values(random_data, n)
+    if score_shift is not None:
+        _shift_scores(q, k, score_shift)
     if is_rising:
         _sort_scores(q, k)
     inputs = {"q": q, "k": k, "v": v, "n": n, "window": window}
@@ -194,21 +215,21 @@ def _make_masked_case(
 
 
 def _make_causal_mask(n: int, window: int) -> Any:
-    """Return a bool array: whether row i sees key j."""
+    """Return a bool array whose element (i, j) is true if query i attends to key j."""
     key_distance = np.arange(n)[:, None] - np.arange(n)
     return (key_distance >= 0) & (key_distance < window)
 
 
-def _make_window_maker(window: int, shift: float | None = None) -> Any:
+def _make_window_maker(window: int, score_shift: float | None = None) -> Any:
     """Return a function that creates a test case with a given window, and optionally shifted scores."""
-    return lambda data, n, block: _make_masked_case(data, n, window, block, shift)
+    return lambda random_data, n, block: _make_masked_case(random_data, n, window, block, score_shift)
 
 
-def _draw_rising_case(data: Draw, n: int, block: Dim3) -> Case:
-    return _make_masked_case(data, n, 9, block, is_rising=True)
+def _draw_rising_case(random_data: Draw, n: int, block: Dim3) -> Case:
+    return _make_masked_case(random_data, n, 9, block, is_rising=True)
 
 
-_MASKED_ROWS = (
+_MASKED_TEST_ROWS = (
     Row("a window without an end", _make_window_maker(1 << 30), (45, 150)),
     Row("each row sees only itself", _make_window_maker(1), (45, 150)),
     Row("a narrow window", _make_window_maker(5), (45, 150)),
@@ -239,37 +260,51 @@ def _draw_masked_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     return [(int(rng.integers(150, 250)), (64, 1, 1)), (int(rng.integers(250, 350)), (96, 1, 1))]
 
 
-def draw_decode_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_decode_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for an attention kernel with one query. The grid consists of a few blocks of whole
     warps.
     """
     key_count = int(size)
-    blocks = int(data.rng.integers(2, 9))
-    return _make_decode_case(data, key_count, blocks, block)
+    blocks = int(random_data.rng.integers(2, 9))
+    return _make_decode_case(random_data, key_count, blocks, block)
 
 
-def _make_decode_case(data: Draw, keys: int, blocks: int, block: Dim3, shift: float | None = None) -> Case:
-    q, k, v = _draw_queries(data, 1), _draw_keys(data, keys), _draw_values(data, keys)
-    if shift is not None:
-        _shift_scores(q, k, shift)
-    split_count = blocks * block[0] // 32
+def _make_decode_case(
+    random_data: Draw, key_count: int, block_count: int, block: Dim3, score_shift: float | None = None
+) -> Case:
+    q, k, v = (
+        _draw_queries(random_data, 1),
+        _draw_keys(random_data, key_count),
+        _draw_values(random_data, key_count),
+    )
+    if score_shift is not None:
+        _shift_scores(q, k, score_shift)
+    split_count = block_count * block[0] // 32
     scratch_arrays = {
-        "mosts": data.rng.uniform(1000, 2000, split_count).astype(np.float32),  # values of an earlier use
-        "sums": data.rng.uniform(1000, 2000, split_count).astype(np.float32),
-        "parts": data.rng.uniform(1000, 2000, (split_count, _FEATURES)).astype(np.float32),
+        "mosts": random_data.rng.uniform(1000, 2000, split_count).astype(
+            np.float32
+        ),  # values of an earlier use
+        "sums": random_data.rng.uniform(1000, 2000, split_count).astype(np.float32),
+        "parts": random_data.rng.uniform(1000, 2000, (split_count, _FEATURE_COUNT)).astype(np.float32),
         "done": np.zeros(1, np.uint32),
     }
     expected = _attend(_compute_scores(q, k), v)
     expected_result = Near(expected.values[0], np.asarray(expected.scale)[0], expected.ulps)
-    return Case(blocks, {"q": q[0], "k": k, "v": v, "keys": keys, **scratch_arrays}, {"out": expected_result})
+    return Case(
+        block_count,
+        {"q": q[0], "k": k, "v": v, "keys": key_count, **scratch_arrays},
+        {"out": expected_result},
+    )
 
 
-def _make_decode_maker(blocks: int, shift: float | None = None) -> Any:
+def _make_decode_maker(block_count: int, score_shift: float | None = None) -> Any:
     """Return a function that creates a test case with a given number of blocks."""
-    return lambda data, keys, block: _make_decode_case(data, keys, blocks, block, shift)
+    return lambda random_data, keys, block: _make_decode_case(
+        random_data, keys, block_count, block, score_shift
+    )
 
 
-_DECODE_ROWS = (
+_DECODE_TEST_ROWS = (
     Row("one block", _make_decode_maker(1), (1, 100)),
     Row("many blocks, few keys", _make_decode_maker(13), (3, 20)),
     Row("all scores around -200", _make_decode_maker(4, -200), (5, 300)),
@@ -298,37 +333,45 @@ def _draw_warp_blocks(rng: np.random.Generator) -> list[Dim3]:
     return [(32 * warps, 1, 1) for warps in (4, 1, int(rng.integers(5, 8)), 2, 3, 8)]
 
 
-def draw_paged_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_paged_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for an attention kernel with a paged cache and one query per sequence."""
     sequence_count, max_length = size
-    lengths = data.rng.integers(0, max_length + 1, sequence_count)
-    lengths[data.rng.integers(sequence_count)] = max_length
-    return _make_paged_case(data, lengths, block)
+    lengths = random_data.rng.integers(0, max_length + 1, sequence_count)
+    lengths[random_data.rng.integers(sequence_count)] = max_length
+    return _make_paged_case(random_data, lengths, block)
 
 
-def _make_paged_case(data: Draw, lengths: Any, block: Dim3, shift: float | None = None) -> Case:
+def _make_paged_case(random_data: Draw, lengths: Any, block: Dim3, score_shift: float | None = None) -> Case:
     sequence_count = len(lengths)
-    table_width = max(1, -(-int(lengths.max()) // _PAGE_TOKENS)) + int(data.rng.integers(0, 3))
-    page_counts = -(-lengths // _PAGE_TOKENS)
+    table_width = max(1, -(-int(lengths.max()) // _TOKENS_PER_PAGE)) + int(random_data.rng.integers(0, 3))
+    page_counts = -(-lengths // _TOKENS_PER_PAGE)
     cache_pages = int(page_counts.sum()) + 3
-    k, v = _draw_keys(data, cache_pages * _PAGE_TOKENS), _draw_values(data, cache_pages * _PAGE_TOKENS)
-    q = _draw_queries(data, sequence_count)
-    if shift is not None:
-        _shift_scores(q, k, shift)
-    free_pages = list(data.rng.permutation(cache_pages))
+    k, v = (
+        _draw_keys(random_data, cache_pages * _TOKENS_PER_PAGE),
+        _draw_values(random_data, cache_pages * _TOKENS_PER_PAGE),
+    )
+    q = _draw_queries(random_data, sequence_count)
+    if score_shift is not None:
+        _shift_scores(q, k, score_shift)
+    free_pages = list(random_data.rng.permutation(cache_pages))
     page_table = np.full((sequence_count, table_width), -1, np.int32)
-    is_row_used = np.zeros(cache_pages * _PAGE_TOKENS, bool)
-    expected = np.zeros((sequence_count, _FEATURES), np.float32)
-    error_scale = np.zeros((sequence_count, _FEATURES))
-    for s, length in enumerate(lengths.tolist()):
-        page_count = int(page_counts[s])
-        page_table[s, :page_count] = [free_pages.pop() for _ in range(page_count)]
-        cache_rows = (page_table[s, :page_count, None] * _PAGE_TOKENS + np.arange(_PAGE_TOKENS)).ravel()[
-            :length
-        ]
+    is_row_used = np.zeros(cache_pages * _TOKENS_PER_PAGE, bool)
+    expected = np.zeros((sequence_count, _FEATURE_COUNT), np.float32)
+    error_scale = np.zeros((sequence_count, _FEATURE_COUNT))
+    for sequence_index, length in enumerate(lengths.tolist()):
+        page_count = int(page_counts[sequence_index])
+        page_table[sequence_index, :page_count] = [free_pages.pop() for _ in range(page_count)]
+        cache_rows = (
+            page_table[sequence_index, :page_count, None] * _TOKENS_PER_PAGE + np.arange(_TOKENS_PER_PAGE)
+        ).ravel()[:length]
         is_row_used[cache_rows] = True
-        attention_result = _attend(_compute_scores(q[s : s + 1], k[cache_rows]), v[cache_rows])
-        expected[s], error_scale[s] = attention_result.values[0], np.asarray(attention_result.scale)[0]
+        attention_result = _attend(
+            _compute_scores(q[sequence_index : sequence_index + 1], k[cache_rows]), v[cache_rows]
+        )
+        expected[sequence_index], error_scale[sequence_index] = (
+            attention_result.values[0],
+            np.asarray(attention_result.scale)[0],
+        )
     k[~is_row_used] = np.nan
     v[~is_row_used] = np.nan
     inputs = {"q": q, "k": k, "v": v, "table": page_table, "length": lengths.astype(np.int32)}
@@ -337,17 +380,19 @@ def _make_paged_case(data: Draw, lengths: Any, block: Dim3, shift: float | None 
     return Case(grid, inputs | scalar_inputs, {"out": Near(expected, error_scale, _TOLERANCE_ULPS)})
 
 
-def _make_lengths_maker(*lengths: int, shift: float | None = None) -> Any:
+def _make_lengths_maker(*lengths: int, score_shift: float | None = None) -> Any:
     """Return a function that creates a test case whose sequences have the given lengths."""
-    return lambda data, size, block: _make_paged_case(data, np.array(lengths), block, shift)
+    return lambda random_data, size, block: _make_paged_case(
+        random_data, np.array(lengths), block, score_shift
+    )
 
 
-_PAGED_ROWS = (
+_PAGED_TEST_ROWS = (
     Row("a sequence without tokens", _make_lengths_maker(0, 5, 0), ((3, 5),)),
     Row("exactly full pages", _make_lengths_maker(16, 32, 48), ((3, 48),)),
     Row("one token more than full pages", _make_lengths_maker(17, 33, 1), ((3, 33),)),
-    Row("all scores around -200", _make_lengths_maker(30, 7, 50, shift=-200), ((3, 50),)),
-    Row("all scores around 200", _make_lengths_maker(30, 7, 50, shift=200), ((3, 50),)),
+    Row("all scores around -200", _make_lengths_maker(30, 7, 50, score_shift=-200), ((3, 50),)),
+    Row("all scores around 200", _make_lengths_maker(30, 7, 50, score_shift=200), ((3, 50),)),
 )
 
 
@@ -374,16 +419,16 @@ def _draw_paged_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     return [(first_size, (64, 1, 1)), (second_size, (128, 1, 1))]
 
 
-def draw_rotary_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_rotary_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the scores of one query with rotated keys."""
     key_count = int(size)
-    return _make_rotary_case(data, data.rng.integers(0, 2 * key_count + 40, key_count), block)
+    return _make_rotary_case(random_data, random_data.rng.integers(0, 2 * key_count + 40, key_count), block)
 
 
-def _make_rotary_case(data: Draw, positions: Any, block: Dim3) -> Case:
+def _make_rotary_case(random_data: Draw, positions: Any, block: Dim3) -> Case:
     key_count = len(positions)
-    q, k = _draw_queries(data, 1)[0], _draw_keys(data, key_count)
-    half_features = _FEATURES // 2
+    q, k = _draw_queries(random_data, 1)[0], _draw_keys(random_data, key_count)
+    half_features = _FEATURE_COUNT // 2
     angles = np.arange(int(positions.max()) + 1)[:, None] * 100.0 ** (
         -np.arange(half_features) / half_features
     )
@@ -393,23 +438,30 @@ def _make_rotary_case(data: Draw, positions: Any, block: Dim3) -> Case:
     grid = draw.count_blocks(key_count, block[0] // 32)
     rotary_case = Case(grid, inputs | integer_inputs, {})
     score_magnitudes = np.abs(k.astype(np.float64)).sum(axis=1) * np.abs(q).max()
-    scores = _rotate_pairs(k, cosine[positions], sine[positions]) @ q.astype(np.float64) * _SCALE
-    rotary_case.wanted["score"] = Near(scores.astype(np.float32), score_magnitudes * _SCALE, ulps=4)
+    scores = _rotate_pairs(k, cosine[positions], sine[positions]) @ q.astype(np.float64) * _SCORE_SCALE
+    rotary_case.wanted["score"] = Near(scores.astype(np.float32), score_magnitudes * _SCORE_SCALE, ulps=4)
     return rotary_case
 
 
 def _rotate_pairs(k: Any, cosine: Any, sine: Any, sign: int = 1) -> Any:
-    half_features = _FEATURES // 2
+    half_features = _FEATURE_COUNT // 2
     a, b = k[:, :half_features].astype(np.float64), k[:, half_features:].astype(np.float64)
     return np.concatenate((a * cosine - sign * b * sine, sign * a * sine + b * cosine), axis=1)
 
 
-_ROTARY_ROWS = (
-    Row("positions 0, 1, 2 and so on", lambda data, n, block: _make_rotary_case(data, np.arange(n), block)),
-    Row("all at position 7", lambda data, n, block: _make_rotary_case(data, np.full(n, 7), block), (1, 40)),
+_ROTARY_TEST_ROWS = (
+    Row(
+        "positions 0, 1, 2 and so on",
+        lambda random_data, n, block: _make_rotary_case(random_data, np.arange(n), block),
+    ),
+    Row(
+        "all at position 7",
+        lambda random_data, n, block: _make_rotary_case(random_data, np.full(n, 7), block),
+        (1, 40),
+    ),
     Row(
         "positions that fall",
-        lambda data, n, block: _make_rotary_case(data, np.arange(n)[::-1], block),
+        lambda random_data, n, block: _make_rotary_case(random_data, np.arange(n)[::-1], block),
         (33, 200),
     ),
 )
@@ -424,11 +476,11 @@ def _reshape_to_rows(mistake: Mistake) -> tuple[Any, Any]:
     """Return the results and the expected results as rows of 64 numbers."""
     assert mistake.found is not None
     assert mistake.wanted is not None
-    return mistake.found.reshape(-1, _FEATURES), mistake.wanted.reshape(-1, _FEATURES)
+    return mistake.found.reshape(-1, _FEATURE_COUNT), mistake.wanted.reshape(-1, _FEATURE_COUNT)
 
 
 def _is_wrong_by_factor(mistake: Mistake) -> bool:
-    """Return whether each row of the result is the expected one times a factor of its own."""
+    """Return whether each row of the result is a multiple of the expected row."""
     if mistake.found is None or not np.isfinite(mistake.found).all() or advice.is_partly_unwritten(mistake):
         return False
     actual, expected = _reshape_to_rows(mistake)
@@ -446,15 +498,18 @@ def _compute_unscaled(mistake: Mistake) -> Any:
     return _compute_softmax(8 * _compute_masked_scores(mistake)) @ mistake["v"].astype(np.float64)
 
 
-def _make_row_matcher(compute: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
-    """Return a matcher for rows that equal ``compute(mistake)``, relative to the largest number of each."""
+def _make_row_matcher(compute_mistaken_rows: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
+    """Return a matcher for results whose rows equal those of a known mistake.
+
+    The tolerance is relative to the largest number of each row.
+    """
 
     def is_match(mistake: Mistake) -> bool:
         if mistake.found is None or not np.isfinite(mistake.found).all():
             return False
         with np.errstate(all="ignore"):
-            expected_rows = compute(mistake).reshape(-1, _FEATURES)
-        actual_rows = mistake.found.reshape(-1, _FEATURES)
+            expected_rows = compute_mistaken_rows(mistake).reshape(-1, _FEATURE_COUNT)
+        actual_rows = mistake.found.reshape(-1, _FEATURE_COUNT)
         return bool(
             (
                 np.abs(actual_rows - expected_rows) <= 1e-3 * np.abs(expected_rows).max(axis=1, keepdims=True)
@@ -472,7 +527,7 @@ def _compute_undivided(mistake: Mistake) -> Any:
 
 def _compute_masked_scores(mistake: Mistake) -> Any:
     """Return the scores of the launch, with -infinity for masked ones."""
-    scores = _compute_scores(mistake["q"].reshape(-1, _FEATURES), mistake["k"])
+    scores = _compute_scores(mistake["q"].reshape(-1, _FEATURE_COUNT), mistake["k"])
     if "window" in mistake.case.values:
         return np.where(_make_causal_mask(mistake["n"], mistake["window"]), scores, -np.inf)
     return scores
@@ -501,15 +556,15 @@ def _compute_unmasked(mistake: Mistake) -> Any:
     return _compute_softmax(_compute_scores(mistake["q"], mistake["k"])) @ mistake["v"]
 
 
-def _make_window_mistake(change: int) -> Any:
+def _make_window_mistake(window_change: int) -> Any:
     """Return a function that computes the result with a window that is larger or smaller."""
 
-    def compute(mistake: Mistake) -> Any:
+    def compute_mistaken_rows(mistake: Mistake) -> Any:
         scores = _compute_scores(mistake["q"], mistake["k"])
-        is_visible = _make_causal_mask(mistake["n"], mistake["window"] + change)
+        is_visible = _make_causal_mask(mistake["n"], mistake["window"] + window_change)
         return _compute_softmax(np.where(is_visible, scores, -np.inf)) @ mistake["v"]
 
-    return compute
+    return compute_mistaken_rows
 
 
 def _is_fully_written(mistake: Mistake) -> bool:
@@ -521,7 +576,7 @@ def _is_not_finite_or_zero(mistake: Mistake) -> bool:
     if mistake.found is None:
         return False
     wrong_values = mistake.found[mistake.wrong]
-    scores = np.abs(_compute_scores(mistake["q"].reshape(-1, _FEATURES), mistake["k"]))
+    scores = np.abs(_compute_scores(mistake["q"].reshape(-1, _FEATURE_COUNT), mistake["k"]))
     return bool(
         (~np.isfinite(wrong_values) | (wrong_values == 0)).all() and np.nanmax(scores, initial=0) > 60
     )
@@ -533,12 +588,19 @@ def _has_large_page_scores(mistake: Mistake) -> bool:
         return False
     lengths, page_table = mistake["length"], mistake["table"]
     max_scores = []
-    for s in np.flatnonzero(mistake.wrong.any(axis=1) & (lengths > 0)):
-        token_positions = np.arange(lengths[s])
+    for sequence_index in np.flatnonzero(mistake.wrong.any(axis=1) & (lengths > 0)):
+        token_positions = np.arange(lengths[sequence_index])
         cache_rows = (
-            page_table[s, token_positions // _PAGE_TOKENS] * _PAGE_TOKENS + token_positions % _PAGE_TOKENS
+            page_table[sequence_index, token_positions // _TOKENS_PER_PAGE] * _TOKENS_PER_PAGE
+            + token_positions % _TOKENS_PER_PAGE
         )
-        max_scores.append(float(_compute_scores(mistake["q"][s : s + 1], mistake["k"][cache_rows]).max()))
+        max_scores.append(
+            float(
+                _compute_scores(
+                    mistake["q"][sequence_index : sequence_index + 1], mistake["k"][cache_rows]
+                ).max()
+            )
+        )
     return bool(max_scores) and all(max_score > 88 or max_score < -85 for max_score in max_scores)
 
 
@@ -546,8 +608,8 @@ def _is_nan_for_small_scores(mistake: Mistake) -> bool:
     return mistake.found is not None and bool(np.isnan(mistake.found[mistake.wrong]).any())
 
 
-def _empty_sequences_wrong(mistake: Mistake) -> bool:
-    """Return whether exactly sequences without tokens are wrong."""
+def _are_empty_sequences_wrong(mistake: Mistake) -> bool:
+    """Return whether some sequences are wrong, and all wrong sequences have no tokens."""
     if mistake.found is None:
         return False
     is_wrong = mistake.wrong.any(axis=1)
@@ -558,38 +620,38 @@ def _compute_without_table(mistake: Mistake) -> Any:
     """Return the result that follows if the table is not used, and sequences follow each other."""
     table_width, k, v = mistake["width"], mistake["k"], mistake["v"]
     attention_rows = []
-    for s, length in enumerate(mistake["length"].tolist()):
-        cache_rows = (s * table_width * _PAGE_TOKENS + np.arange(length)) % max(1, len(k))
-        scores = _compute_scores(mistake["q"][s : s + 1], k[cache_rows])
+    for sequence_index, length in enumerate(mistake["length"].tolist()):
+        cache_rows = (sequence_index * table_width * _TOKENS_PER_PAGE + np.arange(length)) % max(1, len(k))
+        scores = _compute_scores(mistake["q"][sequence_index : sequence_index + 1], k[cache_rows])
         attention_rows.append((_compute_softmax(scores) @ v[cache_rows])[0])
     return np.array(attention_rows)
 
 
-def _make_rotation_mistake(change: str) -> Any:
+def _make_rotation_mistake(mistake_name: str) -> Any:
     """Return a function that computes the scores after a common mistake in the rotation."""
 
-    def compute(mistake: Mistake) -> Any:
+    def compute_mistaken_scores(mistake: Mistake) -> Any:
         k, q = mistake["k"], mistake["q"].astype(np.float64)
-        positions = np.arange(len(k)) if change == "index" else mistake["position"]
+        positions = np.arange(len(k)) if mistake_name == "index" else mistake["position"]
         positions = np.minimum(positions, len(mistake["cosine"]) - 1)
         cosine, sine = mistake["cosine"][positions], mistake["sine"][positions]
-        if change == "pairs":
-            even_then_odd = np.arange(_FEATURES).reshape(-1, 2).T.ravel()  # 0, 2, 4 ... 1, 3, 5 ...
+        if mistake_name == "pairs":
+            even_then_odd = np.arange(_FEATURE_COUNT).reshape(-1, 2).T.ravel()  # 0, 2, 4 ... 1, 3, 5 ...
             rotated_keys = np.empty(k.shape)
             rotated_keys[:, even_then_odd] = _rotate_pairs(k[:, even_then_odd], cosine, sine)
-            return rotated_keys @ q * _SCALE
-        if change == "none":
-            return k.astype(np.float64) @ q * _SCALE
+            return rotated_keys @ q * _SCORE_SCALE
+        if mistake_name == "none":
+            return k.astype(np.float64) @ q * _SCORE_SCALE
         return (
-            _rotate_pairs(k, cosine, sine, -1 if change == "backwards" else 1)
+            _rotate_pairs(k, cosine, sine, -1 if mistake_name == "backwards" else 1)
             @ q
-            * (1 if change == "unscaled" else _SCALE)
+            * (1 if mistake_name == "unscaled" else _SCORE_SCALE)
         )
 
-    return compute
+    return compute_mistaken_scores
 
 
-_LARGE_SCORES = Advice(
+_LARGE_SCORES_ADVICE = Advice(
     _is_not_finite_or_zero,
     "expf overflows above 88 and is 0 below −104: subtract the largest score so far from each score.",
 )
@@ -609,15 +671,15 @@ _NOT_RESCALED_ADVICE = Advice(
     "The row of the result was added up with an older largest score: when it changes, multiply the row by "
     "the same factor as the sum.",
 )
-_TILE_BARRIERS = Advice(
+_TILE_BARRIERS_ADVICE = Advice(
     advice.is_hazard("RAW", "WAR", "WAW"),
     "Threads use each other's elements of a tile: put a __syncthreads() between filling a tile and reading "
     "it, and another one before the tile is filled again.",
 )
-_OUT_OF_TILE = Advice(
+_OUT_OF_TILE_ADVICE = Advice(
     advice.is_out_of_shared, "The access is outside the tile: which indices does a tile of this size have?"
 )
-_BARRIER_FOR_ALL = Advice(
+_BARRIER_FOR_ALL_ADVICE = Advice(
     lambda mistake: mistake.fault in ("barrier", "deadlock", "endless") or "barrier" in mistake.said,
     "All threads of a block must reach every __syncthreads(), also those without a row.",
 )
@@ -630,7 +692,7 @@ EXERCISES = (
         parameters="const float* q, const float* k, const float* v, float* out, int rows, int keys",
         once=True,
         case=draw_attention_case,
-        table=_ATTENTION_ROWS,
+        table=_ATTENTION_TEST_ROWS,
         reference="attention.cu",
         naive="attention_naive.cu",
         sizes=_draw_attention_sizes,
@@ -656,19 +718,19 @@ EXERCISES = (
         ),
         measured=Measured((192, 160), (64, 1, 1), drawn=_draw_attention_launches),
         advice=(
-            _OUT_OF_TILE,
+            _OUT_OF_TILE_ADVICE,
             Advice(
                 advice.is_out_of_bounds,
                 "The last block can have fewer rows, and the last tile fewer keys: guard rows of q and out "
                 "with `rows`, and rows of k and v with `keys`.",
             ),
-            _TILE_BARRIERS,
-            _BARRIER_FOR_ALL,
+            _TILE_BARRIERS_ADVICE,
+            _BARRIER_FOR_ALL_ADVICE,
             Advice(
                 advice.is_hazard(),
                 "The last tile can have fewer keys: read only rows of the tile that were filled.",
             ),
-            _LARGE_SCORES,
+            _LARGE_SCORES_ADVICE,
             Advice(
                 _is_nan_for_small_scores,
                 "NaN has two common causes here: the sum of a row is 0, because it has used no key; or a "
@@ -694,7 +756,7 @@ EXERCISES = (
         parameters="const float* q, const float* k, const float* v, float* out, int n, int window",
         once=True,
         case=draw_masked_case,
-        table=_MASKED_ROWS,
+        table=_MASKED_TEST_ROWS,
         reference="masked.cu",
         naive="masked_naive.cu",
         sizes=_draw_masked_sizes,
@@ -709,18 +771,18 @@ EXERCISES = (
         ),
         measured=Measured(200, (32, 1, 1), drawn=_draw_masked_launches),
         advice=(
-            _OUT_OF_TILE,
+            _OUT_OF_TILE_ADVICE,
             Advice(
                 advice.is_out_of_bounds,
                 "The first tile must not begin before key 0, and no tile may go beyond key n − 1.",
             ),
-            _TILE_BARRIERS,
-            _BARRIER_FOR_ALL,
+            _TILE_BARRIERS_ADVICE,
+            _BARRIER_FOR_ALL_ADVICE,
             Advice(
                 advice.is_hazard(),
                 "A row of the tile is read that no thread has filled: the last tile can have fewer keys.",
             ),
-            _LARGE_SCORES,
+            _LARGE_SCORES_ADVICE,
             Advice(
                 _is_nan_for_small_scores,
                 "NaN has three common causes here: −∞ − (−∞), if masked scores are −∞ and a row has not "
@@ -760,7 +822,7 @@ EXERCISES = (
         ),
         once=True,
         case=draw_decode_case,
-        table=_DECODE_ROWS,
+        table=_DECODE_TEST_ROWS,
         reference="decode.cu",
         naive="decode_naive.cu",
         level="stretch",
@@ -796,7 +858,7 @@ EXERCISES = (
                 lambda mistake: _is_nan_for_small_scores(mistake) and not _is_not_finite_or_zero(mistake),
                 "A part without keys has the largest score −∞ and the sum 0: its factor must be 0, not NaN.",
             ),
-            _LARGE_SCORES,
+            _LARGE_SCORES_ADVICE,
             _UNSCALED_ADVICE,
             _NOT_DIVIDED_ADVICE,
             _SUM_ADVICE,
@@ -819,7 +881,7 @@ EXERCISES = (
         ),
         once=True,
         case=draw_paged_case,
-        table=_PAGED_ROWS,
+        table=_PAGED_TEST_ROWS,
         reference="paged.cu",
         naive="paged_naive.cu",
         sizes=_draw_paged_sizes,
@@ -840,12 +902,12 @@ EXERCISES = (
                 "warps without a sequence: read neither.",
             ),
             Advice(
-                _empty_sequences_wrong,
+                _are_empty_sequences_wrong,
                 "A sequence without tokens has the sum 0: its result must be 0, not 0 / 0.",
             ),
             Advice(
                 _has_large_page_scores,
-                _LARGE_SCORES.says,
+                _LARGE_SCORES_ADVICE.says,
             ),
             Advice(
                 _make_row_matcher(_compute_without_table),
@@ -874,7 +936,7 @@ EXERCISES = (
         ),
         once=True,
         case=draw_rotary_case,
-        table=_ROTARY_ROWS,
+        table=_ROTARY_TEST_ROWS,
         reference="rotary.cu",
         naive="rotary_naive.cu",
         sizes=_draw_key_counts,

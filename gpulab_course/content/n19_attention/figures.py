@@ -24,7 +24,7 @@ from virtualgpu.records import KernelCounters
 from virtualgpu.records.kernel import SECTOR_BYTES
 
 TILE = 16
-TENSOR_HEIGHT = 64  # rows of a block of tensor.cuh
+ROWS_PER_TENSOR_BLOCK = 64  # rows of a block of tensor.cuh
 FLOAT_BYTES = 4
 
 
@@ -67,7 +67,7 @@ def tensor_launch(q: Any, k: Any, v: Any, out: Any, causal: bool = False) -> dic
     kernel_name = f"attention<{d}, {str(causal).lower()}>"
     code = versions.source("multiply.cu", "loads.cu") + source("tensor.cuh")
     module = session.cp().RawModule(code=code, options=("-std=c++17",), name_expressions=[kernel_name])
-    grid = -(-n // TENSOR_HEIGHT), q.size // (n * d)
+    grid = -(-n // ROWS_PER_TENSOR_BLOCK), q.size // (n * d)
     args = (q, k, v, out, np.int32(n))
     return {"kernel": module.get_function(kernel_name), "grid": grid, "block": (128,), "args": args}
 
@@ -108,10 +108,10 @@ def layer_traffic(n: int, d: int) -> Table:
     """Return a table of the bytes that each kernel of an attention layer with stored scores loads and
     stores.
     """
-    steps, _ = story.steps(session.cp(), n=n, d=d, rung="06")
+    layer_steps, _ = story.steps(session.cp(), n=n, d=d, rung="06")
     kernel_rows = []
     for kernel_name in ("matmul_transposed", "softmax", "matmul"):
-        kernel_step = steps[kernel_name]
+        kernel_step = layer_steps[kernel_name]
         kernel_step()
         counters = launch(**kernel_step).count().record
         sectors = [counters.total("sectors", "global", access_kind) for access_kind in ("load", "store")]
@@ -277,8 +277,8 @@ def recorded_speeds() -> Table:
             (
                 kernel_name,
                 *(
-                    f"{v:.1f} TFLOP/s" + ("" if is_library else f", {library_share:.0%}")
-                    for v, library_share in speed_pairs
+                    f"{speed_tflops:.1f} TFLOP/s" + ("" if is_library else f", {library_share:.0%}")
+                    for speed_tflops, library_share in speed_pairs
                 ),
             )
         )
@@ -341,22 +341,37 @@ def parts(row: Any, splits: int) -> Picture:
     part_maxima = [float(part_scores.max()) for part_scores in scores_by_part]
     part_sums = [float(np.exp(part_scores - part_scores.max()).sum()) for part_scores in scores_by_part]
     row_maximum = max(part_maxima)
-    row_sum = sum(s * np.exp(m - row_maximum) for m, s in zip(part_maxima, part_sums, strict=True))
+    row_sum = sum(
+        part_sum * np.exp(part_maximum - row_maximum)
+        for part_maximum, part_sum in zip(part_maxima, part_sums, strict=True)
+    )
     figure, axes = empty_axes(2.6, (-2.6, 12.1), (-0.3, 5.6))
     part_width = 12 / splits
     for y, row_label in ((0.5, "scores"), (2.2, "of each part"), (4.8, "of all")):
         draw_text(axes, -2.55, y, row_label)
-    for part_index, (part_scores, m, s) in enumerate(
+    for part_index, (part_scores, part_maximum, part_sum) in enumerate(
         zip(scores_by_part, part_maxima, part_sums, strict=True)
     ):
         x = part_index * part_width
         scores_text = "  ".join(f"{score:.0f}" for score in part_scores)
         draw_box(axes, x + 0.1, 0, part_width - 0.2, 1, "accent-2", scores_text)
         draw_box(
-            axes, x + 0.1, 1.6, part_width - 0.2, 1.2, "warn", f"largest {m:.0f}\nsum {s:.3f}", fontsize=9
+            axes,
+            x + 0.1,
+            1.6,
+            part_width - 0.2,
+            1.2,
+            "warn",
+            f"largest {part_maximum:.0f}\nsum {part_sum:.3f}",
+            fontsize=9,
         )
         draw_text(
-            axes, x + part_width / 2, 3.3, f"× exp({m:.0f} − {row_maximum:.0f})", ha="center", fontsize=9
+            axes,
+            x + part_width / 2,
+            3.3,
+            f"× exp({part_maximum:.0f} − {row_maximum:.0f})",
+            ha="center",
+            fontsize=9,
         )
         draw_arrow(axes, (x + part_width / 2, 3.6), (6 + 0.6 * (part_index - (splits - 1) / 2), 4.3), "muted")
     draw_box(axes, 3.5, 4.3, 5, 1, "good", f"largest {row_maximum:.0f}, sum {row_sum:.3f}")
@@ -395,21 +410,24 @@ def page_table(lengths: Sequence[int], page: int, seed: int = 2) -> Picture:
     draw_text(axes, 0, -0.5, "page table: one row per sequence")
     cache_y = len(lengths) * 1.1 + 1.5
     owner_and_tokens: dict[int, tuple[int, int]] = {}
-    for s, row_pages in enumerate(page_table_rows):
-        draw_text(axes, -3.15, 1.1 * s + 0.45, f"{lengths[s]} tokens")
+    for sequence_index, row_pages in enumerate(page_table_rows):
+        draw_text(axes, -3.15, 1.1 * sequence_index + 0.45, f"{lengths[sequence_index]} tokens")
         for page_index in range(max_page_count):
             page_text = str(row_pages[page_index]) if page_index < len(row_pages) else "−"
-            colour_name = colour_names[s % 3] if page_index < len(row_pages) else "panel"
-            draw_box(axes, 1.3 * page_index, 1.1 * s, 1.2, 0.9, colour_name, page_text)
+            colour_name = colour_names[sequence_index % 3] if page_index < len(row_pages) else "panel"
+            draw_box(axes, 1.3 * page_index, 1.1 * sequence_index, 1.2, 0.9, colour_name, page_text)
             if page_index < len(row_pages):
-                owner_and_tokens[row_pages[page_index]] = s, min(page, lengths[s] - page_index * page)
+                owner_and_tokens[row_pages[page_index]] = (
+                    sequence_index,
+                    min(page, lengths[sequence_index] - page_index * page),
+                )
     draw_text(axes, -3.15, cache_y + 0.5, "cache")
     for page_number in range(page_count):
-        s, token_count = owner_and_tokens.get(page_number, (0, 0))
+        sequence_index, token_count = owner_and_tokens.get(page_number, (0, 0))
         x = 1.3 * page_number
         draw_box(axes, x, cache_y, 1.2, 1, "panel")
         if token_count:
-            draw_box(axes, x, cache_y, 1.2 * token_count / page, 1, colour_names[s % 3])
+            draw_box(axes, x, cache_y, 1.2 * token_count / page, 1, colour_names[sequence_index % 3])
         draw_text(axes, x + 0.6, cache_y + 1.4, f"{page_number}", ha="center", fontsize=9)
     pages_text = "; ".join(
         f"{length} tokens in pages {row_pages}"

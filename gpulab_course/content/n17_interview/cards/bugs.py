@@ -28,7 +28,7 @@ class InsertedBug:
 
     name: str
     changes: tuple[tuple[str, str], ...]
-    also: tuple[str, ...] = ()
+    other_faults: tuple[str, ...] = ()
 
     def make_program(self, solution: str) -> str:
         """Return the solution with the bug, and without comments that would reveal it."""
@@ -39,12 +39,12 @@ class InsertedBug:
         return "\n".join(line for line in code_lines if line.strip()) + "\n"
 
 
-def _make_bug(name: str, *changes: tuple[str, str], also: tuple[str, ...] = ()) -> InsertedBug:
-    return InsertedBug(name, changes, also)
+def _make_bug(name: str, *changes: tuple[str, str], other_faults: tuple[str, ...] = ()) -> InsertedBug:
+    return InsertedBug(name, changes, other_faults)
 
 
 _GUARD_CHANGE = ("    if (i < n) {\n        y[i] = a * x[i] + y[i];\n    }", "    y[i] = a * x[i] + y[i];")
-_SCAN_STEP = "        int other = t >= step ? part[t - step] : 0;\n        __syncthreads();\n"
+_SCAN_STEP_CODE = "        int other = t >= step ? part[t - step] : 0;\n        __syncthreads();\n"
 _TREE_CODE = (
     "            for (int k = threadIdx.x; k < half; k += blockDim.x) s[k] += s[k + half];\n"
     "            __syncthreads();\n"
@@ -56,12 +56,12 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
         _make_bug(
             "without the block's number",
             ("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x"),
-            also=(WRONG_RESULTS_FAULT,),
+            other_faults=(WRONG_RESULTS_FAULT,),
         ),
         _make_bug(
             "gridDim instead of blockDim",
             ("blockIdx.x * blockDim.x", "blockIdx.x * gridDim.x"),
-            also=(WRONG_RESULTS_FAULT,),
+            other_faults=(WRONG_RESULTS_FAULT,),
         ),
     ),
     "02-stride": (
@@ -90,9 +90,11 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
         _make_bug(
             "width for height",
             ("row * cols + col", "row * rows + col"),
-            also=(WRONG_RESULTS_FAULT, RACE_FAULT),
+            other_faults=(WRONG_RESULTS_FAULT, RACE_FAULT),
         ),
-        _make_bug("guard on one side", ("row < rows && col < cols", "col < cols"), also=(RACE_FAULT,)),
+        _make_bug(
+            "guard on one side", ("row < rows && col < cols", "col < cols"), other_faults=(RACE_FAULT,)
+        ),
     ),
     "03-warp-sum": (
         _make_bug("one step short", ("offset > 0", "offset > 1")),
@@ -104,7 +106,7 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
         _make_bug(
             "returns before the shuffle",
             ("    int v = i < n ? x[i] : 0;", "    if (i >= n) return;\n    int v = x[i];"),
-            also=(WRONG_RESULTS_FAULT,),
+            other_faults=(WRONG_RESULTS_FAULT,),
         ),
     ),
     "03-bins": (
@@ -129,7 +131,7 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
         ),
     ),
     "05-transpose": (
-        _make_bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY_FAULT,)),
+        _make_bug("no barrier", ("    __syncthreads();\n", ""), other_faults=(MEMORY_FAULT,)),
         _make_bug("no padding", ("tile[32][33]", "tile[32][32]")),
         _make_bug(
             "the tile stays where it was",
@@ -137,12 +139,12 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
                 "blockIdx.y * 32 + threadIdx.x, out_row = blockIdx.x * 32",
                 "blockIdx.x * 32 + threadIdx.x, out_row = blockIdx.y * 32",
             ),
-            also=(WRONG_RESULTS_FAULT, MEMORY_FAULT, RACE_FAULT),
+            other_faults=(WRONG_RESULTS_FAULT, MEMORY_FAULT, RACE_FAULT),
         ),
         _make_bug(
             "the old guard",
             ("out_row + k < cols && out_col < rows", "out_row + k < rows && out_col < cols"),
-            also=(WRONG_RESULTS_FAULT, MEMORY_FAULT),
+            other_faults=(WRONG_RESULTS_FAULT, MEMORY_FAULT),
         ),
     ),
     "05-matmul": (
@@ -155,7 +157,7 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
                 ),
                 "        for (int k = 0; k < side; ++k) sum += as[ty][k] * bs[k][tx];\n",
             ),
-            also=(MEMORY_FAULT,),
+            other_faults=(MEMORY_FAULT,),
         ),
         _make_bug(
             "no barrier before the next loads", ("bs[k][tx];\n        __syncthreads();\n", "bs[k][tx];\n")
@@ -164,7 +166,7 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
         _make_bug(
             "row for inner",
             ("a[row * inner + k0 + tx]", "a[row * rows + k0 + tx]"),
-            also=(WRONG_RESULTS_FAULT,),
+            other_faults=(WRONG_RESULTS_FAULT,),
         ),
     ),
     "06-block": (
@@ -180,12 +182,13 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
     ),
     "06-scan": (
         _make_bug(
-            "in place with one barrier", (_SCAN_STEP, _SCAN_STEP.replace("        __syncthreads();\n", ""))
+            "in place with one barrier",
+            (_SCAN_STEP_CODE, _SCAN_STEP_CODE.replace("        __syncthreads();\n", "")),
         ),
         _make_bug(
             "the block's number instead of a ticket",
             ("if (t == 0) tile = atomicAdd(state, 1);", "if (t == 0) tile = blockIdx.x;"),
-            also=(ENDLESS_FAULT,),
+            other_faults=(ENDLESS_FAULT,),
         ),
         _make_bug(
             "no fence before the flag", ("        __threadfence();\n        atomicExch", "        atomicExch")
@@ -193,11 +196,11 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
         _make_bug("inclusive", ("part[t] - own", "part[t]")),
     ),
     "06-compact": (
-        _make_bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY_FAULT,)),
+        _make_bug("no barrier", ("    __syncthreads();\n", ""), other_faults=(MEMORY_FAULT,)),
         _make_bug(
             "all votes of the warp",
             ("__popc(votes & ((1u << lane) - 1))", "__popc(votes)"),
-            also=(WRONG_RESULTS_FAULT, MEMORY_FAULT),
+            other_faults=(WRONG_RESULTS_FAULT, MEMORY_FAULT),
         ),
         _make_bug("counts its own block only", ("before[blockIdx.x] + kept", "kept")),
     ),
@@ -212,9 +215,9 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
         _make_bug(
             "no barrier after the loads",
             ("        __syncthreads();\n        int row", "        int row"),
-            also=(MEMORY_FAULT,),
+            other_faults=(MEMORY_FAULT,),
         ),
-        _make_bug("clamps to the height", ("rows - 1)", "rows)"), also=(WRONG_RESULTS_FAULT,)),
+        _make_bug("clamps to the height", ("rows - 1)", "rows)"), other_faults=(WRONG_RESULTS_FAULT,)),
         _make_bug(
             "zeros beyond the edge",
             (
@@ -232,7 +235,7 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
     ),
     "06-softmax": (
         _make_bug("the sum keeps its old scale", ("            sum *= expf(most - v);\n", "")),
-        _make_bug("no barrier", ("    __syncthreads();\n", ""), also=(MEMORY_FAULT,)),
+        _make_bug("no barrier", ("    __syncthreads();\n", ""), other_faults=(MEMORY_FAULT,)),
         _make_bug("warps added without their scale", ("sums[w] * expf(mosts[w] - most)", "sums[w]")),
     ),
     "14-sum": (
@@ -252,7 +255,7 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
                     "        if (threadIdx.x < 256) s[threadIdx.x] = i < n ? x[i] : 0;\n"
                 ),
             ),
-            also=(WRONG_RESULTS_FAULT,),
+            other_faults=(WRONG_RESULTS_FAULT,),
         ),
         _make_bug(
             "thread 0 adds in order",
@@ -260,7 +263,7 @@ BUGS: dict[str, tuple[InsertedBug, ...]] = {
                 "        for (int half = 128; half > 0; half /= 2) {\n" + _TREE_CODE + "        }\n",
                 "        if (threadIdx.x == 0)\n            for (int k = 1; k < 256; ++k) s[0] += s[k];\n",
             ),
-            also=(IDLE_FAULT,),
+            other_faults=(IDLE_FAULT,),
         ),
     ),
 }
@@ -277,7 +280,7 @@ def draw_bug_questions(rng: Random, name: str) -> DrawnCard:
             fault_kinds[0],
             f"by the sanitizer, and judged as {name}",
             f"The judge reports: {verdict.message}",
-            also=(*fault_kinds[1:], *inserted_bug.also),
+            also=(*fault_kinds[1:], *inserted_bug.other_faults),
         )
 
     return DrawnCard(
@@ -308,9 +311,9 @@ def draw_bug_questions(rng: Random, name: str) -> DrawnCard:
     )
 
 
-def _make_card(name: str) -> Card:
+def _make_bug_card(name: str) -> Card:
     title = f"A wrong program: {find_exercise(name).title}"
     return Card(f"bug-{name}", "bug", "L4", title, partial(draw_bug_questions, name=name), (name[:2],))
 
 
-CARDS = tuple(map(_make_card, BUGS))
+CARDS = tuple(map(_make_bug_card, BUGS))

@@ -14,7 +14,7 @@ from gpulab.views.tables import Table
 from gpulab.views.tables.diagnosis import BOUND_TEXTS, CAUSE_NAMES, DiagnosisTable
 from gpulab.words import duration, number, percent, shape, size
 from gpulab_course.content.n17_interview.cards.hidden import laid_out
-from gpulab_course.content.n17_interview.cards.hidden.flawed import FAMILIES, FlawedKernel, draw
+from gpulab_course.content.n17_interview.cards.hidden.flawed import FAMILIES, FlawedKernel, draw_flawed_kernel
 from gpulab_course.content.n17_interview.cards.laboratory import read_published_info, use_device
 from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, FoundValue
 from virtualgpu.records import KernelCounters, Provenance
@@ -24,10 +24,10 @@ NOTHING_WORTH_FIXING = "nothing worth fixing"
 CAUSES = tuple(cause for cause in FAMILIES if cause != NO_FLAW)
 MIN_MAIN_GAIN = 1.4
 OTHER_CAUSE_GAIN_SHARE = 0.6
-"""A cause whose remedy gains so much of what the first one's does is a right answer, too."""
+"""The share of the main cause's gain from which another cause is a right answer, too."""
 MIN_DOUBTFUL_GAIN = 1.15
 MAX_DOUBTFUL_GAIN = 1.35
-"""Around what is worth fixing (1.25), where either answer is right."""
+"""Gains between these limits are near the limit for worth fixing (1.25), so both answers are right."""
 _MAX_TRIES = 12
 _FAMILY_MODULES = (laid_out,)  # importing it registers its families
 
@@ -36,21 +36,21 @@ _FAMILY_MODULES = (laid_out,)  # importing it registers its families
 class HiddenKernel:
     """A randomly chosen kernel for a diagnosis question, with its counters and its diagnosis."""
 
-    case: FlawedKernel
+    flawed_kernel: FlawedKernel
     counters: KernelCounters
-    table: DiagnosisTable
+    diagnosis_table: DiagnosisTable
 
     @property
     def cause(self) -> str:
         """The name of the main cause in the diagnosis."""
-        main_cause = self.table.main
+        main_cause = self.diagnosis_table.main
         return CAUSE_NAMES[main_cause.kind] if main_cause else NOTHING_WORTH_FIXING
 
     @property
     def profile_table(self) -> Table:
         """A table of the kernel's launch configuration and counters, without its source."""
-        device = read_published_info(self.case.device)
-        diagnosis_table = self.table
+        device = read_published_info(self.flawed_kernel.device)
+        diagnosis_table = self.diagnosis_table
         counters = self.counters
         occupancy = diagnosis_table.occupancy
         blocks = diagnosis_table.grid[0] * diagnosis_table.grid[1] * diagnosis_table.grid[2]
@@ -59,8 +59,8 @@ class HiddenKernel:
         moved_bytes = caches.dram_read_bytes + caches.dram_write_bytes
         bandwidth_share = moved_bytes / diagnosis_table.time_ns / device.memory_bandwidth_gbps
 
-        def sum_shared_counter(counter: str, kind: str | None = None) -> int:
-            return counters.total(counter, "shared", kind)
+        def sum_shared_counter(counter_name: str, access_kind: str | None = None) -> int:
+            return counters.total(counter_name, "shared", access_kind)
 
         profile_rows = [
             ("device", f"{device.name}, {device.sm_count} SMs, {device.memory_bandwidth_gbps:,} GB/s"),
@@ -110,7 +110,11 @@ class HiddenKernel:
             ("divergent branches", f"{counters.divergent_branches:,}"),
             (
                 "operations",
-                ", ".join(f"{kind} {number(count)}" for kind, count in counters.flops.items()) or "none",
+                ", ".join(
+                    f"{operation_kind} {number(operation_count)}"
+                    for operation_kind, operation_count in counters.flops.items()
+                )
+                or "none",
             ),
         ]
         origin = counters.provenance.of_results_and_times
@@ -118,23 +122,30 @@ class HiddenKernel:
         return Table(title, ("counter", "value"), tuple(profile_rows))
 
 
-def _make_share_text(rate: float | None) -> str:
-    return "–" if rate is None else percent(rate)
+def _make_share_text(hit_rate: float | None) -> str:
+    return "–" if hit_rate is None else percent(hit_rate)
 
 
 def _compute_sectors_per_request(counters: KernelCounters, access_kind: str) -> str:
-    requests = counters.total("requests", "global", access_kind)
-    sectors = counters.total("sectors", "global", access_kind)
-    return f"{requests:,} requests of {number(sectors / requests)} sectors" if requests else "none"
+    request_count = counters.total("requests", "global", access_kind)
+    sector_count = counters.total("sectors", "global", access_kind)
+    return (
+        f"{request_count:,} requests of {number(sector_count / request_count)} sectors"
+        if request_count
+        else "none"
+    )
 
 
-def draw_hidden(rng: Random, cause: str) -> HiddenKernel:
-    """Choose random kernels with this flaw until a diagnosis names the flaw first."""
+def draw_hidden_kernel(rng: Random, cause: str) -> HiddenKernel:
+    """Return a random kernel with this flaw whose diagnosis names the flaw as the main cause.
+
+    After `_MAX_TRIES` kernels with another diagnosis, return the last one.
+    """
     candidate: HiddenKernel | None = None
     for _ in range(_MAX_TRIES):
-        hidden_case = draw(rng.randrange(10**6), cause, rng.randrange(len(FAMILIES[cause])))
-        candidate = run_case(hidden_case)
-        main_cause = candidate.table.main
+        flawed_kernel = draw_flawed_kernel(rng.randrange(10**6), cause, rng.randrange(len(FAMILIES[cause])))
+        candidate = run_flawed_kernel(flawed_kernel)
+        main_cause = candidate.diagnosis_table.main
         if (main_cause.kind if main_cause else NO_FLAW) == cause and (
             main_cause is None or main_cause.gain >= MIN_MAIN_GAIN
         ):
@@ -166,13 +177,13 @@ def find_other_causes(diagnosis_table: DiagnosisTable) -> tuple[str, ...]:
     )
 
 
-def run_case(case: FlawedKernel) -> HiddenKernel:
+def run_flawed_kernel(flawed_kernel: FlawedKernel) -> HiddenKernel:
     """Run a kernel, and return it with its counters and its diagnosis."""
-    with use_device(case.device) as cp:
-        kernel, grid, block, args, shared_bytes = case.launch(cp, "flawed")
+    with use_device(flawed_kernel.device) as cp:
+        kernel, grid, block, args, shared_bytes = flawed_kernel.launch(cp, "flawed")
         counters = count(kernel, grid, block, args, shared_mem=shared_bytes)
         diagnosis_table = diagnosis(kernel, grid, block, args, shared_mem=shared_bytes)
-    return HiddenKernel(case, counters, diagnosis_table)
+    return HiddenKernel(flawed_kernel, counters, diagnosis_table)
 
 
 def find_kernel_source(code: str, name: str) -> str:
@@ -183,35 +194,41 @@ def find_kernel_source(code: str, name: str) -> str:
 
 def draw_diagnosis_questions(rng: Random, cause: str) -> DrawnCard:
     """Return the questions about a hidden kernel with this flaw."""
-    kernel_case = draw_hidden(rng, cause)
-    other_names = [name for name in CAUSE_NAMES.values() if name != kernel_case.cause]
-    symptom_name = BOUND_TEXTS.get(kernel_case.table.bound, ("compute-bound", ""))[0]
+    hidden_kernel = draw_hidden_kernel(rng, cause)
+    other_names = [name for name in CAUSE_NAMES.values() if name != hidden_kernel.cause]
+    symptom_name = BOUND_TEXTS.get(hidden_kernel.diagnosis_table.bound, ("compute-bound", ""))[0]
     wrong_names = rng.sample([name for name in other_names if name != symptom_name], 3)
     choice_set = {
-        kernel_case.cause,
+        hidden_kernel.cause,
         *wrong_names,
         *([symptom_name] if symptom_name not in CAUSE_NAMES.values() else []),
     }
-    if kernel_case.cause != NOTHING_WORTH_FIXING:
+    if hidden_kernel.cause != NOTHING_WORTH_FIXING:
         choice_set.add(NOTHING_WORTH_FIXING)
     choice_list = sorted(choice_set)
     rng.shuffle(choice_list)
-    origin = Provenance("modelled", kernel_case.table.provenance.device, "modelled again without each cause")
-    main_cause = kernel_case.table.main
-    explanation = kernel_case.table.explanation(main_cause) if main_cause else kernel_case.table.verdict
+    origin = Provenance(
+        "modelled", hidden_kernel.diagnosis_table.provenance.device, "modelled again without each cause"
+    )
+    main_cause = hidden_kernel.diagnosis_table.main
+    explanation = (
+        hidden_kernel.diagnosis_table.explanation(main_cause)
+        if main_cause
+        else hidden_kernel.diagnosis_table.verdict
+    )
 
     def find_cause() -> FoundValue:
         symptom_text = (
             ""
-            if symptom_name in CAUSE_NAMES.values() or symptom_name == kernel_case.cause
+            if symptom_name in CAUSE_NAMES.values() or symptom_name == hidden_kernel.cause
             else f"(The visible symptom is “{symptom_name}”.)"
         )
         return FoundValue(
-            kernel_case.cause,
+            hidden_kernel.cause,
             origin,
             f"{explanation}{symptom_text}",
-            code=find_kernel_source(kernel_case.case.code, "flawed"),
-            also=find_other_causes(kernel_case.table),
+            code=find_kernel_source(hidden_kernel.flawed_kernel.code, "flawed"),
+            also=find_other_causes(hidden_kernel.diagnosis_table),
         )
 
     def find_gain() -> FoundValue:
@@ -227,7 +244,7 @@ def draw_diagnosis_questions(rng: Random, cause: str) -> DrawnCard:
             question="What is the main cause of the kernel's time, that is, what would you fix first?",
             measure=find_cause,
             choices=tuple(choice_list),
-            table=kernel_case.profile_table,
+            table=hidden_kernel.profile_table,
         )
     ]
     if main_cause is not None:
@@ -249,7 +266,10 @@ def draw_diagnosis_questions(rng: Random, cause: str) -> DrawnCard:
             "Said what the fix would gain, and what would limit the kernel afterwards.",
         ),
         sentence=explanation,
-        parameters={"device": kernel_case.case.device, "family": kernel_case.case.family},
+        parameters={
+            "device": hidden_kernel.flawed_kernel.device,
+            "family": hidden_kernel.flawed_kernel.family,
+        },
     )
 
 

@@ -31,9 +31,11 @@ GIB = 1 << 30
 
 
 # --- how many fit -----------------------------------------------------------------------------------
-def measure_resident(device: str, threads: int, kib: int) -> FoundValue:
+def measure_resident(device: str, threads: int, shared_kib: int) -> FoundValue:
     with use_device(device) as cp:
-        occupancy = session.backend().occupancy(compile_kernel(cp, "resident", kib << 10), threads, kib << 10)
+        occupancy = session.backend().occupancy(
+            compile_kernel(cp, "resident", shared_kib << 10), threads, shared_kib << 10
+        )
     limits_text = ", ".join(f"{name} {blocks}" for name, blocks in occupancy.blocks_by_limit.items())
     return FoundValue(
         occupancy.blocks_per_sm,
@@ -151,11 +153,11 @@ def make_sectors_card(rng: Random) -> DrawnCard:
     )
     n = 1 << 13
 
-    def make_part(step: int) -> CardQuestion:
+    def make_part(stride_floats: int) -> CardQuestion:
         return CardQuestion(
-            question=f"Lane i of a warp loads the float `x[{step} * i]`; the array is aligned. How many sectors of "
+            question=f"Lane i of a warp loads the float `x[{stride_floats} * i]`; the array is aligned. How many sectors of "
             "32 bytes does one such request touch?",
-            measure=lambda: _measure_sectors(device, step, n),
+            measure=lambda: _measure_sectors(device, stride_floats, n),
             unit="sectors",
             near=1.0,
         )
@@ -199,11 +201,11 @@ def make_conflicts_card(rng: Random) -> DrawnCard:
     stride = rng.choice([2, 4, 6, 8, 12, 16, 24, 32])
     other_stride = rng.choice([5, 9, 17, 31, 33])
 
-    def make_part(step: int) -> CardQuestion:
+    def make_part(stride_words: int) -> CardQuestion:
         return CardQuestion(
-            question=f"Lane i of a warp reads word `{step} * i` of shared memory, 4 bytes wide. How many wavefronts does "
+            question=f"Lane i of a warp reads word `{stride_words} * i` of shared memory, 4 bytes wide. How many wavefronts does "
             "one request take?",
-            measure=lambda: _measure_wavefronts(device, step),
+            measure=lambda: _measure_wavefronts(device, stride_words),
             unit="wavefronts",
             near=1.0,
         )
@@ -230,10 +232,10 @@ def _measure_matrices(device: str, row_bytes: int) -> FoundValue:
         y = cp.zeros(32, "uint32")
         matrices = compile_kernel(cp, "matrices", 32 * row_bytes)
         counters = count(matrices, 1, 32, (x, y, np.int32(row_bytes)), shared_mem=32 * row_bytes)
-    (load,) = (access for access in counters.accesses if access.text.startswith("ldmatrix"))
-    passes_per_matrix = load.wavefronts // load.ideal_wavefronts
+    (load_access,) = (access for access in counters.accesses if access.text.startswith("ldmatrix"))
+    passes_per_matrix = load_access.wavefronts // load_access.ideal_wavefronts
     return FoundValue(
-        load.wavefronts,
+        load_access.wavefronts,
         counters.provenance,
         f"Four matrices, {counted_noun(passes_per_matrix, 'pass', 'passes')} each: row r starts at vector "
         f"{row_bytes // 16} × r of 16 bytes, and this number modulo 8 is the same for {passes_per_matrix} of the 8 rows "
@@ -448,11 +450,11 @@ def make_divergence_card(rng: Random) -> DrawnCard:
     path_count = rng.choice([2, 4, 8, 16])
     other_path_count = rng.choice([path_choice for path_choice in (2, 4, 8, 32) if path_choice != path_count])
 
-    def make_part(branches: int) -> CardQuestion:
+    def make_part(branch_count: int) -> CardQuestion:
         return CardQuestion(
-            question=f"A kernel has {branches} long branches of equal length, and thread i takes branch `i "
-            f"% {branches}`. What share of the lanes is active, on average over the instructions?",
-            measure=lambda: _measure_lanes(device, branches),
+            question=f"A kernel has {branch_count} long branches of equal length, and thread i takes branch `i "
+            f"% {branch_count}`. What share of the lanes is active, on average over the instructions?",
+            measure=lambda: _measure_lanes(device, branch_count),
             unit="%",
             near=1.2,
         )
@@ -472,7 +474,7 @@ def make_divergence_card(rng: Random) -> DrawnCard:
     )
 
 
-def measure_launches(device: str, launch_count: int, graph: bool) -> FoundValue:
+def measure_launches(device: str, launch_count: int, uses_graph: bool) -> FoundValue:
     with use_device(device) as cp:
         x = cp.zeros(256, "float32")
         y = cp.zeros(256, "float32")
@@ -483,12 +485,12 @@ def measure_launches(device: str, launch_count: int, graph: bool) -> FoundValue:
         with stream:
             scale_kernel((1,), (256,), args)
             stream.synchronize()
-            if graph:
+            if uses_graph:
                 stream.begin_capture()
             start_ns = backend.host_ns()
             for _ in range(launch_count):
                 scale_kernel((1,), (256,), args)
-        if graph:
+        if uses_graph:
             captured_graph = stream.end_capture()
             captured_graph.launch(stream)
             stream.synchronize()
@@ -506,16 +508,16 @@ def make_launches_card(rng: Random) -> DrawnCard:
     device = rng.choice(DEVICES)
     launch_count = rng.choice([100, 200, 400])
 
-    def make_part(graph: bool) -> CardQuestion:
-        method = (
+    def make_part(uses_graph: bool) -> CardQuestion:
+        method_text = (
             "replayed as one CUDA graph"
-            if graph
+            if uses_graph
             else "launched one by one from Python by CuPy into one stream"
         )
         return CardQuestion(
-            question=f"{launch_count} kernels that do almost nothing are {method}. How long does it take until the last one has ended, on "
+            question=f"{launch_count} kernels that do almost nothing are {method_text}. How long does it take until the last one has ended, on "
             f"{choose_article(device)} {device}?",
-            measure=lambda: measure_launches(device, launch_count, graph),
+            measure=lambda: measure_launches(device, launch_count, uses_graph),
             unit="µs",
             near=2.5,
         )

@@ -127,13 +127,13 @@ def replace_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Ke
     ValueError
         If grid or block cannot be launched.
     """
-    convention = BLOCK_CONVENTIONS[kernel_exercise.exercise_id]
+    choose_block = BLOCK_CONVENTIONS[kernel_exercise.exercise_id]
     if block is None:
         raise ValueError("Choose the block as well: block=(32, 8).")
     own_block = _convert_to_dim3("block", block)
     if prod(own_block) > _MAX_THREADS:
         raise ValueError(f"A block has at most {_MAX_THREADS:,} threads, not {prod(own_block):,}.")
-    reference_block = convention(own_block)
+    reference_block = choose_block(own_block)
     if grid is None and reference_block != own_block:
         raise ValueError("Choose the grid for this block, too: grid=lambda ...: (blocks in x, blocks in y).")
     size_names = [
@@ -141,16 +141,16 @@ def replace_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Ke
         for argument in kernel_exercise.arguments
         if not argument.pointer and argument.type == "int"
     ]
-    blocks_of = _make_grid_function(grid, size_names)
+    compute_own_grid = _make_grid_function(grid, size_names)
 
     def wrap_case_maker(make_case: Callable[..., Case]) -> Callable[..., Case]:
         @wraps(make_case)
         def make_own_case(random_data: Draw, size: Any, _block: Dim3) -> Case:
             reference_case = make_case(random_data, size, reference_block)
             reference_case.block = reference_block
-            if blocks_of is None:
+            if compute_own_grid is None:
                 return reference_case
-            own_grid = blocks_of([int(reference_case.values[name]) for name in size_names])
+            own_grid = compute_own_grid([int(reference_case.values[name]) for name in size_names])
             return replace(
                 reference_case,
                 grid=tuple(max(1, block_count) for block_count in own_grid),
@@ -197,26 +197,26 @@ def _convert_to_dim3(name: str, extents: Any) -> Dim3:
     return x, y, z
 
 
-def _make_grid_function(grid: Any, names: list[str]) -> Callable[[list[int]], Dim3] | None:
+def _make_grid_function(grid: Any, parameter_names: list[str]) -> Callable[[list[int]], Dim3] | None:
     """Return a function that computes the candidate's grid from problem sizes; None for the default grid."""
     if grid is None:
         return None
     if not callable(grid):
         fixed_grid = _convert_to_dim3("grid", grid)
-        return lambda numbers: fixed_grid
+        return lambda size_values: fixed_grid
 
     def compute_blocks(numbers: list[int]) -> Dim3:
         try:
             return _convert_to_dim3("grid", grid(*numbers))
         except Exception as error:
-            parameter_text = ", ".join(names)
+            parameter_text = ", ".join(parameter_names)
             argument_text = ", ".join(map(str, numbers))
             raise ValueError(
                 f"grid({argument_text}) fails ({error}). Write grid=lambda {parameter_text}: (blocks in x, "
                 "blocks in y)."
             ) from None
 
-    compute_blocks([1000 + n for n in range(len(names))])
+    compute_blocks([1000 + n for n in range(len(parameter_names))])
     return compute_blocks
 
 

@@ -84,12 +84,12 @@ def make_provenance(device: str) -> Provenance:
 
 def compile_kernel(cp: Any, name: str, shared_bytes: int = 0) -> Any:
     """Return a kernel of the interview notebook, which may use `shared_bytes` of dynamic shared memory."""
-    function = cp.RawModule(code=source("estimates.cu")).get_function(name)
+    function = cp.RawModule(code=read_kernel_source("estimates.cu")).get_function(name)
     if shared_bytes > 48 << 10:
         function.max_dynamic_shared_size_bytes = shared_bytes
     return function
 
 
-def source(file: str) -> str:
+def read_kernel_source(file_name: str) -> str:
     """Return the source text of one of the interview notebook's kernels."""
-    return (_KERNELS_FOLDER / file).read_text(encoding="utf-8")
+    return (_KERNELS_FOLDER / file_name).read_text(encoding="utf-8")

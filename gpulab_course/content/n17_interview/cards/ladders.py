@@ -18,14 +18,14 @@ from virtualgpu.records import Provenance
 from virtualgpu.records.launch.causes import CauseKind
 
 # Large enough that the launch is not most of the time.
-_LADDER_SIZES = {
+_PROBLEM_SIZES = {
     "transpose": (2048, 2048),
     "reduction": (1 << 22,),
     "softmax": (4096, 1024),
     "histogram": (1 << 22,),
     "stencil": (1024, 2048),
 }
-_SHOWN_RUNGS = {"reduction": ("sum_interleaved", "sum_halves", "sum_shuffled", "sum_one_pass")}
+_SHOWN_VERSIONS = {"reduction": ("sum_interleaved", "sum_halves", "sum_shuffled", "sum_one_pass")}
 _COMMON_CHOICES = (
     "uncoalesced",
     "bank conflicts",
@@ -36,10 +36,12 @@ _COMMON_CHOICES = (
 )
 
 
-def diagnose_rung(ladder: str, rung: str, device: str) -> DiagnosisTable:
+def diagnose_version(series_name: str, version_name: str, device: str) -> DiagnosisTable:
     """Return the diagnosis of one version of a kernel on a device."""
     with use_device(device):
-        kernel_launch = kernels.launch(rung, *kernels.example(ladder, _LADDER_SIZES[ladder]).arrays)
+        kernel_launch = kernels.launch(
+            version_name, *kernels.example(series_name, _PROBLEM_SIZES[series_name]).arrays
+        )
         return diagnosis(**kernel_launch.step)
 
 
@@ -78,12 +80,18 @@ def find_other_right_answers(
     return tuple(sorted(right_names - {find_main_limit(diagnosis_table)}))
 
 
-def draw_ladder_questions(rng: Random, ladder: str) -> DrawnCard:
+def draw_series_questions(rng: Random, series_name: str) -> DrawnCard:
     """Return the questions about a series of kernels."""
-    series = kernels.ladder(ladder)
+    series = kernels.ladder(series_name)
     device = rng.choice(DEVICES)
-    rungs = [rung for rung in series.rungs if rung.name in _SHOWN_RUNGS.get(ladder, (rung.name,))]
-    tables_by_name = {rung.name: diagnose_rung(ladder, rung.name, device) for rung in rungs}
+    versions = [
+        version
+        for version in series.rungs
+        if version.name in _SHOWN_VERSIONS.get(series_name, (version.name,))
+    ]
+    tables_by_name = {
+        version.name: diagnose_version(series_name, version.name, device) for version in versions
+    }
     diagnosis_tables = list(tables_by_name.values())
 
     def find_limit(name: str) -> FoundValue:
@@ -97,33 +105,33 @@ def draw_ladder_questions(rng: Random, ladder: str) -> DrawnCard:
         origin = Provenance(
             "modelled", diagnosis_table.provenance.device, "modelled again without each cause"
         )
-        rung_number = diagnosis_tables.index(diagnosis_table)
+        version_index = diagnosis_tables.index(diagnosis_table)
         return FoundValue(
             find_main_limit(diagnosis_table),
             origin,
             explanation,
-            also=find_other_right_answers(diagnosis_table, diagnosis_tables[rung_number + 1 :]),
+            also=find_other_right_answers(diagnosis_table, diagnosis_tables[version_index + 1 :]),
         )
 
-    def make_times_table(rung_number: int) -> Table:
-        rung_rows = []
-        for rung in rungs[: rung_number + 1]:
-            diagnosis_table = tables_by_name[rung.name]
-            rung_rows.append(
+    def make_times_table(version_index: int) -> Table:
+        version_rows = []
+        for version in versions[: version_index + 1]:
+            diagnosis_table = tables_by_name[version.name]
+            version_rows.append(
                 (
-                    rung.name,
-                    rung.says,
+                    version.name,
+                    version.says,
                     f"{shape(diagnosis_table.grid)} × {shape(diagnosis_table.block)}",
                     duration(diagnosis_table.time_ns),
                 )
             )
-        title = f"{series.title} on {read_published_info(device).name}, {' × '.join(f'{n:,}' for n in _LADDER_SIZES[ladder])}; modelled"
-        return Table(title, ("kernel", "what is new", "grid × block", "time"), tuple(rung_rows))
+        title = f"{series.title} on {read_published_info(device).name}, {' × '.join(f'{n:,}' for n in _PROBLEM_SIZES[series_name])}; modelled"
+        return Table(title, ("kernel", "what is new", "grid × block", "time"), tuple(version_rows))
 
-    rung_numbers = [
-        rung_number
-        for rung_number in range(len(rungs))
-        if not is_refuted(diagnosis_tables[rung_number], diagnosis_tables[rung_number + 1 :])
+    asked_indices = [
+        version_index
+        for version_index in range(len(versions))
+        if not is_refuted(diagnosis_tables[version_index], diagnosis_tables[version_index + 1 :])
     ]
     choices = (
         *sorted({*_COMMON_CHOICES, *map(find_main_limit, diagnosis_tables)} - {NOTHING_WORTH_FIXING}),
@@ -132,12 +140,12 @@ def draw_ladder_questions(rng: Random, ladder: str) -> DrawnCard:
     return DrawnCard(
         parts=tuple(
             CardQuestion(
-                question=f"`{rungs[rung_number].name}`: what would you fix next?",
-                measure=partial(find_limit, rungs[rung_number].name),
+                question=f"`{versions[version_index].name}`: what would you fix next?",
+                measure=partial(find_limit, versions[version_index].name),
                 choices=choices,
-                table=make_times_table(rung_number),
+                table=make_times_table(version_index),
             )
-            for rung_number in rung_numbers
+            for version_index in asked_indices
         ),
         points=(
             "After each version, named the counter that the next version improves.",
@@ -147,42 +155,47 @@ def draw_ladder_questions(rng: Random, ladder: str) -> DrawnCard:
         sentence=_make_times_text(
             {name: version_table.time_ns for name, version_table in tables_by_name.items()}
         ),
-        parameters={"device": device, "ladder": ladder},
+        parameters={"device": device, "ladder": series_name},
     )
 
 
 def _make_times_text(times_ns: dict[str, float]) -> str:
     """Return a sentence about the speedups of the series."""
-    rung_names = list(times_ns)
-    rung_pairs = list(itertools.pairwise(rung_names))
-    total_speedup = times_ns[rung_names[0]] / min(times_ns.values())
-    faster_rungs = [
-        f"`{rung}` ({number(times_ns[previous_rung] / times_ns[rung])} ×)"
-        for previous_rung, rung in rung_pairs
-        if times_ns[previous_rung] >= MIN_GAIN * times_ns[rung]
+    version_names = list(times_ns)
+    version_pairs = list(itertools.pairwise(version_names))
+    total_speedup = times_ns[version_names[0]] / min(times_ns.values())
+    faster_versions = [
+        f"`{version}` ({number(times_ns[previous_version] / times_ns[version])} ×)"
+        for previous_version, version in version_pairs
+        if times_ns[previous_version] >= MIN_GAIN * times_ns[version]
     ]
-    slower_rungs = [
-        f"`{rung}` ({number(times_ns[rung] / times_ns[previous_rung])} ×)"
-        for previous_rung, rung in rung_pairs
-        if times_ns[rung] >= MIN_GAIN * times_ns[previous_rung]
+    slower_versions = [
+        f"`{version}` ({number(times_ns[version] / times_ns[previous_version])} ×)"
+        for previous_version, version in version_pairs
+        if times_ns[version] >= MIN_GAIN * times_ns[previous_version]
     ]
-    summary = f"The best is {number(total_speedup)} times as fast as the first. Large steps: {listing(faster_rungs) or 'none'}."
-    if slower_rungs:
-        summary += f" Slower here than the one before: {listing(slower_rungs)}."
+    summary = f"The best is {number(total_speedup)} times as fast as the first. Large steps: {listing(faster_versions) or 'none'}."
+    if slower_versions:
+        summary += f" Slower here than the one before: {listing(slower_versions)}."
     return f"{summary} I measure after each step, and stop where only fewer bytes would help."
 
 
-def _make_ladder_card(ladder: str, sections: tuple[str, ...]) -> Card:
-    title = f"A ladder: {kernels.ladder(ladder).title[0].lower()}{kernels.ladder(ladder).title[1:]}"
+def _make_series_card(series_name: str, sections: tuple[str, ...]) -> Card:
+    title = f"A ladder: {kernels.ladder(series_name).title[0].lower()}{kernels.ladder(series_name).title[1:]}"
     return Card(
-        f"ladder-{ladder}", "ladder", "L5", title, partial(draw_ladder_questions, ladder=ladder), sections
+        f"ladder-{series_name}",
+        "ladder",
+        "L5",
+        title,
+        partial(draw_series_questions, series_name=series_name),
+        sections,
     )
 
 
 CARDS = (
-    _make_ladder_card("transpose", ("05b",)),
-    _make_ladder_card("reduction", ("06a",)),
-    _make_ladder_card("softmax", ("06b",)),
-    _make_ladder_card("histogram", ("06b",)),
-    _make_ladder_card("stencil", ("06b",)),
+    _make_series_card("transpose", ("05b",)),
+    _make_series_card("reduction", ("06a",)),
+    _make_series_card("softmax", ("06b",)),
+    _make_series_card("histogram", ("06b",)),
+    _make_series_card("stencil", ("06b",)),
 )

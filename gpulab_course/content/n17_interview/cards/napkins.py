@@ -29,31 +29,31 @@ GIB = 1 << 30
 def make_ridge_card(rng: Random) -> DrawnCard:
     device, other_device = rng.sample(DEVICES, 2)
 
-    def compute_ridge(name: str, tensor: bool) -> FoundValue:
+    def compute_ridge(name: str, uses_tensor_cores: bool) -> FoundValue:
         device_info = read_published_info(name)
-        tflops = device_info.fp16_tensor_tflops if tensor else device_info.fp32_tflops
+        tflops = device_info.fp16_tensor_tflops if uses_tensor_cores else device_info.fp32_tflops
         return FoundValue(
             round(tflops * 1000 / device_info.memory_bandwidth_gbps, 1),
             device_info.provenance,
             f"{tflops} TFLOPS over {device_info.memory_bandwidth_gbps:,} GB/s.",
         )
 
-    def make_part(name: str, tensor: bool = False) -> CardQuestion:
+    def make_part(name: str, uses_tensor_cores: bool = False) -> CardQuestion:
         operation_kind = (
             "FP16 operations on tensor cores (dense, sums in FP32)"
-            if tensor
+            if uses_tensor_cores
             else "FP32 operations outside tensor cores"
         )
         return CardQuestion(
             question=f"From how many {operation_kind} per byte of DRAM traffic on is a kernel bound by "
             f"arithmetic on {choose_article(name)} {name}? A multiply-add counts as two operations.",
-            measure=lambda: compute_ridge(name, tensor),
+            measure=lambda: compute_ridge(name, uses_tensor_cores),
             unit="operations",
             near=1.4,
         )
 
     return DrawnCard(
-        parts=(make_part(device), make_part(other_device), make_part(device, tensor=True)),
+        parts=(make_part(device), make_part(other_device), make_part(device, uses_tensor_cores=True)),
         points=(
             "It is the ridge of the roofline, that is, peak rate / bandwidth.",
             "A multiply-add counts as two operations.",
@@ -70,10 +70,10 @@ def make_product_card(rng: Random) -> DrawnCard:
     n = rng.choice([2048, 4096, 6144, 8192])
     other_device = draw_other_device(rng, device)
 
-    def compute_time(name: str, tensor: bool) -> FoundValue:
+    def compute_time(name: str, uses_tensor_cores: bool) -> FoundValue:
         device_info = read_published_info(name)
         tflops, element_bytes = (
-            (device_info.fp16_tensor_tflops, 2) if tensor else (device_info.fp32_tflops, 4)
+            (device_info.fp16_tensor_tflops, 2) if uses_tensor_cores else (device_info.fp32_tflops, 4)
         )
         time_ms = 2 * n**3 / (tflops * 1e9)
         memory_ms = 3 * element_bytes * n * n / (device_info.memory_bandwidth_gbps * 1e6)
@@ -84,19 +84,21 @@ def make_product_card(rng: Random) -> DrawnCard:
             f"{number(memory_ms)} ms.",
         )
 
-    def make_part(name: str, tensor: bool = False) -> CardQuestion:
-        method = (
-            "in FP16 on tensor cores (dense, sums in FP32)" if tensor else "in FP32, without tensor cores"
+    def make_part(name: str, uses_tensor_cores: bool = False) -> CardQuestion:
+        method_text = (
+            "in FP16 on tensor cores (dense, sums in FP32)"
+            if uses_tensor_cores
+            else "in FP32, without tensor cores"
         )
         return CardQuestion(
-            question=f"What is the shortest time for the multiplication of two {n:,} × {n:,} matrices {method}, on {choose_article(name)} {name}?",
-            measure=lambda: compute_time(name, tensor),
+            question=f"What is the shortest time for the multiplication of two {n:,} × {n:,} matrices {method_text}, on {choose_article(name)} {name}?",
+            measure=lambda: compute_time(name, uses_tensor_cores),
             unit="ms",
             near=1.3,
         )
 
     return DrawnCard(
-        parts=(make_part(device), make_part(other_device), make_part(device, tensor=True)),
+        parts=(make_part(device), make_part(other_device), make_part(device, uses_tensor_cores=True)),
         points=(
             "2 n³ operations on 3 n² numbers, so the operations per byte grow with n.",
             "There are two lower bounds, arithmetic and memory, and the larger one counts.",
@@ -211,7 +213,7 @@ def make_in_flight_card(rng: Random) -> DrawnCard:
     latency_ns = rng.choice([400, 500, 600, 800])
     other_device = draw_other_device(rng, device)
 
-    def compute_bytes(name: str) -> FoundValue:
+    def compute_bytes_in_flight(name: str) -> FoundValue:
         device_info = read_published_info(name)
         bytes_per_sm_kib = device_info.memory_bandwidth_gbps * latency_ns / device_info.sm_count / 1024
         return FoundValue(
@@ -225,7 +227,7 @@ def make_in_flight_card(rng: Random) -> DrawnCard:
         return CardQuestion(
             question=f"A load from DRAM takes {latency_ns} ns. How many KiB must each SM of {choose_article(name)} {name} "
             "have in flight to use all of its bandwidth?",
-            measure=lambda: compute_bytes(name),
+            measure=lambda: compute_bytes_in_flight(name),
             unit="KiB",
             near=1.4,
         )
@@ -318,7 +320,7 @@ def make_decoding_card(rng: Random) -> DrawnCard:
         [("A100", "H100"), ("T4", "A100"), ("H100", "H200"), ("RTX 3090", "RTX 4090")]
     )
 
-    def compute_rate() -> FoundValue:
+    def compute_token_rate() -> FoundValue:
         device_info = read_published_info(device)
         return FoundValue(
             round(device_info.memory_bandwidth_gbps / (billion_parameters * weight_bytes), 1),
@@ -327,7 +329,7 @@ def make_decoding_card(rng: Random) -> DrawnCard:
             "GB/s.",
         )
 
-    def compute_gain() -> FoundValue:
+    def compute_bandwidth_gain() -> FoundValue:
         old_info = read_published_info(device)
         new_info = read_published_info(other_device)
         return FoundValue(
@@ -344,13 +346,13 @@ def make_decoding_card(rng: Random) -> DrawnCard:
                 f"byte{('s' if weight_bytes > 1 else '')} decodes one sequence. How many tokens per "
                 f"second does the bandwidth of {choose_article(device)} {device} allow at most, if they "
                 "fit into its memory?",
-                measure=compute_rate,
+                measure=compute_token_rate,
                 unit="tokens/s",
                 near=1.3,
             ),
             CardQuestion(
                 question=f"How many times as fast is it at most on {choose_article(other_device)} {other_device}?",
-                measure=compute_gain,
+                measure=compute_bandwidth_gain,
                 unit="times",
                 near=1.15,
             ),
@@ -376,7 +378,7 @@ def make_decoding_card(rng: Random) -> DrawnCard:
 def make_halves_card(rng: Random) -> DrawnCard:
     addition_count = rng.choice([3000, 4096, 6000])
 
-    def count_in_half() -> FoundValue:
+    def count_ones_in_half() -> FoundValue:
         with use_device("A100") as cp:
             device_sum = cp.zeros(1, "float32")
             compile_kernel(cp, "ones")((1,), (1,), (device_sum, np.int32(addition_count)))
@@ -387,7 +389,7 @@ def make_halves_card(rng: Random) -> DrawnCard:
             "Above this number, neighbouring numbers differ by 2, and a tie is rounded to the even one.",
         )
 
-    def find_limit_in_single() -> FoundValue:
+    def find_count_limit_in_single() -> FoundValue:
         next_sum = np.float32(0)
         for exponent in range(24, 26):
             next_sum = np.float32(2**exponent) + np.float32(1)
@@ -400,12 +402,12 @@ def make_halves_card(rng: Random) -> DrawnCard:
             CardQuestion(
                 question=f"A kernel adds 1 to an FP16 sum {addition_count:,} times. The sum starts at 0. What "
                 "is it at the end?",
-                measure=count_in_half,
+                measure=count_ones_in_half,
                 near=1.0,
             ),
             CardQuestion(
                 question="And at which number does an FP32 sum of ones stop?",
-                measure=find_limit_in_single,
+                measure=find_count_limit_in_single,
                 near=1.0,
             ),
         ),

@@ -32,7 +32,7 @@ _CLAIM_POINTS = (
 
 
 def _make_claim_card(
-    key: str,
+    claim_key: str,
     claim_source: str,
     claim: str,
     experiments: tuple[tuple[str, str], ...],
@@ -51,16 +51,16 @@ def _make_claim_card(
 
     def draw(rng: Random) -> DrawnCard:
         drawn_claim, question, answer_unit, accepted_factor, measure_claim, parameters = draw_claim(rng)
-        experiment_list = list(experiments)
-        rng.shuffle(experiment_list)
+        shuffled_experiments = list(experiments)
+        rng.shuffle(shuffled_experiments)
 
         def find_fair_experiment() -> FoundValue:
             explanation = " ".join(
-                f"“{experiment}”: {experiment_flaw}." for experiment, experiment_flaw in experiment_list
+                f"“{experiment}”: {experiment_flaw}." for experiment, experiment_flaw in shuffled_experiments
             )
             fair_experiment = next(
                 experiment
-                for experiment, experiment_flaw in experiment_list
+                for experiment, experiment_flaw in shuffled_experiments
                 if experiment_flaw == FAIR_EXPERIMENT
             )
             return FoundValue(fair_experiment, "by design of experiments", explanation)
@@ -71,7 +71,7 @@ def _make_claim_card(
                 CardQuestion(
                     question=f"{claim_text}Which experiment can refute it?",
                     measure=find_fair_experiment,
-                    choices=tuple(experiment for experiment, _ in experiment_list),
+                    choices=tuple(experiment for experiment, _ in shuffled_experiments),
                 ),
                 CardQuestion(
                     question=question, measure=measure_claim, unit=answer_unit, near=accepted_factor
@@ -83,7 +83,7 @@ def _make_claim_card(
             parameters=parameters,
         )
 
-    return Card(f"refute-{key}", "refute", level, "A common claim", draw, (section,))
+    return Card(f"refute-{claim_key}", "refute", level, "A common claim", draw, (section,))
 
 
 # --- occupancy --------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ def _draw_graphs_claim(
     launch_count = rng.choice([100, 200])
 
     def measure() -> FoundValue:
-        launch_time = estimates.measure_launches(device, launch_count, graph=True)
+        launch_time = estimates.measure_launches(device, launch_count, uses_graph=True)
         assert isinstance(launch_time.value, float | int)
         return FoundValue(
             round(launch_time.value / launch_count, 2),
@@ -341,13 +341,13 @@ def _draw_divergence_claim(
 _UNUSED_KIB = {"A100": (12, 32), "H100": (20, 48), "L40S": (12, 48), "RTX 4090": (12, 48)}
 
 
-def _measure_slowdown(device: str, kib: int) -> FoundValue:
+def _measure_slowdown(device: str, shared_kib: int) -> FoundValue:
     n = 1 << 22
     times_and_occupancies = []
     with use_device(device) as cp:
         x = cp.zeros(n, "float32")
         y = cp.empty(n, "float32")
-        for shared_bytes in (0, kib << 10):
+        for shared_bytes in (0, shared_kib << 10):
             diagnosis_table = diagnosis(
                 compile_kernel(cp, "scaled", shared_bytes),
                 n // 128,
@@ -361,12 +361,12 @@ def _measure_slowdown(device: str, kib: int) -> FoundValue:
                     diagnosis_table.occupancy.warps_per_sm / diagnosis_table.occupancy.max_warps_per_sm,
                 )
             )
-    (full_ns, full_occupancy), (low_ns, low_occupancy) = times_and_occupancies
+    (full_occupancy_ns, full_occupancy), (low_occupancy_ns, low_occupancy) = times_and_occupancies
     assert low_occupancy < full_occupancy, "an experiment that changes nothing"
     return FoundValue(
-        round(low_ns / full_ns, 2),
+        round(low_occupancy_ns / full_occupancy_ns, 2),
         diagnosis_table.provenance,
-        f"{duration(full_ns)} at {percent(full_occupancy)} occupancy, {duration(low_ns)} at "
+        f"{duration(full_occupancy_ns)} at {percent(full_occupancy)} occupancy, {duration(low_occupancy_ns)} at "
         f"{percent(low_occupancy)}: bytes in flight decide.",
     )
 

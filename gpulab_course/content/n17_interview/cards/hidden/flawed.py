@@ -28,20 +28,21 @@ class FlawedKernel:
     cause: str
     device: str
     code: str
-    arrays: tuple[Any, ...]
-    flawed: tuple[LaunchExtents, LaunchExtents, int]
-    mended: tuple[LaunchExtents, LaunchExtents, int] | None = None
+    arguments: tuple[Any, ...]
+    flawed_launch: tuple[LaunchExtents, LaunchExtents, int]
+    mended_launch: tuple[LaunchExtents, LaunchExtents, int] | None = None
 
-    def launch(self, cp: Any, name: str) -> tuple[Any, ...]:
+    def launch(self, cp: Any, version_name: str) -> tuple[Any, ...]:
         """Return the kernel of the ``"flawed"`` or ``"mended"`` version, with its launch configuration and
         arguments.
         """
-        launch_shape = self.flawed if name == "flawed" else self.mended
+        launch_shape = self.flawed_launch if version_name == "flawed" else self.mended_launch
         assert launch_shape is not None
         args = tuple(
-            cp.asarray(argument) if isinstance(argument, np.ndarray) else argument for argument in self.arrays
+            cp.asarray(argument) if isinstance(argument, np.ndarray) else argument
+            for argument in self.arguments
         )
-        kernel = cp.RawModule(code=self.code).get_function(name)
+        kernel = cp.RawModule(code=self.code).get_function(version_name)
         if launch_shape[2] > 48 << 10:
             kernel.max_dynamic_shared_size_bytes = launch_shape[2]
         return kernel, launch_shape[0], launch_shape[1], args, launch_shape[2]
@@ -61,15 +62,15 @@ def register_family(cause: str) -> Callable[[KernelFamily], KernelFamily]:
     return add_to_family
 
 
-def draw(seed: int | str, cause: str, index: int) -> FlawedKernel:
+def draw_flawed_kernel(seed: int | str, cause: str, family_index: int) -> FlawedKernel:
     """Draw a random kernel with this flaw from the family with this index."""
-    rng = random.Random(f"{seed} {cause} {index}")
+    rng = random.Random(f"{seed} {cause} {family_index}")
     families = FAMILIES[cause]
-    return families[index % len(families)](rng)
+    return families[family_index % len(families)](rng)
 
 
 def _make_kernel_pair(args: str, flawed_body: str, fixed_body: str = "", preamble: str = "") -> str:
-    """Return CUDA source with both kernels, from their bodies."""
+    """Return the CUDA source of the kernels ``flawed`` and ``mended`` with these bodies."""
     index_line = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
     source_parts = [preamble]
     for name, kernel_body in (("flawed", flawed_body), ("mended", fixed_body)):
@@ -99,15 +100,15 @@ def draw_rows_one_thread_each(rng: random.Random) -> FlawedKernel:
         "    float s = 0;\n    for (int j = 0; j < m; j++)\n        s += x[i * m + j];\n    y[i] = s;",
         "    float s = 0;\n    for (int j = 0; j < m; j++)\n        s += x[j * n + i];\n    y[i] = s;",
     )
-    shape = n // 128, 128, 0
+    launch_shape = n // 128, 128, 0
     return FlawedKernel(
         "rows_one_thread_each",
         "uncoalesced",
         device,
         code,
         (_make_float_array(n * m), _make_zero_array(n), np.int32(n), np.int32(m)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -121,15 +122,15 @@ def draw_strided_copy(rng: random.Random) -> FlawedKernel:
         "    y[i] = 2.0f * x[i * stride];",
         "    y[i] = 2.0f * x[i];",
     )
-    shape = n // 256, 256, 0
+    launch_shape = n // 256, 256, 0
     return FlawedKernel(
         "strided_copy",
         "uncoalesced",
         device,
         code,
         (_make_float_array(n * stride), _make_zero_array(n), np.int32(stride)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -175,15 +176,15 @@ def draw_array_of_structs(rng: random.Random) -> FlawedKernel:
         f"    y[i] = x[i * {field_count}] + x[i * {field_count} + 1];",
         "    y[i] = x[i] + x[n + i];",
     )
-    shape = n // 256, 256, 0
+    launch_shape = n // 256, 256, 0
     return FlawedKernel(
         "array_of_structs",
         "uncoalesced",
         device,
         code,
         (_make_float_array(n * field_count), _make_zero_array(n), np.int32(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -218,15 +219,15 @@ def draw_naive_product(rng: random.Random) -> FlawedKernel:
             "}",
         ]
     )
-    shape = (n // tile_side, n // tile_side), (tile_side, tile_side), 0
+    launch_shape = (n // tile_side, n // tile_side), (tile_side, tile_side), 0
     return FlawedKernel(
         "naive_product",
         "re-reading",
         device,
         code,
         (_make_float_array(n * n), _make_float_array(n * n), _make_zero_array(n * n), np.int32(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -256,15 +257,15 @@ def draw_all_pairs(rng: random.Random) -> FlawedKernel:
     }
     out[i] = s;""",
     )
-    shape = n // 128, 128, 0
+    launch_shape = n // 128, 128, 0
     return FlawedKernel(
         "all_pairs",
         "re-reading",
         device,
         code,
         (_make_float_array(4 * n), _make_zero_array(n), np.int32(m)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -290,15 +291,15 @@ def draw_wide_filter(rng: random.Random) -> FlawedKernel:
     for (int k = 0; k <= 2 * {filter_radius}; k++) s += t[threadIdx.x + k] * v[k];
     y[i] = s;""",
     )
-    shape = n // 256, 256, 0
+    launch_shape = n // 256, 256, 0
     return FlawedKernel(
         "wide_filter",
         "re-reading",
         device,
         code,
         (_make_float_array(n), _make_float_array(2 * filter_radius + 1), _make_zero_array(n), np.int32(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -319,15 +320,15 @@ def draw_unpadded_tile(rng: random.Random) -> FlawedKernel:
         for (int k = y; k < 32; k += 8) s += t[x][(k + r) & 31];
     out[i] = s;"""
 
-    shape = n, 256, 0
+    launch_shape = n, 256, 0
     return FlawedKernel(
         "unpadded_tile",
         "bank conflicts",
         device,
         _make_kernel_pair("const float* in, float* out", make_body(0), make_body(1)),
         (_make_float_array(n * 1024), _make_zero_array(n * 256)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -351,15 +352,15 @@ def draw_records_of_a_thread(rng: random.Random) -> FlawedKernel:
         make_body(f"threadIdx.x * {field_count} + k"),
         make_body("k * 128 + threadIdx.x"),
     )
-    shape = n // 128, 128, 0
+    launch_shape = n // 128, 128, 0
     return FlawedKernel(
         "records_of_a_thread",
         "bank conflicts",
         device,
         code,
         (_make_float_array(n), _make_zero_array(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -382,28 +383,26 @@ def draw_strided_table(rng: random.Random) -> FlawedKernel:
         make_body(f"((threadIdx.x + r) & 127) * {stride}"),
         make_body("(threadIdx.x + r) & 127"),
     )
-    shape = n // 128, 128, 0
+    launch_shape = n // 128, 128, 0
     return FlawedKernel(
         "strided_table",
         "bank conflicts",
         device,
         code,
         (_make_float_array(128 * stride), _make_zero_array(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
 # --- atomics ----------------------------------------------------------------------------------------
-def _make_sum_bodies(type_name: str, add: str, n: int) -> tuple[str, str]:
+def _make_sum_bodies(type_name: str, add_format: str, n: int) -> tuple[str, str]:
     """Return two kernel bodies for a sum: one atomic per thread, and one atomic per warp."""
-    flawed_body = (
-        f"    for (int k = i; k < n; k += gridDim.x * blockDim.x) {add.format(to='out', value='x[k]')};"
-    )
+    flawed_body = f"    for (int k = i; k < n; k += gridDim.x * blockDim.x) {add_format.format(to='out', value='x[k]')};"
     fixed_body = f"""    {type_name} s = 0;
     for (int k = i; k < n; k += gridDim.x * blockDim.x) s += x[k];
     for (int d = 16; d; d /= 2) s += __shfl_down_sync(~0u, s, d);
-    if (threadIdx.x % 32 == 0) {add.format(to="out", value="s")};"""
+    if (threadIdx.x % 32 == 0) {add_format.format(to="out", value="s")};"""
     return flawed_body, fixed_body
 
 
@@ -412,15 +411,15 @@ def draw_one_sum(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 17, 1 << 18, 1 << 19])
     flawed_body, fixed_body = _make_sum_bodies("float", "atomicAdd({to}, {value})", n)
-    shape = 2 * SM_COUNTS[device], 256, 0
+    launch_shape = 2 * SM_COUNTS[device], 256, 0
     return FlawedKernel(
         "one_sum",
         "atomics",
         device,
         _make_kernel_pair("const float* x, float* out, int n", flawed_body, fixed_body),
         (_make_float_array(n), _make_zero_array(1), np.int32(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -439,7 +438,7 @@ def draw_few_bins(rng: random.Random) -> FlawedKernel:
     __syncthreads();
     if (threadIdx.x < {bin_count}) atomicAdd(out + threadIdx.x, s[threadIdx.x]);""",
     )
-    shape = 2 * SM_COUNTS[device], 256, 0
+    launch_shape = 2 * SM_COUNTS[device], 256, 0
     bin_indices = np.random.default_rng(n).integers(0, bin_count, n).astype(np.int32)
     return FlawedKernel(
         "few_bins",
@@ -447,8 +446,8 @@ def draw_few_bins(rng: random.Random) -> FlawedKernel:
         device,
         code,
         (bin_indices, _make_zero_array(bin_count), np.int32(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -464,15 +463,15 @@ def draw_counted_matches(rng: random.Random) -> FlawedKernel:
     for (int d = 16; d; d /= 2) s += __shfl_down_sync(~0u, s, d);
     if (threadIdx.x % 32 == 0) atomicAdd(out, s);""",
     )
-    shape = 2 * SM_COUNTS[device], 256, 0
+    launch_shape = 2 * SM_COUNTS[device], 256, 0
     return FlawedKernel(
         "counted_matches",
         "atomics",
         device,
         code,
         (_make_float_array(n), _make_zero_array(1), np.int32(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -481,16 +480,16 @@ def draw_counted_matches(rng: random.Random) -> FlawedKernel:
 def draw_local_histogram(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 16, 1 << 17])
-    last_lines = "    float s = 0;\n    for (int k = 0; k < 16; k++) s += k * {0};\n    y[i] = s;"
+    last_lines_format = "    float s = 0;\n    for (int k = 0; k < 16; k++) s += k * {0};\n    y[i] = s;"
     code = _make_kernel_pair(
         "const int* x, float* y, int n",
         "    int c[16];\n    for (int k = 0; k < 16; k++) c[k] = 0;\n"
-        "    for (int k = 0; k < 64; k++) c[x[k * n + i] & 15]++;\n" + last_lines.format("c[k]"),
+        "    for (int k = 0; k < 64; k++) c[x[k * n + i] & 15]++;\n" + last_lines_format.format("c[k]"),
         "    __shared__ int c[16][128];\n    for (int k = 0; k < 16; k++) c[k][threadIdx.x] = 0;\n"
         "    for (int k = 0; k < 64; k++) c[x[k * n + i] & 15][threadIdx.x]++;\n"
-        + last_lines.format("c[k][threadIdx.x]"),
+        + last_lines_format.format("c[k][threadIdx.x]"),
     )
-    shape = n // 128, 128, 0
+    launch_shape = n // 128, 128, 0
     bin_indices = np.random.default_rng(n).integers(0, 16, n * 64).astype(np.int32)
     return FlawedKernel(
         "local_histogram",
@@ -498,8 +497,8 @@ def draw_local_histogram(rng: random.Random) -> FlawedKernel:
         device,
         code,
         (bin_indices, _make_zero_array(n), np.int32(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -521,15 +520,15 @@ def draw_local_table(rng: random.Random) -> FlawedKernel:
     for (int k = 0; k < {table_size}; k++) {{ s += v * at; at = (at * 5 + 3) & {table_size - 1}; }}
     y[i] = s;""",
     )
-    shape = n // 256, 256, 0
+    launch_shape = n // 256, 256, 0
     return FlawedKernel(
         "local_table",
         "spills",
         device,
         code,
         (_make_float_array(n), _make_zero_array(n), np.int32(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -539,28 +538,28 @@ def draw_local_queue(rng: random.Random) -> FlawedKernel:
     n = rng.choice([1 << 17, 1 << 18])
     round_count = rng.choice([64, 96])
 
-    def make_body(declaration: str, element: str) -> str:
+    def make_body(declaration: str, element_format: str) -> str:
         return f"""    {declaration}
-    for (int k = 0; k < 16; k++) {element.format("k")} = x[i] + k;
+    for (int k = 0; k < 16; k++) {element_format.format("k")} = x[i] + k;
     int head = i & 15;
     for (int k = 0; k < {round_count}; k++) {{
-        {element.format("head & 15")} += {element.format("(head + 5) & 15")};
+        {element_format.format("head & 15")} += {element_format.format("(head + 5) & 15")};
         head += 3;
     }}
-    y[i] = {element.format("head & 15")};"""
+    y[i] = {element_format.format("head & 15")};"""
 
     code = _make_kernel_pair(
         "const float* x, float* y, int n",
         make_body("float q[16];", "q[{0}]"),
         make_body("__shared__ float q[16][128];", "q[{0}][threadIdx.x]"),
     )
-    shape = n // 128, 128, 0
+    launch_shape = n // 128, 128, 0
     return FlawedKernel(
         "local_queue",
         "spills",
         device,
         code,
         (_make_float_array(n), _make_zero_array(n), np.int32(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )

@@ -41,15 +41,15 @@ def draw_odd_and_even(rng: random.Random) -> FlawedKernel:
         make_body(f"i % {branch_count}"),
         make_body(f"(i / 32) % {branch_count}"),
     )
-    shape = n // 256, 256, 0
+    launch_shape = n // 256, 256, 0
     return FlawedKernel(
         "odd_and_even",
         "divergence",
         device,
         code,
         (_make_float_array(n), _make_zero_array(n), np.int32(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -72,7 +72,7 @@ def draw_uneven_rounds(rng: random.Random) -> FlawedKernel:
     sorted_rounds = (
         np.sort(rounds_of_thread).reshape(-1, n // 256, 32) if n % 8192 == 0 else np.sort(rounds_of_thread)
     )
-    shape = n // 256, 256, 0
+    launch_shape = n // 256, 256, 0
     return FlawedKernel(
         "uneven_rounds",
         "divergence",
@@ -84,8 +84,8 @@ def draw_uneven_rounds(rng: random.Random) -> FlawedKernel:
             rounds_of_thread,
             np.ascontiguousarray(sorted_rounds.transpose(1, 0, 2)).reshape(-1),
         ),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -100,14 +100,14 @@ def draw_one_lane_in_many(rng: random.Random) -> FlawedKernel:
         f"    if (i % every == 0) {{ float v = i; {work_code} y[i / every] = v; }}",
         f"    if (i < n / every) {{ float v = i * every; {work_code} y[i] = v; }}",
     )
-    shape = n // 256, 256, 0
+    launch_shape = n // 256, 256, 0
     return FlawedKernel(
         "one_lane_in_many",
         "divergence",
         device,
         code,
         (_make_zero_array(n), np.int32(n), np.int32(working_lane_interval)),
-        shape,
+        launch_shape,
         (n // working_lane_interval // 256, 256, 0),
     )
 
@@ -153,15 +153,15 @@ def draw_heavy_block(rng: random.Random) -> FlawedKernel:
         _make_loop_body(f"(blockIdx.x == blocks - 1 ? {work_factor} * {round_count} : {round_count})"),
         _make_loop_body(f"({round_count} + {work_factor} * {round_count} / blocks)"),
     )
-    shape = blocks, 128, 0
+    launch_shape = blocks, 128, 0
     return FlawedKernel(
         "a_heavy_block",
         "tail",
         device,
         code,
         (_make_zero_array(blocks * 128), np.int32(blocks)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -257,15 +257,15 @@ def draw_much_shared_memory(rng: random.Random) -> FlawedKernel:
     s[threadIdx.x] = x[i];
     for (int k = 0; k < {round_count}; k++) {{ v = fmaf(v, 0.5f, s[(threadIdx.x + int(v)) % {threads}]); }}
     y[i] = v;"""
-    shape = n // threads, threads
+    launch_shape = n // threads, threads
     return FlawedKernel(
         "much_shared_memory",
         "occupancy",
         device,
         _make_kernel_pair("const float* x, float* y", kernel_body, kernel_body),
         (_make_float_array(n), _make_zero_array(n)),
-        (*shape, rng.choice([24, 32, 48]) << 10),
-        (*shape, 4 * threads),
+        (*launch_shape, rng.choice([24, 32, 48]) << 10),
+        (*launch_shape, 4 * threads),
     )
 
 
@@ -296,7 +296,7 @@ def draw_shared_gather(rng: random.Random) -> FlawedKernel:
     for (int k = 0; k < {load_count}; k++) at = x[at];
     s[threadIdx.x] = at;
     y[i] = s[threadIdx.x];"""
-    shape = n // 128, 128
+    launch_shape = n // 128, 128
     next_indices = np.roll(np.arange(n), 128 * 77).astype(np.int32)
     return FlawedKernel(
         "shared_gather",
@@ -304,8 +304,8 @@ def draw_shared_gather(rng: random.Random) -> FlawedKernel:
         device,
         _make_kernel_pair("const int* x, float* y", kernel_body, kernel_body),
         (next_indices, _make_zero_array(n)),
-        (*shape, rng.choice([40, 48]) << 10),
-        (*shape, 512),
+        (*launch_shape, rng.choice([40, 48]) << 10),
+        (*launch_shape, 512),
     )
 
 
@@ -332,15 +332,15 @@ def draw_one_load_at_a_time(rng: random.Random) -> FlawedKernel:
     blocks *= 2 if blocks < 128 else 1
     if blocks < SM_COUNTS[device]:
         blocks *= 2
-    shape = blocks, threads, 0
+    launch_shape = blocks, threads, 0
     return FlawedKernel(
         "one_load_at_a_time",
         "in flight",
         device,
         _make_kernel_pair("const float* x, float* y, int n", flawed_body, fixed_body),
         (_make_float_array(n), _make_zero_array(blocks * threads), np.int32(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -379,15 +379,15 @@ def draw_step_by_step(rng: random.Random) -> FlawedKernel:
         s += a + b + c + d; __syncthreads();
     }}
     y[i] = s;"""
-    shape = threads // 128, 128, 0
+    launch_shape = threads // 128, 128, 0
     return FlawedKernel(
         "step_by_step",
         "in flight",
         device,
         _make_kernel_pair("const float* x, float* y, int n", flawed_body, fixed_body),
         (_make_float_array(threads * row_count), _make_zero_array(threads), np.int32(threads)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -403,15 +403,15 @@ def draw_long_chain(rng: random.Random) -> FlawedKernel:
     }}
     y[i] = a + b + c + d;"""
     n = 2 * SM_COUNTS[device] * 64
-    shape = n // 64, 64, 0
+    launch_shape = n // 64, 64, 0
     return FlawedKernel(
         "long_chain",
         "latency",
         device,
         _make_kernel_pair("const float* x, float* y", flawed_body, fixed_body),
         (_make_float_array(n), _make_zero_array(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -427,15 +427,15 @@ def draw_pointer_chase(rng: random.Random) -> FlawedKernel:
     for (int k = 0; k < {load_count // 4}; k++) {{ a = next[a]; b = next[b]; c = next[c]; d = next[d]; }}
     y[i] = a + b + c + d;"""
     next_indices = np.roll(np.arange(n), 32 * 37).astype(np.int32)
-    shape = n // 64, 64, 0
+    launch_shape = n // 64, 64, 0
     return FlawedKernel(
         "pointer_chase",
         "latency",
         device,
         _make_kernel_pair("const int* next, float* y, int n", flawed_body, fixed_body),
         (next_indices, _make_zero_array(n), np.int32(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -452,15 +452,15 @@ def draw_sum_in_order(rng: random.Random) -> FlawedKernel:
     }}
     y[i] = a + b + c + d;"""
     n = SM_COUNTS[device] * 64
-    shape = n // 64, 64, 0
+    launch_shape = n // 64, 64, 0
     return FlawedKernel(
         "sum_in_order",
         "latency",
         device,
         _make_kernel_pair("const float* x, float* y", fill_code + flawed_body, fill_code + fixed_body),
         (_make_float_array(n), _make_zero_array(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -471,18 +471,18 @@ def draw_doubles_by_accident(rng: random.Random) -> FlawedKernel:
     round_count = rng.choice([16, 32, 64])
     n = rng.choice([1 << 18, 1 << 19])
 
-    def make_body(number: str) -> str:
-        return f"    float v = x[i];\n    for (int k = 0; k < {round_count}; k++) v = v * 0.999{number} + 0.5{number};\n    y[i] = v;"
+    def make_body(literal_suffix: str) -> str:
+        return f"    float v = x[i];\n    for (int k = 0; k < {round_count}; k++) v = v * 0.999{literal_suffix} + 0.5{literal_suffix};\n    y[i] = v;"
 
-    shape = n // 256, 256, 0
+    launch_shape = n // 256, 256, 0
     return FlawedKernel(
         "doubles_by_accident",
         "compute",
         device,
         _make_kernel_pair("const float* x, float* y", make_body(""), make_body("f")),
         (_make_float_array(n), _make_zero_array(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -496,7 +496,7 @@ def draw_variable_division(rng: random.Random) -> FlawedKernel:
         f"    int v = x[i];\n    for (int k = 0; k < {round_count}; k++) v = (v + k) % (size + (v & 0)) + (v ^ k) / (size + k);\n    y[i] = v;",
         f"    int v = x[i];\n    for (int k = 0; k < {round_count}; k++) v = ((v + k) & (size - 1)) + ((v ^ k) >> bits);\n    y[i] = v;",
     )
-    shape = n // 256, 256, 0
+    launch_shape = n // 256, 256, 0
     dividends = np.random.default_rng(n).integers(0, 1 << 20, n).astype(np.int32)
     return FlawedKernel(
         "division_by_a_variable",
@@ -504,8 +504,8 @@ def draw_variable_division(rng: random.Random) -> FlawedKernel:
         device,
         code,
         (dividends, _make_zero_array(n, np.int32), np.int32(1024), np.int32(10)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -515,21 +515,21 @@ def draw_double_polynomial(rng: random.Random) -> FlawedKernel:
     term_count = rng.choice([12, 20])
     n = rng.choice([1 << 18, 1 << 19])
 
-    def make_body(kind: str) -> str:
+    def make_body(type_name: str) -> str:
         term_lines = "\n".join(
-            f"    v = v * t + ({kind}){term_index / 7:.3f};" for term_index in range(term_count)
+            f"    v = v * t + ({type_name}){term_index / 7:.3f};" for term_index in range(term_count)
         )
-        return f"    {kind} t = x[i], v = 1;\n{term_lines}\n    y[i] = v;"
+        return f"    {type_name} t = x[i], v = 1;\n{term_lines}\n    y[i] = v;"
 
-    shape = n // 256, 256, 0
+    launch_shape = n // 256, 256, 0
     return FlawedKernel(
         "double_polynomial",
         "compute",
         device,
         _make_kernel_pair("const float* x, float* y", make_body("double"), make_body("float")),
         (_make_float_array(n), _make_zero_array(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
@@ -540,28 +540,28 @@ def draw_accurate_functions(rng: random.Random) -> FlawedKernel:
     n = rng.choice([1 << 18, 1 << 19])
     first_function, second_function = rng.sample(["exp", "sin", "cos", "pow"], 2)
 
-    def make_call_text(name: str, prefix: str) -> str:
-        return f"{prefix}{name}f(v{', 1.7f' if name == 'pow' else ''})"
+    def make_call_text(name: str, function_prefix: str) -> str:
+        return f"{function_prefix}{name}f(v{', 1.7f' if name == 'pow' else ''})"
 
-    def make_body(prefix: str) -> str:
+    def make_body(function_prefix: str) -> str:
         return f"""    float v = x[i] + 0.5f;
-    for (int k = 0; k < {round_count}; k++) v = fabsf({make_call_text(first_function, prefix)}) * 0.4f + fabsf({make_call_text(second_function, prefix)}) * 0.5f;
+    for (int k = 0; k < {round_count}; k++) v = fabsf({make_call_text(first_function, function_prefix)}) * 0.4f + fabsf({make_call_text(second_function, function_prefix)}) * 0.5f;
     y[i] = v;"""
 
-    shape = n // 256, 256, 0
+    launch_shape = n // 256, 256, 0
     return FlawedKernel(
         "accurate_functions",
         "compute",
         device,
         _make_kernel_pair("const float* x, float* y", make_body(""), make_body("__")),
         (_make_float_array(n), _make_zero_array(n)),
-        shape,
-        shape,
+        launch_shape,
+        launch_shape,
     )
 
 
 @register_family("launch")
-def draw_tiny(rng: random.Random) -> FlawedKernel:
+def draw_tiny_grid(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([256, 1024, 4096, 8192])
     threads = rng.choice([64, 128, 256])
@@ -578,7 +578,7 @@ def draw_tiny(rng: random.Random) -> FlawedKernel:
 
 # --- nothing wrong ----------------------------------------------------------------------------------
 @register_family("sound")
-def draw_streamed(rng: random.Random) -> FlawedKernel:
+def draw_streamed_arrays(rng: random.Random) -> FlawedKernel:
     device = rng.choice(DEVICES)
     n = rng.choice([1 << 22, 3 << 21, 1 << 23])
     kernel_statement = rng.choice(["y[i] = 2.0f * x[i] + y[i];", "y[i] = x[i];", "y[i] = fmaxf(x[i], 0.0f);"])
