@@ -249,7 +249,9 @@ def _is_captured() -> bool:
 
 
 def _find_running_line() -> list[str]:
-    """Return the running line of the cell and what gpulab is doing there; empty if gpulab is not running."""
+    """Return a list with a text that names the running line of the cell and gpulab's current activity. The
+    list is empty if gpulab is not running.
+    """
     code_name = _find_shell().compile.format_code_name
     frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident or 0)
     activity_text, line_text = None, ""

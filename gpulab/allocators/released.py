@@ -117,7 +117,9 @@ class _Segments:
         return []
 
     def _list_stream_sets(self, streams: set[int]) -> Iterator[tuple[int, ...]]:
-        """Yield sets of streams, the largest first; only some of them if there are many streams."""
+        """Yield sets of streams. The set of all streams comes first. Its subsets follow, the largest first;
+        if there are more than ten streams, these are only the sets of one stream.
+        """
         max_stream_count = len(streams) if len(streams) <= 10 else 1
         yield tuple(streams)
         for stream_count in range(max_stream_count, 0, -1):

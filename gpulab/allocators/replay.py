@@ -261,7 +261,9 @@ def reconstruct_requests(trace: AllocatorTrace) -> list[Request]:
 
 
 def _find_completion_events(events: AllocatorEvents) -> tuple[dict[int, int], dict[int, int]]:
-    """Return the event that completed each free, by the index of its ``free_requested``, or by address."""
+    """Return the indices of the events that completed frees, in two dictionaries. The keys are the indices of
+    the ``free_requested`` events, or the addresses of blocks that were freed before the first event.
+    """
     completion_code = ACTIONS.index("free_completed")
     completion_by_free_index: dict[int, int] = {}
     completion_by_address: dict[int, int] = {}

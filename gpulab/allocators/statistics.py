@@ -292,7 +292,9 @@ def _read_max_split_bytes(settings: str) -> int | None:
 
 
 def _count_forced_releases(trace: AllocatorTrace) -> int:
-    """Count the releases of memory to the device that the allocator made for a request."""
+    """Count the series of releases in which the allocator returned memory to the device to make room for a
+    request.
+    """
     action_codes = trace.events.actions
     is_release = np.isin(action_codes, _RELEASE_CODES)
     first_indices = np.flatnonzero(is_release & ~np.r_[False, is_release[:-1]]).tolist()

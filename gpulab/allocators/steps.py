@@ -110,7 +110,7 @@ def keep_last_events(trace: AllocatorTrace, max_events: int) -> AllocatorTrace:
 
 
 def _find_last_rows(addresses: Column, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Return the last of the rows of each address; `rows` are sorted."""
+    """Return, for each address, the last of the given rows. The rows must be sorted."""
     _, reverse_rows = np.unique(addresses[rows][::-1], return_index=True)
     last_rows: npt.NDArray[np.intp] = rows[::-1][reverse_rows]
     return last_rows
@@ -391,7 +391,7 @@ class _Lifetimes:
         self.range_table.append([address, size, segment_index, step, self.never_step])
 
     def _extend_segment(self, address: int, size: int, stream: int, step: int, *, is_expandable: bool) -> int:
-        """Add a mapped range to the segment of its kind that it touches, or to a new segment.
+        """Add a mapped range to an adjacent segment of the same kind, or to a new segment.
 
         An expandable segment contains all ranges of its stream and pool, even with holes between them.
         """

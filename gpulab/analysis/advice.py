@@ -134,7 +134,9 @@ def _make_pinning_advice(
 
 
 def _find_pinned_speed(timeline_lookup: TimelineLookup, copy_kind: CopyKind | None) -> float:
-    """Return the speed of this timeline's pinned copies of one direction, in bytes per ns."""
+    """Return the speed of the timeline's pinned copies in one direction, in bytes per ns. If there are no
+    such copies, return a typical speed for the device.
+    """
     copies = [
         activity
         for activity in timeline_lookup.timeline.activities

@@ -92,7 +92,9 @@ class _PathSearch:
         return None if issuing_call is None else self._follow_host(issuing_call.thread, issued_ns)
 
     def _follow_host(self, thread: int, interval_end_ns: int) -> Activity | None:
-        """Add the host's time up to `interval_end_ns`; return the operation for which it had waited."""
+        """Add the time of a host thread up to `interval_end_ns`. Return the operation for which the thread
+        had waited before, or None at the beginning.
+        """
         timeline_lookup = self._timeline_lookup
         timeline_start_ns = self._timeline_lookup.timeline.start_ns
         wait_limit_ns = interval_end_ns

@@ -65,7 +65,9 @@ class TimelineLookup:
 
     @cached_property
     def _graph_calls(self) -> tuple[list[int], list[HostCall]]:
-        """Return the calls that launched graphs, sorted by number, after a list of their numbers."""
+        """Return two lists: the numbers of the calls that launched graphs, in ascending order, and these
+        calls.
+        """
         graph_calls = []
         for call_number, graph_call in sorted(self._call_of_correlation.items(), key=lambda item: item[0]):
             operation = self.operations.get(call_number)
@@ -87,12 +89,12 @@ class TimelineLookup:
             else predecessors
         )
 
-    def find_event_wait(self, activity: Activity, awaited: Activity) -> Synchronization | None:
+    def find_event_wait(self, activity: Activity, awaited_operation: Activity) -> Synchronization | None:
         """Return the CUDA call that made the stream of `activity` wait for an event after the operation
         `awaited`, or None if there is none.
         """
         for wait in self._event_waits.get((activity.device_id, activity.stream_id), ()):
-            if awaited.correlation_id in wait.after:
+            if awaited_operation.correlation_id in wait.after:
                 return wait
         return None
 

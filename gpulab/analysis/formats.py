@@ -195,11 +195,13 @@ class Format:
         return self._overflow + quiet_bit
 
     def _float_of(self, magnitude: int) -> float:
-        """Return the non-negative number with these bits, limited to those of the overflow value."""
+        """Return the non-negative number that the bits represent. Bits above those of the overflow value are
+        treated as the overflow value.
+        """
         return float(self.value(min(magnitude, self._overflow)))
 
     def _signed(self, sign_bit: int, magnitude: int) -> int:
-        """Return bits with the sign bit added."""
+        """Combine a sign bit and the remaining bits of a number."""
         return sign_bit << self.bits - 1 | magnitude
 
 

@@ -45,7 +45,7 @@ _ISSUING_CALLS = tuple(
     for function in ("Launch", "Memcpy", "Memset", "GraphLaunch", "Event", "StreamWaitEvent", "StreamQuery")
 )
 # Cause, reason, line.
-_Cause = tuple[GapCause, str, SourceLine | None]
+_ExplainedCause = tuple[GapCause, str, SourceLine | None]
 
 
 def find_gaps(timeline: Timeline, min_ns: int = 0) -> tuple[Gap, ...]:
@@ -63,19 +63,21 @@ def find_gaps(timeline: Timeline, min_ns: int = 0) -> tuple[Gap, ...]:
     >>> [gap.cause for gap in gaps(timeline, min_ns=1_000)]
     ['hidden synchronisation', 'nothing to do']
     """
-    flow = TimelineLookup(timeline)
+    timeline_lookup = TimelineLookup(timeline)
     return tuple(
         gap
         for operation_groups in (group_by_stream(timeline), group_by_engine(timeline))
-        for gap in find_group_gaps(flow, operation_groups)
+        for gap in find_group_gaps(timeline_lookup, operation_groups)
         if gap.duration_ns >= min_ns
     )
 
 
-def find_group_gaps(flow: TimelineLookup, groups: Mapping[str, Sequence[Activity]]) -> list[Gap]:
+def find_group_gaps(
+    timeline_lookup: TimelineLookup, operation_groups: Mapping[str, Sequence[Activity]]
+) -> list[Gap]:
     """Return the gaps between the operations of each group, with the cause of each gap."""
-    timeline = flow.timeline
-    causes = _Causes(flow)
+    timeline = timeline_lookup.timeline
+    cause_search = _CauseSearch(timeline_lookup)
     return [
         Gap(
             where=group_name,
@@ -86,37 +88,39 @@ def find_group_gaps(flow: TimelineLookup, groups: Mapping[str, Sequence[Activity
             source=source_line,
             before=0 if operation is None else operation.correlation_id,
         )
-        for group_name, activities in groups.items()
+        for group_name, activities in operation_groups.items()
         for gap_start_ns, gap_end_ns, operation in find_idle_intervals(
             list(activities), timeline.start_ns, timeline.end_ns
         )
-        for gap_part_start_ns, gap_part_end_ns, (cause, reason, source_line) in causes.find_causes(
+        for gap_part_start_ns, gap_part_end_ns, (cause, reason, source_line) in cause_search.find_causes(
             gap_start_ns, gap_end_ns, operation
         )
     ]
 
 
-class _Causes:
+class _CauseSearch:
     """The analysis of one timeline that determines the cause of each gap."""
 
-    def __init__(self, flow: TimelineLookup) -> None:
-        self._flow = flow
-        self._names = make_stream_names(flow.timeline)
-        engines = group_by_engine(flow.timeline)
+    def __init__(self, timeline_lookup: TimelineLookup) -> None:
+        self._timeline_lookup = timeline_lookup
+        self._stream_names = make_stream_names(timeline_lookup.timeline)
+        engines = group_by_engine(timeline_lookup.timeline)
         self._busy_spans = {
             name: merge_intervals(make_intervals(activities)) for name, activities in engines.items()
         }
-        self._has_many_devices = len({a.device_id for a in flow.timeline.activities}) > 1
+        self._has_many_devices = (
+            len({activity.device_id for activity in timeline_lookup.timeline.activities}) > 1
+        )
 
     def find_causes(
         self, start_ns: int, end_ns: int, operation: Activity | None
-    ) -> list[tuple[int, int, _Cause]]:
+    ) -> list[tuple[int, int, _ExplainedCause]]:
         """Divide the gap before an operation into parts. Each part has a cause, a reason and a source
         line.
         """
         if operation is None:
             return [(start_ns, end_ns, ("nothing to do", "no further operation was launched", None))]
-        issuing_call = self._flow.find_issuing_call(operation)
+        issuing_call = self._timeline_lookup.find_issuing_call(operation)
         issued_ns = start_ns if issuing_call is None else min(max(issuing_call.end_ns, start_ns), end_ns)
         smallest_part_ns = (end_ns - start_ns) / 10
         if issued_ns - start_ns < smallest_part_ns:
@@ -136,9 +140,13 @@ class _Causes:
             gap_parts.append((issued_ns, end_ns, self._find_device_cause(operation, issued_ns, end_ns)))
         return gap_parts
 
-    def _find_device_cause(self, operation: Activity, issued_ns: int, end_ns: int) -> _Cause:
+    def _find_device_cause(self, operation: Activity, issued_ns: int, end_ns: int) -> _ExplainedCause:
         """Return why an operation started later than it was issued."""
-        awaited_operation = max(self._flow.find_predecessors(operation), key=lambda a: a.end_ns, default=None)
+        awaited_operation = max(
+            self._timeline_lookup.find_predecessors(operation),
+            key=lambda activity: activity.end_ns,
+            default=None,
+        )
         if awaited_operation is not None and awaited_operation.end_ns > issued_ns:
             return self._make_predecessor_cause(operation, awaited_operation)
         if self._count_engine_ns(operation, issued_ns, end_ns) * 2 > end_ns - issued_ns:
@@ -146,48 +154,53 @@ class _Causes:
             return "engine busy", f"other streams' work kept the engine ({engine}) busy", None
         return "start-up", f"{operation.name} was launched before the gap, and took this long to start", None
 
-    def _make_predecessor_cause(self, operation: Activity, awaited: Activity) -> _Cause:
+    def _make_predecessor_cause(self, operation: Activity, awaited_operation: Activity) -> _ExplainedCause:
         """Return why an operation had to wait for another operation."""
-        event_wait = self._flow.find_event_wait(operation, awaited)
+        event_wait = self._timeline_lookup.find_event_wait(operation, awaited_operation)
         wait_line = None if event_wait is None else event_wait.source
-        stream_name = self._names[awaited.device_id, awaited.stream_id]
-        if awaited.pinned is False:
-            issuing_call = self._flow.find_issuing_call(awaited)
-            copy_text = f"{awaited.name} of {size(awaited.size_bytes)} of pageable memory"
+        stream_name = self._stream_names[awaited_operation.device_id, awaited_operation.stream_id]
+        if awaited_operation.pinned is False:
+            issuing_call = self._timeline_lookup.find_issuing_call(awaited_operation)
+            copy_text = f"{awaited_operation.name} of {size(awaited_operation.size_bytes)} of pageable memory"
             return (
                 "pageable copy",
                 f"waited for {copy_text}",
                 wait_line or (issuing_call.source if issuing_call else None),
             )
-        if (awaited.device_id, awaited.stream_id) == (
+        if (awaited_operation.device_id, awaited_operation.stream_id) == (
             operation.device_id,
             operation.stream_id,
         ):
             origin_text = (
-                " of its graph" if operation.graph_id and awaited.graph_id else " of the same stream"
+                " of its graph"
+                if operation.graph_id and awaited_operation.graph_id
+                else " of the same stream"
             )
-            return "waiting for its stream", f"waited for {awaited.name}{origin_text}", wait_line
+            return "waiting for its stream", f"waited for {awaited_operation.name}{origin_text}", wait_line
         if event_wait is not None:
             return (
                 "waiting for an event",
-                f"waited for an event after {awaited.name} of {stream_name}",
+                f"waited for an event after {awaited_operation.name} of {stream_name}",
                 wait_line,
             )
         return (
             "default stream",
-            f"it waited for {awaited.name} of {stream_name}, because of the rule for the default stream",
+            (
+                f"it waited for {awaited_operation.name} of {stream_name}, "
+                "because of the rule for the default stream"
+            ),
             None,
         )
 
     def _find_host_cause(
         self, thread: int, start_ns: int, issued_ns: int, issuing_line: SourceLine | None
-    ) -> _Cause:
+    ) -> _ExplainedCause:
         """Return why the host did not issue an operation earlier."""
-        flow = self._flow
+        timeline_lookup = self._timeline_lookup
         interval_ns = issued_ns - start_ns
-        waits = flow.find_waits_within(thread, start_ns, issued_ns)
-        calls = flow.find_calls_within(thread, start_ns, issued_ns)
-        wait_ns: Counter[_Cause] = Counter()
+        waits = timeline_lookup.find_waits_within(thread, start_ns, issued_ns)
+        calls = timeline_lookup.find_calls_within(thread, start_ns, issued_ns)
+        wait_ns: Counter[_ExplainedCause] = Counter()
         for wait in waits:
             wait_ns[_describe_wait(wait)] += max(
                 0, min(wait.end_ns, issued_ns) - max(wait.start_ns, start_ns)
@@ -195,7 +208,7 @@ class _Causes:
         busy_ns = sum_within_ns([*calls, *waits] if waits else calls, start_ns, issued_ns)
         computing_ns = interval_ns - busy_ns
         if computing_ns * 2 > interval_ns:
-            range_name = flow.find_running_range(thread, start_ns, issued_ns)
+            range_name = timeline_lookup.find_running_range(thread, start_ns, issued_ns)
             if range_name:
                 return "host computing", f"the host ran {range_name}", issuing_line
             return (
@@ -209,8 +222,8 @@ class _Causes:
             return _describe_wait(waits[0])
         longest_call = max(calls, key=lambda call: call.end_ns - call.start_ns, default=None)
         if longest_call is not None and not longest_call.name.startswith(_ISSUING_CALLS):
-            in_call_ns = min(longest_call.end_ns, issued_ns) - max(longest_call.start_ns, start_ns)
-            if in_call_ns * 2 > interval_ns:
+            call_ns = min(longest_call.end_ns, issued_ns) - max(longest_call.start_ns, start_ns)
+            if call_ns * 2 > interval_ns:
                 return "host computing", f"the host was in {longest_call.name}", longest_call.source
         return "launch-bound", f"the host was launching work ({count(len(calls), 'call')})", issuing_line
 
@@ -230,7 +243,7 @@ class _Causes:
         return int(clipped_ns.sum())
 
 
-def _describe_wait(wait: Wait) -> _Cause:
+def _describe_wait(wait: Wait) -> _ExplainedCause:
     """Return the cause of a gap in which the host waited."""
     if wait.synchronization is None:
         size_text = f"{size(wait.operation.size_bytes)} of " if wait.operation is not None else ""

@@ -57,10 +57,11 @@ class Wait:
     """A wait for an event or a stream, which is stored in order to explain hazards.
 
     The attribute ``stream`` is the stream in which the event was recorded, or None if the event was not
-    recorded. ``index`` and ``record_index`` are the positions of the wait and the recording among the acts.
+    recorded. ``act_index`` and ``record_index`` are the positions of the wait and the recording among the
+    acts.
     """
 
-    index: int
+    act_index: int
     source: SourceLine | None
     stream: StreamKey | None
     record_index: int = 0
@@ -70,7 +71,7 @@ class Wait:
 @dataclass(slots=True)
 class _Stream:
     key: StreamKey
-    blocking: bool = True
+    is_blocking: bool = True
     clock: Clock = field(default_factory=dict)
     waits: deque[Wait] = field(default_factory=lambda: deque(maxlen=_MAX_WAITS))
 
@@ -83,7 +84,7 @@ class _Stream:
 class _Event:
     clock: Clock
     stream: StreamKey
-    index: int
+    act_index: int
     source: SourceLine | None
 
 
@@ -92,67 +93,67 @@ class Order:
 
     Attributes
     ----------
-    host : dict
+    host_clock : dict
         Clock of the operations that the host knows to have ended.
-    index : int
+    act_index : int
         Number of acts so far.
     waits_of_host : deque of Wait
         The events and streams that the host waited for.
     """
 
     def __init__(self) -> None:
-        self.host: Clock = {}
-        self.index = 0
+        self.host_clock: Clock = {}
+        self.act_index = 0
         self.waits_of_host: deque[Wait] = deque(maxlen=_MAX_WAITS)
         self._streams: dict[StreamKey, _Stream] = {}
         self._events: dict[int, _Event] = {}
-        self._numbers: dict[int, Clock] = {}
+        self._clock_of_operation: dict[int, Clock] = {}
         self._graph_clocks: dict[int, Clock] = {}  # by graph, the clock after its last launch
 
     def register_stream(self, act: NewStream) -> None:
         """Register a new stream, and record whether it synchronises with the legacy default stream."""
-        self._stream((act.device_id, act.stream_id)).blocking = act.blocking
+        self._find_stream((act.device_id, act.stream_id)).is_blocking = act.blocking
 
     def waits(self, key: StreamKey) -> Iterable[Wait]:
         """Return the recent waits of a stream, with the latest wait first."""
-        return reversed(self._stream(key).waits)
+        return reversed(self._find_stream(key).waits)
 
     def peek_next_clock(self, key: StreamKey) -> Clock:
         """Return the vector clock that the next operation of a stream would have. This method does not add an
         operation.
         """
-        return self._next_clock(self._stream(key))
+        return self._next_clock(self._find_stream(key))
 
     def add_work(self, act: Work, devices: Iterable[int] = ()) -> Moment:
         """Add an operation to a stream. For a peer copy, `devices` contains the two devices."""
-        stream = self._stream((act.device_id, act.stream_id))
+        stream = self._find_stream((act.device_id, act.stream_id))
         clock = self._next_clock(stream)
         # In the legacy default stream, a peer copy waits for both devices, and they for it.
-        legacy_streams = [self._stream((device, 0)) for device in devices if stream.is_legacy]
+        legacy_streams = [self._find_stream((device, 0)) for device in devices if stream.is_legacy]
         for legacy_stream in legacy_streams:
             join_clocks(clock, self._next_clock(legacy_stream))
-        moment = self._tick(stream.key, clock)
+        moment = self._add_tick(stream.key, clock)
         stream.clock = clock
         for legacy_stream in legacy_streams:
             legacy_stream.clock = dict(legacy_stream.clock)  # a copy, because operations refer to the old one
             join_clocks(legacy_stream.clock, clock)
-        self._remember(act.number, clock)
+        self._store_clock(act.number, clock)
         return moment
 
     def order_after(self, key: StreamKey, clock: Clock) -> None:
         """Record that the next operation of a stream must run after all operations in a vector clock."""
-        stream = self._stream(key)
+        stream = self._find_stream(key)
         stream.clock = self._next_clock(stream)
         join_clocks(stream.clock, clock)
 
     def add_host_use(self) -> Moment:
         """Add an operation of the host to the order."""
-        tick_moment = self._tick(HOST_CHAIN, self.host)
-        return Moment(tick_moment.chain, tick_moment.tick, dict(self.host))
+        tick_moment = self._add_tick(HOST_CHAIN, self.host_clock)
+        return Moment(tick_moment.chain, tick_moment.tick, dict(self.host_clock))
 
     def add_graph(self, act: GraphLaunch) -> list[Moment]:
         """Add the nodes of a graph that is launched in a stream to the order."""
-        stream = self._stream((act.device_id, act.stream_id))
+        stream = self._find_stream((act.device_id, act.stream_id))
         start_clock = self._next_clock(stream)
         join_clocks(start_clock, self._graph_clocks.get(act.graph_id, {}))
         predecessors: dict[int, list[int]] = {}
@@ -176,54 +177,54 @@ class Order:
             if chain is None:
                 chain = (stream.key, branch_count)
                 branch_count = branch_count + 1
-            moments.append(self._tick(chain, clock))
+            moments.append(self._add_tick(chain, clock))
             join_clocks(end_clock, clock)
-            self._remember(act.nodes[node_index].number, clock)
+            self._store_clock(act.nodes[node_index].number, clock)
         stream.clock = end_clock
         if act.graph_id:
             # "Each launch is ordered behind any previous launches of graphExec" (CUDA Runtime API).
             self._graph_clocks[act.graph_id] = end_clock
         return moments
 
-    def record(self, act: EventRecord) -> None:
+    def record_event(self, act: EventRecord) -> None:
         """Record an event in a stream of the program."""
-        stream = self._stream((act.device_id, act.stream_id))
+        stream = self._find_stream((act.device_id, act.stream_id))
         stream.clock = self._next_clock(stream)
-        self._events[act.event_id] = _Event(dict(stream.clock), stream.key, self.index, act.source)
+        self._events[act.event_id] = _Event(dict(stream.clock), stream.key, self.act_index, act.source)
 
-    def wait(self, act: EventWait) -> None:
+    def add_event_wait(self, act: EventWait) -> None:
         """Record that a stream waits for an event, and therefore for all operations before the event."""
-        stream = self._stream((act.device_id, act.stream_id))
+        stream = self._find_stream((act.device_id, act.stream_id))
         event = self._events.get(act.event_id)
         if event is None:
-            stream.waits.append(Wait(self.index, act.source, None))
+            stream.waits.append(Wait(self.act_index, act.source, None))
             return
         stream.clock = self._next_clock(stream)
         join_clocks(stream.clock, event.clock)
-        stream.waits.append(Wait(self.index, act.source, event.stream, event.index, event.source))
+        stream.waits.append(Wait(self.act_index, act.source, event.stream, event.act_index, event.source))
 
-    def host_wait(self, act: HostWait) -> None:
+    def add_host_wait(self, act: HostWait) -> None:
         """Record that operations have ended, because the host waited for them or queried their status."""
         if act.scope == "device":
             for stream_key, stream in self._streams.items():
                 if stream_key[0] == act.device_id:
-                    join_clocks(self.host, stream.clock)
+                    join_clocks(self.host_clock, stream.clock)
         elif act.scope == "stream":
-            stream = self._stream((act.device_id, act.stream_id))
-            join_clocks(self.host, self._next_clock(stream) if stream.is_legacy else stream.clock)
-            self.waits_of_host.appendleft(Wait(self.index, act.source, stream.key, self.index))
+            stream = self._find_stream((act.device_id, act.stream_id))
+            join_clocks(self.host_clock, self._next_clock(stream) if stream.is_legacy else stream.clock)
+            self.waits_of_host.appendleft(Wait(self.act_index, act.source, stream.key, self.act_index))
         elif act.scope == "event":
             event = self._events.get(act.event_id)
             if event is None:
-                self.waits_of_host.appendleft(Wait(self.index, act.source, None))
+                self.waits_of_host.appendleft(Wait(self.act_index, act.source, None))
             else:
-                join_clocks(self.host, event.clock)
-                wait = Wait(self.index, act.source, event.stream, event.index, event.source)
+                join_clocks(self.host_clock, event.clock)
+                wait = Wait(self.act_index, act.source, event.stream, event.act_index, event.source)
                 self.waits_of_host.appendleft(wait)
         else:
-            join_clocks(self.host, self._numbers.get(act.number, {}))
+            join_clocks(self.host_clock, self._clock_of_operation.get(act.number, {}))
 
-    def _stream(self, stream_key: StreamKey) -> _Stream:
+    def _find_stream(self, stream_key: StreamKey) -> _Stream:
         stream_key = (stream_key[0], LEGACY[0]) if stream_key[1] in LEGACY else stream_key
         stream = self._streams.get(stream_key)
         if stream is None:
@@ -233,23 +234,23 @@ class Order:
     def _next_clock(self, stream: _Stream) -> Clock:
         """Return the clock of all operations before the next operation of a stream."""
         clock = dict(stream.clock)
-        join_clocks(clock, self.host)
+        join_clocks(clock, self.host_clock)
         if stream.is_legacy:
             for other_stream in self._streams.values():
-                if other_stream.blocking and other_stream.key[0] == stream.key[0]:
+                if other_stream.is_blocking and other_stream.key[0] == stream.key[0]:
                     join_clocks(clock, other_stream.clock)
-        elif stream.blocking:
+        elif stream.is_blocking:
             legacy_stream = self._streams.get((stream.key[0], LEGACY[0]))
             if legacy_stream is not None:
                 join_clocks(clock, legacy_stream.clock)
         return clock
 
     @staticmethod
-    def _tick(chain: Chain, clock: Clock) -> Moment:
+    def _add_tick(chain: Chain, clock: Clock) -> Moment:
         clock[chain] = tick = clock.get(chain, 0) + 1
         return Moment(chain, tick, clock)
 
-    def _remember(self, operation_number: int, clock: Clock) -> None:
-        self._numbers[operation_number] = clock
-        while len(self._numbers) > _MAX_NUMBERS:
-            del self._numbers[next(iter(self._numbers))]
+    def _store_clock(self, operation_number: int, clock: Clock) -> None:
+        self._clock_of_operation[operation_number] = clock
+        while len(self._clock_of_operation) > _MAX_NUMBERS:
+            del self._clock_of_operation[next(iter(self._clock_of_operation))]

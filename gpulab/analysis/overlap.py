@@ -43,8 +43,12 @@ def make_stream_names(timeline: Timeline) -> dict[tuple[int, int], str]:
     """Return the names of streams in a dictionary with keys of the form (device, stream). If there are
     several devices, names include the device.
     """
-    given_names = {(s.device_id, s.stream_id): s.name for s in timeline.streams}
-    stream_keys = dict.fromkeys((*((a.device_id, a.stream_id) for a in timeline.activities), *given_names))
+    given_names = {
+        (stream_info.device_id, stream_info.stream_id): stream_info.name for stream_info in timeline.streams
+    }
+    stream_keys = dict.fromkeys(
+        (*((activity.device_id, activity.stream_id) for activity in timeline.activities), *given_names)
+    )
     has_many_devices = len({device for device, _ in stream_keys}) > 1
     display_names: dict[tuple[int, int], str] = {}
     used_names: set[str] = set()
@@ -59,7 +63,7 @@ def group_by_engine(timeline: Timeline) -> dict[str, list[Activity]]:
     """Group the operations of a timeline by engine, in the order of `ENGINES`. If there are several devices,
     each device has its own groups.
     """
-    has_many_devices = len({a.device_id for a in timeline.activities}) > 1
+    has_many_devices = len({activity.device_id for activity in timeline.activities}) > 1
     operations_of_engine: dict[tuple[int, int], list[Activity]] = {}
     for activity in timeline.activities:
         engine = find_engine(activity)
@@ -85,7 +89,7 @@ def group_by_stream(timeline: Timeline) -> dict[str, list[Activity]]:
 
 def make_intervals(activities: Sequence[Activity | NvtxRange]) -> Intervals:
     """Return the start and end times of operations in ns, as an array of shape (2, n)."""
-    start_end_pairs = [(a.start_ns, a.end_ns) for a in activities]
+    start_end_pairs = [(activity.start_ns, activity.end_ns) for activity in activities]
     return np.array(start_end_pairs, np.int64).reshape(-1, 2).T
 
 

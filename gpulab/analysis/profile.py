@@ -50,15 +50,17 @@ def make_profile(
     --------
     >>> profile(timeline).kernels[0].device_time_total_ns
     """
-    flow = TimelineLookup(timeline)
+    timeline_lookup = TimelineLookup(timeline)
     operations = timeline.activities
     kernels = _group_by(
-        (a for a in operations if a.kind == "CONCURRENT_KERNEL"),
-        lambda a: (a.name, a.grid, a.block) if by_shape else (a.name, None, None),
+        (activity for activity in operations if activity.kind == "CONCURRENT_KERNEL"),
+        lambda activity: (
+            (activity.name, activity.grid, activity.block) if by_shape else (activity.name, None, None)
+        ),
     )
     copies = _group_by(
-        (a for a in operations if a.kind in ("MEMCPY", "MEMCPY2", "MEMSET")),
-        lambda a: (a.copy_kind, a.pinned),
+        (activity for activity in operations if activity.kind in ("MEMCPY", "MEMCPY2", "MEMSET")),
+        lambda activity: (activity.copy_kind, activity.pinned),
     )
     return Profile(
         provenance=timeline.provenance,
@@ -69,8 +71,8 @@ def make_profile(
         kernels=_sort_by_device_time([_make_kernel(group, occupancy) for group in kernels]),
         copies=_sort_by_device_time([_make_copy(group) for group in copies]),
         waits=_make_waits(timeline),
-        ranges=_make_ranges(flow),
-        lines=_make_lines(flow),
+        ranges=_make_ranges(timeline_lookup),
+        lines=_make_lines(timeline_lookup),
         before_bytes=before_bytes,
         peak_bytes=peak_bytes,
         note=timeline.note,
@@ -89,7 +91,7 @@ def _sort_by_device_time(rows: list[T]) -> tuple[T, ...]:
 
 
 def _make_kernel(group: Sequence[Activity], occupancy: Callable[[Activity], float | None]) -> ProfiledKernel:
-    launch_shapes = {(a.grid, a.block) for a in group}
+    launch_shapes = {(activity.grid, activity.block) for activity in group}
     grid, block = launch_shapes.pop() if len(launch_shapes) == 1 else (None, None)
     return ProfiledKernel(
         key=group[0].name,
@@ -98,8 +100,8 @@ def _make_kernel(group: Sequence[Activity], occupancy: Callable[[Activity], floa
         grid=grid,
         block=block,
         occupancy=_average_occupancy(group, occupancy),
-        moved_bytes=_sum_known([a.moved_bytes for a in group]),
-        flop=_sum_known([a.flop for a in group]),
+        moved_bytes=_sum_if_all_known([activity.moved_bytes for activity in group]),
+        flop=_sum_if_all_known([activity.flop for activity in group]),
     )
 
 
@@ -108,16 +110,16 @@ def _make_copy(group: Sequence[Activity]) -> ProfiledCopy:
         way=group[0].copy_kind,
         pinned=group[0].pinned,
         count=len(group),
-        size_bytes=sum(a.size_bytes for a in group),
+        size_bytes=sum(activity.size_bytes for activity in group),
         device_time_total_ns=_sum_device_ns(group),
     )
 
 
 def _sum_device_ns(group: Iterable[Activity]) -> int:
-    return sum(a.duration_ns for a in group)
+    return sum(activity.duration_ns for activity in group)
 
 
-def _sum_known(values: Sequence[int | None]) -> int | None:
+def _sum_if_all_known(values: Sequence[int | None]) -> int | None:
     """Return the sum of values, or None if one of them is not known."""
     known_values = [value for value in values if value is not None]
     return sum(known_values) if len(known_values) == len(values) else None
@@ -128,7 +130,9 @@ def _average_occupancy(
 ) -> float | None:
     """Return the mean occupancy, weighted by device time, or None if it is not known for a launch."""
     total_ns = weighted_sum = 0.0
-    for launches in _group_by(group, lambda a: (a.block, a.registers_per_thread, a.shared_bytes)):
+    for launches in _group_by(
+        group, lambda activity: (activity.block, activity.registers_per_thread, activity.shared_bytes)
+    ):
         launch_occupancy = occupancy(launches[0])
         weight_ns = _sum_device_ns(launches) or 1
         if launch_occupancy is None:
@@ -138,11 +142,11 @@ def _average_occupancy(
     return weighted_sum / total_ns
 
 
-def _make_lines(flow: TimelineLookup) -> tuple[ProfiledLine, ...]:
+def _make_lines(timeline_lookup: TimelineLookup) -> tuple[ProfiledLine, ...]:
     """Return the source lines that issued work to the device, with the work's device time."""
     operations_by_line: dict[SourceLine, list[Activity]] = {}
-    for activity in flow.timeline.activities:
-        issuing_call = flow.find_issuing_call(activity)
+    for activity in timeline_lookup.timeline.activities:
+        issuing_call = timeline_lookup.find_issuing_call(activity)
         if issuing_call is not None and issuing_call.source is not None:
             operations_by_line.setdefault(issuing_call.source, []).append(activity)
     return _sort_by_device_time(
@@ -176,12 +180,12 @@ def _make_waits(timeline: Timeline) -> tuple[ProfiledWait, ...]:
     return tuple(sorted(profiled_waits, key=lambda row: -row.cpu_time_total_ns))
 
 
-def _make_ranges(flow: TimelineLookup) -> tuple[ProfiledRange, ...]:
+def _make_ranges(timeline_lookup: TimelineLookup) -> tuple[ProfiledRange, ...]:
     """Return the ranges by name; each contains the operations that were issued within it."""
-    timeline = flow.timeline
+    timeline = timeline_lookup.timeline
     issued_operations: dict[int, list[tuple[int, Activity]]] = {}
     for activity in timeline.activities:
-        issuing_call = flow.find_issuing_call(activity)
+        issuing_call = timeline_lookup.find_issuing_call(activity)
         if issuing_call is not None:
             issued_operations.setdefault(issuing_call.thread, []).append((issuing_call.start_ns, activity))
     for thread_calls in issued_operations.values():
@@ -201,8 +205,8 @@ def _make_ranges(flow: TimelineLookup) -> tuple[ProfiledRange, ...]:
                 bisect_left(call_starts, time_ns) for time_ns in (time_range.start_ns, time_range.end_ns)
             )
             operations.update(
-                (a.correlation_id, a)
-                for _, a in issued_operations.get(time_range.thread, [])[first_index:last_index]
+                (activity.correlation_id, activity)
+                for _, activity in issued_operations.get(time_range.thread, [])[first_index:last_index]
             )
         profiled_ranges.append(
             ProfiledRange(

@@ -21,8 +21,12 @@ def describe_operations(activities: Sequence[Activity]) -> str:
     """Return a phrase with the numbers of operations, such as ``3 kernels, 2 copies (1 H2D, 1 D2H)``, or
     ``nothing``.
     """
-    kind_counts = Counter("COPY" if a.kind in ("MEMCPY", "MEMCPY2") else a.kind for a in activities)
-    direction_counts = Counter(_DIRECTIONS.get(a.copy_kind, "other") for a in activities if a.copy_kind)
+    kind_counts = Counter(
+        "COPY" if activity.kind in ("MEMCPY", "MEMCPY2") else activity.kind for activity in activities
+    )
+    direction_counts = Counter(
+        _DIRECTIONS.get(activity.copy_kind, "other") for activity in activities if activity.copy_kind
+    )
     count_texts = [
         count(kind_counts[kind], *nouns) for kind, nouns in _NOUNS_OF_KIND.items() if kind_counts[kind]
     ]
@@ -45,7 +49,7 @@ def describe_timeline(timeline: Timeline) -> str:
     >>> sentence(timeline)
     'Timeline of 1.25 ms, modelled on virtual A100: 1 kernel and 1 copy (1 D2H) in 1 stream.'
     """
-    streams = {(a.device_id, a.stream_id) for a in timeline.activities}
+    streams = {(activity.device_id, activity.stream_id) for activity in timeline.activities}
     devices = {device for device, _ in streams}
     wait_count = sum(wait.type != "STREAM_WAIT_EVENT" for wait in timeline.synchronizations)
     operations_text = describe_operations(timeline.activities)

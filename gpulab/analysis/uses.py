@@ -25,34 +25,34 @@ class Use:
     """An access of an operation to a memory region, with the operation's vector clock, stream and source
     line.
 
-    For nodes of graphs, ``launch`` is the number of the launch, and ``inner`` is the stream in which the node
-    was captured.
+    For nodes of graphs, ``launch_index`` is the number of the launch, and ``capture_stream`` is the stream in
+    which the node was captured.
     """
 
     region: Region
-    writes: bool
+    is_write: bool
     moment: Moment
-    index: int  # of its act in the program
+    act_index: int  # of its act in the program
     name: str
     stream: StreamKey | None  # None: the host
     source: SourceLine | None
-    launch: int = 0
-    inner: StreamKey | None = None
-    atomic: bool = False  # an atomic use is also a write
+    launch_index: int = 0
+    capture_stream: StreamKey | None = None
+    is_atomic: bool = False  # an atomic use is also a write
 
-    def clashes(self, other: Use) -> bool:
+    def conflicts_with(self, other_use: Use) -> bool:
         """Return whether two uses of the same byte conflict. Two uses conflict if at least one of them is a
         write and not both are atomic.
         """
-        return (self.writes or other.writes) and not (self.atomic and other.atomic)
+        return (self.is_write or other_use.is_write) and not (self.is_atomic and other_use.is_atomic)
 
-    def hides(self, other: Use) -> bool:
+    def makes_redundant(self, other_use: Use) -> bool:
         """Return whether this use conflicts with every later use that conflicts with the earlier use
-        `other`.
+        `other_use`.
         """
-        if self.atomic:
-            return other.atomic
-        return self.writes or not other.writes
+        if self.is_atomic:
+            return other_use.is_atomic
+        return self.is_write or not other_use.is_write
 
 
 class _AddressedArray:
@@ -78,27 +78,38 @@ class _AddressedArray:
         return np.asarray(self)
 
 
-def regions_overlap(a: Region, b: Region) -> bool:
+def regions_overlap(first_region: Region, second_region: Region) -> bool:
     """Return whether two memory regions share a byte. The result is also True if the layouts are too complex
     for a decision.
     """
-    if a.memory != b.memory or a.start >= b.end or b.start >= a.end:
+    if (
+        first_region.memory != second_region.memory
+        or first_region.start >= second_region.end
+        or second_region.start >= first_region.end
+    ):
         return False
-    if not a.shape and not b.shape:
+    if not first_region.shape and not second_region.shape:
         return True
     try:
         return np.shares_memory(
-            _AddressedArray(a).make_array(), _AddressedArray(b).make_array(), max_work=_MAX_WORK
+            _AddressedArray(first_region).make_array(),
+            _AddressedArray(second_region).make_array(),
+            max_work=_MAX_WORK,
         )
     except np.exceptions.TooHardError:
         return True
 
 
-def region_covers(a: Region, b: Region) -> bool:
+def region_covers(outer_region: Region, inner_region: Region) -> bool:
     """Return whether a memory region certainly contains every byte of another memory region."""
-    if not a.shape:
-        return a.start <= b.start and b.end <= a.end
-    return (a.address, a.item_bytes, a.shape, a.strides) == (b.address, b.item_bytes, b.shape, b.strides)
+    if not outer_region.shape:
+        return outer_region.start <= inner_region.start and inner_region.end <= outer_region.end
+    return (outer_region.address, outer_region.item_bytes, outer_region.shape, outer_region.strides) == (
+        inner_region.address,
+        inner_region.item_bytes,
+        inner_region.shape,
+        inner_region.strides,
+    )
 
 
 class RegionMap(Generic[T]):
@@ -110,7 +121,9 @@ class RegionMap(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._sizes: dict[int, tuple[list[int], dict[int, list[T]]]] = {}  # starts, and items by start
+        self._items_by_size: dict[
+            int, tuple[list[int], dict[int, list[T]]]
+        ] = {}  # starts, and items by start
 
     def find_overlapping(self, region: Region) -> list[list[T]]:
         """Return the lists of items that may overlap a memory region. The lists are not copies, so changes to
@@ -119,7 +132,7 @@ class RegionMap(Generic[T]):
         region_start = region.start
         region_end = region.end
         matching_lists = []
-        for size_bit_length, (region_starts, items_by_start) in self._sizes.items():
+        for size_bit_length, (region_starts, items_by_start) in self._items_by_size.items():
             first_index = bisect_right(region_starts, region_start - (1 << size_bit_length))
             last_index = bisect_left(region_starts, region_end)
             for item_start in region_starts[first_index:last_index]:
@@ -130,10 +143,10 @@ class RegionMap(Generic[T]):
                     del items_by_start[item_start], region_starts[bisect_left(region_starts, item_start)]
         return matching_lists
 
-    def add(self, region: Region, item: T) -> None:
+    def add_item(self, region: Region, item: T) -> None:
         """Add an item for a memory region."""
         region_start = region.start
-        region_starts, items_by_start = self._sizes.setdefault(
+        region_starts, items_by_start = self._items_by_size.setdefault(
             (region.end - region_start).bit_length(), ([], {})
         )
         if region_start not in items_by_start:
@@ -150,7 +163,7 @@ class Block:
     """
 
     region: Region
-    index: int
+    act_index: int
     source: SourceLine | None
     clock: Clock = field(default_factory=dict)
     is_private: bool = False
@@ -165,12 +178,12 @@ class Blocks:
 
     def find_overlapping(self, region: Region) -> list[Block]:
         """Return the memory blocks that overlap a region."""
-        first_index, end_index = self._index_range(region)
+        first_index, end_index = self._find_index_range(region)
         return [self._blocks[start] for start in self._starts[first_index:end_index]]
 
     def remove_overlapping(self, region: Region) -> list[Block]:
         """Remove the memory blocks that overlap a region, and return them."""
-        first_index, end_index = self._index_range(region)
+        first_index, end_index = self._find_index_range(region)
         removed_blocks = [self._blocks.pop(start) for start in self._starts[first_index:end_index]]
         del self._starts[first_index:end_index]
         return removed_blocks
@@ -181,7 +194,7 @@ class Blocks:
         insort(self._starts, block.region.start)
         self._blocks[block.region.start] = block
 
-    def _index_range(self, region: Region) -> tuple[int, int]:
+    def _find_index_range(self, region: Region) -> tuple[int, int]:
         """Return the range of indices of the blocks that overlap a region."""
         first_index = max(bisect_right(self._starts, region.start) - 1, 0)
         if (

@@ -44,7 +44,7 @@ class Diagnosis(TextDisplay):
 
     @property
     def wrong(self) -> tuple[str, ...]:
-        """The findings about parts that are installed but do not work."""
+        """The names of the parts that are installed but do not work."""
         return tuple(finding.subject for finding in self.findings if finding.status == "wrong")
 
     @property
@@ -132,10 +132,10 @@ class Diagnosis(TextDisplay):
         )
 
 
-def _format_finding(item: Finding, width: int) -> Iterator[str]:
-    yield f"{item.status:<7}  {item.subject:<{width}}  {item.found}"
-    if item.remedy:
-        yield f"{'':<7}  {'':<{width}}  -> {item.remedy}"
+def _format_finding(finding: Finding, width: int) -> Iterator[str]:
+    yield f"{finding.status:<7}  {finding.subject:<{width}}  {finding.found}"
+    if finding.remedy:
+        yield f"{'':<7}  {'':<{width}}  -> {finding.remedy}"
 
 
 def doctor() -> Diagnosis:

@@ -56,7 +56,7 @@ _SELF_TEST, _HEADER_TEST = (
     for name in ("self_test", "headers")
 )
 _LIBRARY_HEADER_TEST = "#include <cuda/std/cstdint>\n#include <mma.h>\n"
-_INSTALL_HEADERS = (
+_INSTALL_HEADERS_REMEDY = (
     "pip install nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt "
     "(conda: cuda-cudart-dev, cuda-cccl and cuda-crt)"
 )
@@ -128,15 +128,15 @@ def check_packages() -> CheckResult:
     """Check whether gpulab, virtualgpu and the course are installed in the same version."""
     versions = {name: _find_version(name) for name in _PACKAGES}
     installed_versions = {name: version for name, version in versions.items() if version}
-    text = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
+    versions_text = ", ".join(f"{name} {version or 'absent'}" for name, version in versions.items())
     if not installed_versions:
         return "ok", "a checkout that is not installed", ""
     if len(set(installed_versions.values())) > 1:
         pip_requirements = " ".join(
             f"{name}=={max(installed_versions.values(), key=_parse_version)}" for name in installed_versions
         )
-        return "wrong", f"{text}: the versions differ", f"pip install {pip_requirements}"
-    return "ok", text, ""
+        return "wrong", f"{versions_text}: the versions differ", f"pip install {pip_requirements}"
+    return "ok", versions_text, ""
 
 
 def check_driver() -> CheckResult:
@@ -313,7 +313,7 @@ def check_headers() -> CheckResult:
         nvrtc.compile_ptx(_HEADER_TEST, target=80)
         nvrtc.compile_cubin(_LIBRARY_HEADER_TEST, target=80)
     except nvrtc.NvrtcCompileError as error:
-        return "missing", error.log.split("\n")[0], _INSTALL_HEADERS
+        return "missing", error.log.split("\n")[0], _INSTALL_HEADERS_REMEDY
     return "ok", "cooperative_groups.h, cuda_fp16.h, libcu++ and mma.h compile", ""
 
 
@@ -416,11 +416,11 @@ def check_widgets() -> CheckResult:
     outdated_names = [
         name for name, version in versions.items() if version and _parse_version(version) < min_versions[name]
     ]
-    text = ", ".join(f"{name} {version}" for name, version in versions.items())
+    versions_text = ", ".join(f"{name} {version}" for name, version in versions.items())
     if outdated_names:
         requirements = " ".join(f'"{name}>={_format_version(min_versions[name])}"' for name in outdated_names)
-        return "wrong", text, f"pip install {requirements}"
-    return "ok", text, ""
+        return "wrong", versions_text, f"pip install {requirements}"
+    return "ok", versions_text, ""
 
 
 _CHECKS: tuple[tuple[str, Callable[[], Any]], ...] = (

@@ -78,9 +78,10 @@ class RecordedResult(PicturedResult, Generic[R]):
     """A recording of a ``with`` block, which can be displayed, queried and saved afterwards.
 
     A subclass passes its name for messages and the code that starts a recording, as in ``class
-    Seen(Recorded[Record], what="list", write="with gl.seen() as s:")``. It also defines `_make_recorder`,
-    `_make_picture` and `_sentence`. With ``live=True``, the record is available during the recording. With
-    ``display=True``, the recording starts when the object is displayed, and stops when its view is closed.
+    Seen(RecordedResult[Record], recording_name="list", start_code="with gl.seen() as s:")``. It also defines
+    `_make_recorder`, `_make_picture` and `_make_sentence`. With ``is_live=True``, the record is available
+    during the recording. With ``starts_on_display=True``, the recording starts when the object is
+    displayed, and stops when its view is closed.
     """
 
     _recording_name: ClassVar[str]
@@ -89,12 +90,17 @@ class RecordedResult(PicturedResult, Generic[R]):
     _starts_on_display: ClassVar[bool]
 
     def __init_subclass__(
-        cls, what: str, write: str, live: bool = False, display: bool = False, **kwargs: Any
+        cls,
+        recording_name: str,
+        start_code: str,
+        is_live: bool = False,
+        starts_on_display: bool = False,
+        **kwargs: Any,
     ) -> None:
-        cls._recording_name = what
-        cls._start_code = write
-        cls._is_live = live
-        cls._starts_on_display = display
+        cls._recording_name = recording_name
+        cls._start_code = start_code
+        cls._is_live = is_live
+        cls._starts_on_display = starts_on_display
         super().__init_subclass__(**kwargs)
 
     def __init__(self, record: R | None = None) -> None:
@@ -102,13 +108,13 @@ class RecordedResult(PicturedResult, Generic[R]):
         self._recorder: Any = None  # a Recorder[R], one that is live after its end, too
         self._device: DeviceChoice | None = None
         self._is_new = record is None
-        self._is_going = False
+        self._is_recording = False
 
     def _make_recorder(self) -> Recorder[R]:
         """Return a new recorder for the device in use."""
         raise NotImplementedError
 
-    def _sentence(self) -> str:
+    def _make_sentence(self) -> str:
         """Return a summary of the record in one sentence."""
         raise NotImplementedError
 
@@ -130,7 +136,7 @@ class RecordedResult(PicturedResult, Generic[R]):
 
     def start(self) -> None:
         """Start the recording, as the beginning of a ``with`` block does."""
-        if self._is_going:
+        if self._is_recording:
             raise GpulabError(f"This {self._recording_name} is already being recorded.")
         if not self._is_new:
             raise GpulabError(
@@ -141,14 +147,14 @@ class RecordedResult(PicturedResult, Generic[R]):
         recorder.start()
         self._recorder = recorder
         self._is_new = False
-        self._is_going = True
+        self._is_recording = True
         self._record = self._cached_picture = None
 
     def stop(self) -> None:
         """End the recording, as the end of a ``with`` block does."""
-        if not self._is_going:
+        if not self._is_recording:
             return
-        self._is_going = False
+        self._is_recording = False
         record: Any = self._recorder.stop()
         if (
             session.which_device() is not self._device
@@ -173,7 +179,7 @@ class RecordedResult(PicturedResult, Generic[R]):
 
     def __del__(self) -> None:
         # Started and forgotten: the device must not go on recording.
-        if getattr(self, "_is_going", False) and not sys.is_finalizing():
+        if getattr(self, "_is_recording", False) and not sys.is_finalizing():
             self.stop()
             warnings.warn(
                 f"A {self._recording_name} was started but never stopped: {self._start_code}",
@@ -196,8 +202,8 @@ class RecordedResult(PicturedResult, Generic[R]):
 
     def __repr__(self) -> str:
         if self._has_record:
-            return self._sentence()
-        if self._is_going:
+            return self._make_sentence()
+        if self._is_recording:
             return f"{self._recording_name.capitalize()} that is being recorded."
         display_hint = " or display it" if self._starts_on_display else ""
         name = self._recording_name.capitalize()
@@ -212,19 +218,19 @@ class RecordedResult(PicturedResult, Generic[R]):
         return {**bundle[0], "text/plain": repr(self)}, bundle[1]
 
 
-class SampledResult(RecordedResult[R], what="recording", write=""):
+class SampledResult(RecordedResult[R], recording_name="recording", start_code=""):
     """A live recording that takes readings at a fixed rate and can be paused. The chart shows whether the
     recording is paused.
 
-    A subclass passes the code that creates a new recording (``another="gl.memory()"``), and defines
-    `_show_state` in addition to the methods that `RecordedResult` needs.
+    A subclass passes the code that creates a new recording (``restart_code="gl.memory()"``), and
+    defines `_show_state` in addition to the methods that `RecordedResult` needs.
     """
 
     _restart_code: str
 
-    def __init_subclass__(cls, another: str = "", **kwargs: Any) -> None:
-        super().__init_subclass__(live=True, display=True, **kwargs)
-        cls._restart_code = another
+    def __init_subclass__(cls, restart_code: str = "", **kwargs: Any) -> None:
+        super().__init_subclass__(is_live=True, starts_on_display=True, **kwargs)
+        cls._restart_code = restart_code
 
     def __init__(self, rate_hz: float, record: R | None = None) -> None:
         super().__init__(record)
@@ -236,7 +242,7 @@ class SampledResult(RecordedResult[R], what="recording", write=""):
 
     def pause(self) -> None:
         """Pause the readings until `resume` is called."""
-        self._switch("pause")
+        self._switch_state("pause")
 
     def resume(self) -> None:
         """Continue the readings after a call of `pause`.
@@ -246,21 +252,21 @@ class SampledResult(RecordedResult[R], what="recording", write=""):
         GpulabError
             If the recording has not started, or has ended.
         """
-        self._switch("resume")
+        self._switch_state("resume")
 
     def stop(self) -> None:
         """End the recording. The chart stays visible with the readings so far."""
-        if self._is_going:
+        if self._is_recording:
             super().stop()
             self._show_state()
 
-    def _switch(self, action: str) -> None:
-        getattr(self._active_recorder().sampler, action)()
+    def _switch_state(self, action: str) -> None:
+        getattr(self._require_recorder().sampler, action)()
         self._show_state()
 
-    def _active_recorder(self) -> Any:
+    def _require_recorder(self) -> Any:
         """Return the recorder; raise an error if the recording has not started or has ended."""
-        if not self._is_going:
+        if not self._is_recording:
             recording_noun = self._recording_name.split()[-1]
             raise GpulabError(
                 f"This {recording_noun} has not started, or has already ended. "

@@ -129,14 +129,14 @@ def _find_illegal_line(fn: Callable[..., Any], arrays: tuple[Any, ...], stream: 
         executed_lines.append((frame.f_code.co_filename, frame.f_lineno))
         return trace
 
-    previous_trace = sys.gettrace()
+    previous_trace_function = sys.gettrace()
     with suppress(RuntimeError):
         stream.begin_capture()
         try:
             sys.settrace(trace)
             fn(*arrays)
         finally:
-            sys.settrace(previous_trace)
+            sys.settrace(previous_trace_function)
             stream.end_capture()
     if not executed_lines:
         return "Look for a call in fn that waits, or checks whether work has finished."
@@ -162,15 +162,15 @@ def find_shapes(result: Any) -> list[tuple[Any, Any]]:
     return [(array.shape, array.dtype) for array in find_arrays(result, session.cp().ndarray)]
 
 
-def check_shapes(first: list[tuple[Any, Any]], second: list[tuple[Any, Any]]) -> None:
+def check_shapes(warm_up_shapes: list[tuple[Any, Any]], capture_shapes: list[tuple[Any, Any]]) -> None:
     """Raise an error if the results of the warm-up and the capture have different shapes or dtypes."""
-    if first != second:
+    if warm_up_shapes != capture_shapes:
         raise ValueError(
-            f"fn returned arrays of {_format_shapes(first)} in the warm-up and of "
-            f"{_format_shapes(second)} in "
+            f"fn returned arrays of {_format_shapes(warm_up_shapes)} in the warm-up and of "
+            f"{_format_shapes(capture_shapes)} in "
             "the capture, but the shapes of a graph must not change. Make fn depend only on its arguments."
         )
 
 
-def _format_shapes(kinds: list[tuple[Any, Any]]) -> str:
-    return ", ".join(f"{shape} {dtype}" for shape, dtype in kinds) or "no shape"
+def _format_shapes(shapes_and_dtypes: list[tuple[Any, Any]]) -> str:
+    return ", ".join(f"{shape} {dtype}" for shape, dtype in shapes_and_dtypes) or "no shape"

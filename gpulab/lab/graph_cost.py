@@ -44,18 +44,22 @@ class ComparedGraph(PicturedResult):
 
 
 def compare_costs(
-    graph: GraphRecord, eager: Callable[[], object], launch: Callable[[], object], stream: Any, repeats: int
+    graph: GraphRecord,
+    call_function: Callable[[], object],
+    launch_graph: Callable[[], object],
+    stream: Any,
+    repeats: int,
 ) -> GraphComparison:
     """Measure `repeats` runs of a graph and of its function in a stream, and record a timeline of both."""
     with session.show_steps(4, "graph.compare") as begin_step:
         begin_step()
-        eager_times = _measure_ns(eager, stream, repeats)
+        eager_times = _measure_ns(call_function, stream, repeats)
         begin_step()
-        graph_times = _measure_ns(launch, stream, repeats)
+        graph_times = _measure_ns(launch_graph, stream, repeats)
         begin_step()
-        eager_timeline = _record_timeline(eager, stream)
+        eager_timeline = _record_timeline(call_function, stream)
         begin_step()
-        replay = _record_timeline(launch, stream)
+        replay = _record_timeline(launch_graph, stream)
     return GraphComparison(
         provenance=session.backend().provenance,
         nodes=len(graph.nodes),
@@ -69,23 +73,23 @@ def compare_costs(
     )
 
 
-def _measure_ns(run: Callable[[], object], stream: Any, repeats: int) -> tuple[float, float]:
+def _measure_ns(run_once: Callable[[], object], stream: Any, repeats: int) -> tuple[float, float]:
     """Return the mean time per run in ns, once between two events and once on the host."""
     cp = session.cp()
     read_host_ns = session.backend().host_ns
-    run()
+    run_once()
     stream.synchronize()
     begin_event = stream.record()
     start_ns = read_host_ns()
     for _ in range(repeats):
-        run()
+        run_once()
     host_ns = read_host_ns() - start_ns
     end_event = stream.record()
     end_event.synchronize()
     return cp.cuda.get_elapsed_time(begin_event, end_event) * 1e6 / repeats, host_ns / repeats
 
 
-def _record_timeline(run: Callable[[], object], stream: Any) -> Timeline | None:
+def _record_timeline(run_once: Callable[[], object], stream: Any) -> Timeline | None:
     """Return a timeline of one run, or None if another timeline is already being recorded."""
     recorder = session.backend().timeline_recorder()
     stream.synchronize()
@@ -94,7 +98,7 @@ def _record_timeline(run: Callable[[], object], stream: Any) -> Timeline | None:
     except GpulabError:
         return None
     try:
-        run()
+        run_once()
     finally:
         record = recorder.stop()
     return record

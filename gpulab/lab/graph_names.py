@@ -27,14 +27,14 @@ class NamedArray:
     parameter: str = ""
 
     @property
-    def now(self) -> Any:
+    def current_array(self) -> Any:
         return self.array if self.look_up is None else self.look_up()
 
     def replace_array(self, array: Any) -> NamedArray:
         """Return a copy of this object for another array. The copy keeps `look_up` only if the name now
         refers to the new array.
         """
-        return replace(self, array=array, look_up=self.look_up if self.now is array else None)
+        return replace(self, array=array, look_up=self.look_up if self.current_array is array else None)
 
     def record(self) -> GraphArray:
         return make_array_record(self.name, self.array)
@@ -59,10 +59,10 @@ def find_named_arrays(
         of a function is taken as unchanged.
     """
     arrays_by_name: dict[str, NamedArray] = {}
-    names = session.make_program_names()
-    names.look(caller)
+    program_names = session.make_program_names()
+    program_names.look(caller)
     for array, parameter in zip(arrays, _find_parameter_names(fn, len(arrays)), strict=True):
-        name = names.array(id(array))
+        name = program_names.array(id(array))
         look_up_array = partial(look_up, name, caller.f_globals)
         named_array = NamedArray(
             name or parameter, array, look_up_array if look_up_array() is array else None, parameter
@@ -72,7 +72,7 @@ def find_named_arrays(
         if isinstance(value, ndarray) and not any(
             value is known_array.array for known_array in arrays_by_name.values()
         ):
-            name = names.array(id(value)) or name
+            name = program_names.array(id(value)) or name
             arrays_by_name.setdefault(name, NamedArray(name, value, look_up_value))
     return tuple(arrays_by_name.values())
 
@@ -80,9 +80,9 @@ def find_named_arrays(
 def find_global_arrays(fn: Any, addresses: Collection[int], ndarray: type) -> Iterator[NamedArray]:
     """Yield the global arrays of a function's module whose addresses are in `addresses`."""
     variables: dict[str, Any] = getattr(fn, "__globals__", {})
-    names = session.make_program_names()
-    names.take(variables if addresses else {})
-    for name in names.array_names():
+    program_names = session.make_program_names()
+    program_names.take(variables if addresses else {})
+    for name in program_names.array_names():
         value = look_up(name, variables)
         if isinstance(value, ndarray):
             array = make_array_record(name, value)
@@ -92,10 +92,13 @@ def find_global_arrays(fn: Any, addresses: Collection[int], ndarray: type) -> It
 
 def _find_parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
     try:
-        names = list(inspect.signature(fn).parameters)
+        parameter_names = list(inspect.signature(fn).parameters)
     except (TypeError, ValueError):
-        names = []
-    return [names[index] if index < len(names) else f"argument {index + 1}" for index in range(count)]
+        parameter_names = []
+    return [
+        parameter_names[index] if index < len(parameter_names) else f"argument {index + 1}"
+        for index in range(count)
+    ]
 
 
 def look_up(name: str, variables: dict[str, Any]) -> Any:

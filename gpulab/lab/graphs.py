@@ -124,33 +124,33 @@ class CapturedGraph(PicturedResult):
         self.fn = fn
         self.arrays = arrays
         self.pool: GraphPool | None = pool
-        self._names = {named_array.name: named_array for named_array in names}
+        self._named_arrays = {named_array.name: named_array for named_array in names}
         self._session_context = session.bind_current_device()
         self.stream = pool.stream
-        self._captured: Capture | None = None
+        self._capture: Capture | None = None
         self._last_comparison: ComparedGraph | None = None
         with restore_contents(named_array.array for named_array in names):
             warm_up_shapes = find_shapes(pool.warm_up(fn, arrays))
-        self._captured = self._template_capture = pool.capture(fn, arrays)
-        self._name_others(fn)
-        check_shapes(warm_up_shapes, find_shapes(self._captured.result))
-        if not self._captured.record.nodes and not self._captured.record.note:
+        self._capture = self._template_capture = pool.capture(fn, arrays)
+        self._name_other_arrays(fn)
+        check_shapes(warm_up_shapes, find_shapes(self._capture.result))
+        if not self._capture.record.nodes and not self._capture.record.note:
             warn(EMPTY_MESSAGE)
 
-    def _name_others(self, fn: Callable[..., Any]) -> None:
+    def _name_other_arrays(self, fn: Callable[..., Any]) -> None:
         """Find names for arrays that are not arguments but are used by nodes, such as a model's weights."""
-        graph = self._require_capture
+        capture = self._require_capture
         ndarray = session.cp().ndarray
         arrays = [
-            *(named_array.record() for named_array in self._names.values()),
-            *_name_outputs(graph.result, ndarray),
+            *(named_array.record() for named_array in self._named_arrays.values()),
+            *_name_outputs(capture.result, ndarray),
         ]
-        used_addresses = {address for node in graph.record.nodes for address in node.addresses}
+        used_addresses = {address for node in capture.record.nodes for address in node.addresses}
         unnamed_addresses = {
             address for address in used_addresses if not any(address in array for array in arrays)
         }
         for named_array in find_global_arrays(fn, unnamed_addresses, ndarray):
-            self._names.setdefault(named_array.name, named_array)
+            self._named_arrays.setdefault(named_array.name, named_array)
 
     # Launching
 
@@ -165,9 +165,9 @@ class CapturedGraph(PicturedResult):
 
     def launch(self, stream: Any = None) -> None:
         """Launch the graph in `stream`. The default is the current stream."""
-        graph = self._require_capture
+        capture = self._require_capture
         with self._session_context():
-            graph.graph.launch(_find_stream(stream))
+            capture.graph.launch(_find_stream(stream))
 
     def __call__(self, stream: Any = None) -> Any:
         """Launch the graph, and return the arrays that hold its results."""
@@ -202,47 +202,47 @@ class CapturedGraph(PicturedResult):
             raise TypeError(f"The graph takes {count(len(self.arrays), 'array')}, but got {len(inputs)}.")
         for input_number, (input_array, array) in enumerate(zip(inputs, self.arrays, strict=True), 1):
             _check_same_kind(f"Input {input_number}", array, input_array)
-        graph = self._require_capture
+        capture = self._require_capture
         with self._session_context():
             for input_array, array in zip(inputs, self.arrays, strict=True):
                 if input_array is not array:
                     array[...] = input_array
-            graph.graph.launch()
-        return graph.result
+            capture.graph.launch()
+        return capture.result
 
     def reset(self) -> None:
         """Free the graph, its results, and its references to arrays and the memory pool. The graph cannot be
         launched afterwards.
         """
-        self._captured = None
+        self._capture = None
         self.arrays = ()
-        self._names = {}
+        self._named_arrays = {}
         self.pool = None
         self._last_comparison = None
 
     @property
     def _require_capture(self) -> Capture:
-        if self._captured is None:
+        if self._capture is None:
             raise GpulabError("This graph was reset: capture it again with gl.graph.")
-        return self._captured
+        return self._capture
 
     # What is in it
 
     @property
     def record(self) -> GraphRecord:
         """The nodes, edges and named arrays of the graph, with the parameters for the next launch."""
-        captured_graph = self._require_capture
-        arrays = [named_array.record() for named_array in self._names.values()]
+        capture = self._require_capture
+        arrays = [named_array.record() for named_array in self._named_arrays.values()]
         addresses = {array.address for array in arrays}
         arrays += [
-            a
-            for a in _name_outputs(captured_graph.result, session.cp().ndarray)
-            if a.address not in addresses
+            array
+            for array in _name_outputs(capture.result, session.cp().ndarray)
+            if array.address not in addresses
         ]
-        record = replace(captured_graph.record, arrays=tuple(arrays))
+        record = replace(capture.record, arrays=tuple(arrays))
         return replace(record, dangling=self._find_dangling(record, {}))
 
-    def check(self, **now: Any) -> tuple[DanglingArray, ...]:
+    def check(self, **current_arrays: Any) -> tuple[DanglingArray, ...]:
         """Find variables that no longer refer to the arrays whose addresses the graph uses.
 
         The check covers variables of a notebook and outer variables of the captured function. For others,
@@ -254,15 +254,15 @@ class CapturedGraph(PicturedResult):
             One entry per name, with the nodes that still read or write the old array; empty if there is no
             problem.
         """
-        return self._find_dangling(self.record, self._check_names(now))
+        return self._find_dangling(self.record, self._check_names(current_arrays))
 
     def _find_dangling(
         self, record: GraphRecord, current_arrays: Mapping[str, Any]
     ) -> tuple[DanglingArray, ...]:
         dangling_arrays = []
         ndarray = session.cp().ndarray
-        for array, named_array in zip(record.arrays, self._names.values(), strict=False):
-            current_array = current_arrays.get(named_array.name, named_array.now)
+        for array, named_array in zip(record.arrays, self._named_arrays.values(), strict=False):
+            current_array = current_arrays.get(named_array.name, named_array.current_array)
             nodes = record.users(array)
             if current_array is named_array.array or not nodes:
                 continue
@@ -284,7 +284,7 @@ class CapturedGraph(PicturedResult):
 
     # Other parameters without a capture
 
-    def update(self, fn: Callable[..., Any] | None = None, /, *arrays: Any, **names: Any) -> None:
+    def update(self, fn: Callable[..., Any] | None = None, /, *arrays: Any, **arrays_by_name: Any) -> None:
         """Change parameters of graph nodes for all later launches.
 
         Parameters
@@ -309,8 +309,8 @@ class CapturedGraph(PicturedResult):
         >>> g.update(step, other, y)
         """
         cp = session.cp()
-        graph = self._require_capture
-        if (fn is None) == (not names):
+        capture = self._require_capture
+        if (fn is None) == (not arrays_by_name):
             raise TypeError(
                 "g.update needs a function with its arrays, or arrays by name, as in g.update(x=other)."
             )
@@ -319,19 +319,22 @@ class CapturedGraph(PicturedResult):
                 assert self.pool is not None
                 _check_arguments(cp, fn, arrays)
                 new_template = self.pool.capture(fn, arrays)
-                session.backend().update_graph(graph.graph, new_template.graph)
-                self._captured = Capture(graph.graph, new_template.result, new_template.record)
+                session.backend().update_graph(capture.graph, new_template.graph)
+                self._capture = Capture(capture.graph, new_template.result, new_template.record)
                 self._template_capture = new_template
                 self.fn = fn
                 self.arrays = arrays
-                self._names = {n.name: n for n in find_named_arrays(fn, arrays, sys._getframe(1), cp.ndarray)}
-                self._name_others(fn)
+                self._named_arrays = {
+                    named_array.name: named_array
+                    for named_array in find_named_arrays(fn, arrays, sys._getframe(1), cp.ndarray)
+                }
+                self._name_other_arrays(fn)
                 return
-            names = self._check_names(names)
-            for name, array in names.items():
-                _check_same_kind(name, self._names[name].array, array)
-            for name, array in names.items():
-                self._rebind(self._names[name], array)
+            arrays_by_name = self._check_names(arrays_by_name)
+            for name, array in arrays_by_name.items():
+                _check_same_kind(name, self._named_arrays[name].array, array)
+            for name, array in arrays_by_name.items():
+                self._rebind_array(self._named_arrays[name], array)
 
     def _check_names(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given arrays by their names in the graph; parameter names are accepted, too.
@@ -341,37 +344,41 @@ class CapturedGraph(PicturedResult):
         TypeError
             If the graph has no array of that name.
         """
-        names_by_parameter = {named_array.parameter: named_array.name for named_array in self._names.values()}
+        names_by_parameter = {
+            named_array.parameter: named_array.name for named_array in self._named_arrays.values()
+        }
         arrays_by_name = {
-            key if key in self._names else names_by_parameter.get(key, key): array
+            key if key in self._named_arrays else names_by_parameter.get(key, key): array
             for key, array in arrays.items()
         }
-        if unknown_names := arrays_by_name.keys() - self._names.keys():
+        if unknown_names := arrays_by_name.keys() - self._named_arrays.keys():
             raise TypeError(
                 f"The graph has no array called {_list_names(unknown_names)}. It has "
-                f"{_list_names(self._names)}."
+                f"{_list_names(self._named_arrays)}."
             )
         return arrays_by_name
 
-    def _rebind(self, name: NamedArray, array: Any) -> None:
-        captured_graph = self._require_capture
-        old_array = name.record()
+    def _rebind_array(self, named_array: NamedArray, array: Any) -> None:
+        capture = self._require_capture
+        old_array = named_array.record()
         new_address = int(array.data.ptr)
-        for node in captured_graph.record.nodes:
+        for node in capture.record.nodes:
             moved_addresses = {
-                a: a - old_array.address + new_address for a in node.addresses if a in old_array
+                address: address - old_array.address + new_address
+                for address in node.addresses
+                if address in old_array
             }
             if moved_addresses:
-                self._set(node.moved(moved_addresses))
-        self._names[name.name] = name.replace_array(array)
+                self._set_node_parameters(node.moved(moved_addresses))
+        self._named_arrays[named_array.name] = named_array.replace_array(array)
         self.arrays = tuple(
-            array if bound_array is name.array else bound_array for bound_array in self.arrays
+            array if bound_array is named_array.array else bound_array for bound_array in self.arrays
         )
 
-    def _set(self, node: GraphNode) -> None:
-        graph = self._require_capture
-        session.backend().set_graph_node(graph.graph, node, self._template_capture.graph)
-        graph.record = graph.record.replaced({node.number: node})
+    def _set_node_parameters(self, node: GraphNode) -> None:
+        capture = self._require_capture
+        session.backend().set_graph_node(capture.graph, node, self._template_capture.graph)
+        capture.record = capture.record.replaced({node.number: node})
 
     # What it costs
 
@@ -394,17 +401,17 @@ class CapturedGraph(PicturedResult):
         launch = self.graph.launch
         with (
             self._session_context(),
-            restore_contents(named_array.array for named_array in self._names.values()),
+            restore_contents(named_array.array for named_array in self._named_arrays.values()),
             self.stream,
         ):
             comparison = compare_costs(record, lambda: self.fn(*self.arrays), launch, self.stream, repeats)
-        self._last_comparison = ComparedGraph(comparison, record, self._name)
+        self._last_comparison = ComparedGraph(comparison, record, self._function_name)
         return self._last_comparison
 
     # Its picture
 
     @property
-    def _name(self) -> str:
+    def _function_name(self) -> str:
         return str(getattr(self.fn, "__name__", "a function"))
 
     def view(self) -> views.GraphView:
@@ -412,18 +419,20 @@ class CapturedGraph(PicturedResult):
         `compare`, if there was one.
         """
         return views.GraphView(
-            self.record, self._last_comparison.record if self._last_comparison else None, self._name
+            self.record, self._last_comparison.record if self._last_comparison else None, self._function_name
         )
 
     _picture = view
 
     def __repr__(self) -> str:
         return (
-            "A graph that was reset." if self._captured is None else describe_graph(self.record, self._name)
+            "A graph that was reset."
+            if self._capture is None
+            else describe_graph(self.record, self._function_name)
         )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        return None if self._captured is None else super()._repr_mimebundle_(**kwargs)
+        return None if self._capture is None else super()._repr_mimebundle_(**kwargs)
 
 
 def _find_stream(stream: Any) -> Any:
@@ -452,15 +461,15 @@ def _name_outputs(result: Any, ndarray: type) -> list[GraphArray]:
     ]
 
 
-def _check_same_kind(label: str, captured: Any, new_array: Any) -> None:
-    if not isinstance(new_array, type(captured)):
+def _check_same_kind(label: str, captured_array: Any, new_array: Any) -> None:
+    if not isinstance(new_array, type(captured_array)):
         raise TypeError(
             f"{label} is a {type(new_array).__name__}, not a device array. Convert it with cp.asarray."
         )
-    if (new_array.shape, new_array.dtype) != (captured.shape, captured.dtype):
+    if (new_array.shape, new_array.dtype) != (captured_array.shape, captured_array.dtype):
         raise ValueError(
             f"{label} has shape {new_array.shape} and dtype {new_array.dtype}, but the graph was "
-            f"captured with {captured.shape} and {captured.dtype}, which cannot change. "
+            f"captured with {captured_array.shape} and {captured_array.dtype}, which cannot change. "
             "Capture another graph for other shapes."
         )
 

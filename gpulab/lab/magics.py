@@ -51,7 +51,7 @@ class GpuMagics(Magics):
     def gpu_sandbox(self, line: str, cell: str) -> Any:
         """Run the cell in another process, so that a fault cannot affect this kernel or its CUDA context."""
         from gpulab.lab.faults.jobs import Cell, find_used_names
-        from gpulab.lab.faults.sandbox import LIMIT_S, MEMORY_BYTES, run_in_sandbox
+        from gpulab.lab.faults.sandbox import DEFAULT_LIMIT_S, DEFAULT_MEMORY_BYTES, run_in_sandbox
 
         line = _convert_old_line(line, cell)
         options = parse_argstring(self.gpu_sandbox, line)
@@ -60,33 +60,35 @@ class GpuMagics(Magics):
         cell_code = f"# %%gpu_sandbox {line}\n{self.shell.transform_cell(cell)}"
         file = str(self.shell.compile.cache(cell_code, self.shell.execution_count, raw_code=cell_code))
         job = Cell(cell_code, file, find_used_names(cell_code, self.shell.user_ns), names)
-        report = run_in_sandbox(job, "the cell", bool(names), options.blocking, LIMIT_S, MEMORY_BYTES)
+        report = run_in_sandbox(
+            job, "the cell", bool(names), options.blocking, DEFAULT_LIMIT_S, DEFAULT_MEMORY_BYTES
+        )
         if names and report.ok:
             self.shell.user_ns.update(report.result)
         if options.output:
             self.shell.user_ns[options.output] = report
         return report
 
-    def _record(self, magic: str, line: str, cell: str | None, recording: Any) -> Any:
+    def _record(self, magic_name: str, line: str, cell: str | None, recording: Any) -> Any:
         """Run the code while the recorder is active, assign the recording to its variable, and return it."""
-        options = parse_argstring(getattr(self, magic), line)
-        output = options.output
+        options = parse_argstring(getattr(self, magic_name), line)
+        variable_name = options.output
         if cell is None:
             cell_code = re.sub(r"^\s*(?:(?:-o|--output)[\s=]*\w+\s*)?", "", line)
         else:
-            cell_code = f"# %%{magic} {line}\n{cell}"
-            if options.statement and output is None:
-                output = _warn_deprecated_name(magic, options.statement)
-        _check_name(magic, output)
-        result = self._run_watched(cell_code, recording)
-        if output:
-            self.shell.user_ns[output] = recording
+            cell_code = f"# %%{magic_name} {line}\n{cell}"
+            if options.statement and variable_name is None:
+                variable_name = _warn_deprecated_name(magic_name, options.statement)
+        _check_name(magic_name, variable_name)
+        result = self._run_recorded(cell_code, recording)
+        if variable_name:
+            self.shell.user_ns[variable_name] = recording
         error = result.error_before_exec or result.error_in_exec
         if error is not None:
             raise error
         return recording
 
-    def _run_watched(self, code: str, recording: Any) -> Any:
+    def _run_recorded(self, code: str, recording: Any) -> Any:
         """Run code as a nested cell. Its error is shown once, by the cell that contains the magic."""
         shell = self.shell
         silenced_methods = dict.fromkeys(("showtraceback", "showsyntaxerror"), lambda *args, **kwargs: None)
@@ -104,21 +106,21 @@ class GpuMagics(Magics):
                     del shell.__dict__[method_name]
 
 
-def register(shell: Any) -> None:
+def register_magics(shell: Any) -> None:
     """Register gpulab's magics with an IPython shell."""
     shell.register_magics(GpuMagics)
 
 
-def _check_name(magic: str, name: str | None) -> None:
+def _check_name(magic_name: str, name: str | None) -> None:
     if name is not None and not _NAME_PATTERN.fullmatch(name):
-        raise GpulabError(f"%%{magic} -o needs the name of a variable, not {name!r}.")
+        raise GpulabError(f"%%{magic_name} -o needs the name of a variable, not {name!r}.")
 
 
-def _warn_deprecated_name(magic: str, name_words: list[str]) -> str:
+def _warn_deprecated_name(magic_name: str, name_words: list[str]) -> str:
     """Return the variable name in ``%%gpu_timeline t``, the syntax of version 1.0, with a warning."""
     name = " ".join(name_words)
-    _check_name(magic, name)
-    message = f"`%%{magic} {name}` is deprecated: write `%%{magic} -o {name}`."
+    _check_name(magic_name, name)
+    message = f"`%%{magic_name} {name}` is deprecated: write `%%{magic_name} -o {name}`."
     warnings.warn(message, DeprecationWarning, stacklevel=4)
     return name
 

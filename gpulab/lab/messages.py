@@ -64,7 +64,7 @@ def use_in_ipython(shell: Any = None) -> None:
         return
     from gpulab.lab import magics
 
-    magics.register(shell)
+    magics.register_magics(shell)
     watch_cells(shell)
     load_when_idle(_make_function_loaders())
     if not shell.custom_exceptions:

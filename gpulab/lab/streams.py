@@ -62,7 +62,9 @@ class _CheckRecorder:
 
 
 class StreamCheck(
-    RecordedResult[StreamReport], what="check of streams", write="with gl.check_streams() as found:"
+    RecordedResult[StreamReport],
+    recording_name="check of streams",
+    start_code="with gl.check_streams() as found:",
 ):
     """The findings of a check for memory accesses in an undefined order within a ``with`` block."""
 
@@ -79,7 +81,7 @@ class StreamCheck(
         """
         return self.record.findings
 
-    def _sentence(self) -> str:
+    def _make_sentence(self) -> str:
         record = self.record
         if not record.findings:
             return (

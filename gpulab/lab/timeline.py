@@ -123,7 +123,9 @@ def busy_ns(record: Timeline) -> int:
     return overlap.sum_interval_ns(overlap.make_intervals(record.activities))
 
 
-class TimelineReport(RecordedResult[Timeline], what="timeline", write="with gl.timeline() as t:"):
+class TimelineReport(
+    RecordedResult[Timeline], recording_name="timeline", start_code="with gl.timeline() as t:"
+):
     """A timeline of a ``with`` block, which can be displayed, analysed and saved.
 
     Parameters
@@ -175,7 +177,7 @@ class TimelineReport(RecordedResult[Timeline], what="timeline", write="with gl.t
             paragraphs.append(repr(analysis))
         return "\n\n".join(paragraphs)
 
-    def _sentence(self) -> str:
+    def _make_sentence(self) -> str:
         return sentences.describe_timeline(self.record)
 
     def _make_writers(self) -> Writers:

@@ -121,7 +121,7 @@ def test_a_rank_that_does_not_come_is_named_and_all_end(gpus: int, how: str) -> 
     before = set(find_descendants(os.getpid()))
     begun = time.monotonic()
     with pytest.raises(GpulabError) as error, ProcessGroup(["cuda:0", "cuda:1"], LIMIT_S) as ranks:
-        ranks.ask(meeting, ranks.ask(nccl._make_key)[0], how)
+        ranks.ask(meeting, ranks.ask(nccl._make_nccl_id)[0], how)
     said = str(error.value)
     assert "ank 0 is in the second allReduce" in said
     if how == "dies":

@@ -67,7 +67,7 @@ def test_the_fastest_schedule_depends_on_the_size() -> None:
         times = {}
         for way in schedules.ALGORITHMS:
             _, steps = schedules.make_schedule("all-reduce", way, 8)
-            times[way] = schedules.model_ns("H200", 8, schedules.find_bounds(elements, steps), steps)
+            times[way] = schedules.model_ns("H200", 8, schedules.find_chunk_bounds(elements, steps), steps)
         return min(times, key=lambda way: times[way])
 
     assert [fastest(elements) for elements in (1 << 10, 1 << 20, 4 << 20)] == ["naive", "tree", "ring"]
@@ -208,7 +208,7 @@ def test_schedules_take_what_was_recorded_and_are_in_its_order(
     modelled = {}
     for way in schedules.ALGORITHMS:
         _, steps = schedules.make_schedule("all-reduce", way, known["gpus"])
-        bounds = schedules.find_bounds(row["size_bytes"] // 4, steps)
+        bounds = schedules.find_chunk_bounds(row["size_bytes"] // 4, steps)
         recorded[way] = row[f"{way}_us"]
         modelled[way] = schedules.model_ns(known["gpu"], known["gpus"], bounds, steps) / 1000
         assert 1 / MOST_APART < modelled[way] / recorded[way] < MOST_APART, way
@@ -220,7 +220,7 @@ def test_schedules_take_what_was_recorded_and_are_in_its_order(
 def test_the_view_shows_the_times_that_are_compared_with_records() -> None:
     _, steps = schedules.make_schedule("all-reduce", "tree", 4)
     record = gl.collective("all-reduce", "tree", gpus=4, size_bytes=1 << 20).record
-    modelled = schedules.model_ns("H200", 4, schedules.find_bounds(1 << 18, steps), steps)
+    modelled = schedules.model_ns("H200", 4, schedules.find_chunk_bounds(1 << 18, steps), steps)
     assert record.time_ns == pytest.approx(modelled, abs=len(steps))
 
 
@@ -228,7 +228,7 @@ def test_the_view_shows_the_times_that_are_compared_with_records() -> None:
 def test_python_takes_its_time_for_each_copy_and_each_sum(known: dict[str, Any], row: dict[str, Any]) -> None:
     """The host's time of one tree, by its operations, tells that of all schedules, until GPUs take longer."""
     operations = {
-        way: schedules.find_operations(schedules.make_schedule("all-reduce", way, known["gpus"])[1])
+        way: schedules.count_operations(schedules.make_schedule("all-reduce", way, known["gpus"])[1])
         for way in schedules.ALGORITHMS
     }
     small = known["all_reduce"][1]

@@ -93,7 +93,7 @@ class MadeUpRun:
     last: MadeUpRun
 
     def __init__(self, cp: Any, gpus: int, bounds: Any) -> None:
-        self.slices = 5
+        self.slice_count = 5
         self.direct_pairs = {(0, 1), (1, 0)}
         self.calls: list[Any] = []
         self.results = [(True, True), (True, False), (True, True)]
@@ -179,7 +179,7 @@ def test_a_modelled_step_is_its_messages_and_its_sums() -> None:
     side: Any = SimpleNamespace(
         port_recorder=lambda: recorder, step_ns=lambda *load: calls.append(load) or (100.4, 121.6)
     )
-    run: Any = SimpleNamespace(submit_step=lambda step: None, wait=lambda: None, bounds=[0, 10, 30, 60])
+    run: Any = SimpleNamespace(submit_step=lambda step: None, wait=lambda: None, chunk_bounds=[0, 10, 30, 60])
     moves = [Move(0, 1, 0, True), Move(1, 0, 1), Move(0, 1, 1), Move(0, 1, 2)]
     step, messages = collective._run_modelled(side, run, moves)
     assert calls == [([(0, 1, 40, True), (1, 0, 80, False)], [(1, 40), (0, 80), (1, 200)])]
@@ -238,13 +238,13 @@ def test_real_ranks_are_processes_with_the_key_of_rank_0(monkeypatch: pytest.Mon
         def ask(self, function: Any, *args: Any) -> list[Any]:
             calls.append((function, *args))
             keys = ["key 0", "key 1", "key 2"]
-            return keys if function is nccl._make_key else [(True, 5), (False, 9), (True, 7)]
+            return keys if function is nccl._make_nccl_id else [(True, 5), (False, 9), (True, 7)]
 
     monkeypatch.setattr(nccl, "ProcessGroup", Group)
     assert nccl.run_collective(None, "reduce", 3, 100) == ((True, False, True), 9)
     assert calls == [
         (["cuda:0", "cuda:1", "cuda:2"], 60.0),
-        (nccl._make_key,),
+        (nccl._make_nccl_id,),
         (nccl._run_rank, "key 0", 3, "reduce", 100, 7, 20),
         "ended",
     ]
@@ -257,15 +257,15 @@ def test_rank_0_makes_the_key_and_each_rank_opens_its_device(monkeypatch: pytest
     monkeypatch.setattr(
         session, "cp", lambda: SimpleNamespace(cuda=SimpleNamespace(nccl=library, Device=lambda: device))
     )
-    assert nccl._make_key(steps.append, 0) == ([1, 2], True)
+    assert nccl._make_nccl_id(steps.append, 0) == ([1, 2], True)
     assert steps == ["cp.cuda.Device(0)", "opened", "get_unique_id()"]
-    assert nccl._make_key(steps.append, 1) == ([], True)
+    assert nccl._make_nccl_id(steps.append, 1) == ([], True)
     library.get_unique_id = lambda: (3, 4)  # of older versions
-    assert nccl._make_key(steps.append, 0) == ([3, 4], False)
+    assert nccl._make_nccl_id(steps.append, 0) == ([3, 4], False)
     for missing in (SimpleNamespace(), SimpleNamespace(available=False)):
         library = missing
         with pytest.raises(GpulabError, match=r"CuPy cannot find NCCL here\. Install nvidia-nccl-cu13"):
-            nccl._make_key(steps.append, 0)
+            nccl._make_nccl_id(steps.append, 0)
 
 
 class Device:

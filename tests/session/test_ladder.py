@@ -65,12 +65,12 @@ def test_the_first_step_is_at_the_size_of_l1(name: str) -> None:
     with session.on_device(f"virtual:{name}"):
         info = session.backend().device_info()
         bench = hierarchy._Bench(
-            info, hierarchy._Effort(1, 4 * session.compute_l1_bytes(info), 4, 2048, 1, 0, 1, 1)
+            info, hierarchy._MeasurementSizes(1, 4 * session.compute_l1_bytes(info), 4, 2048, 1, 0, 1, 1)
         )
         times = bench.measure_latencies(lambda: None)
     low, high = times[0], times[-1]
     assert high > 4 * low
-    step = bench.sizes[times > (low * high) ** 0.5][0]  # half of the way up, as it is drawn
+    step = bench.working_set_bytes[times > (low * high) ** 0.5][0]  # half of the way up, as it is drawn
     assert 0.9 < step / session.compute_l1_bytes(info) < 1.5
 
 
@@ -89,24 +89,24 @@ def test_each_level_delivers_less_than_the_one_before(t4: MemoryLadder) -> None:
 def test_a_real_gpu_s_working_sets_take_a_quarter_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     def bench(free: int) -> hierarchy._Bench:
         monkeypatch.setattr(session.cp().cuda.runtime, "memGetInfo", lambda: (free, 1 << 34))
-        return hierarchy._Bench(session.backend().device_info(), hierarchy._REAL_EFFORT)
+        return hierarchy._Bench(session.backend().device_info(), hierarchy._REAL_GPU_SIZES)
 
     whole = bench(1 << 33)
-    assert (whole.max_bytes, whole.stream_bytes, whole.sizes[-1]) == (1 << 30, 1 << 30, 1 << 30)
-    assert whole.sizes.size == 2 * 20 + 1
-    assert np.all(whole.sizes % 128 == 0)
-    ratios = whole.sizes[1:] / whole.sizes[:-1]
+    assert (whole.max_bytes, whole.stream_bytes, whole.working_set_bytes[-1]) == (1 << 30, 1 << 30, 1 << 30)
+    assert whole.working_set_bytes.size == 2 * 20 + 1
+    assert np.all(whole.working_set_bytes % 128 == 0)
+    ratios = whole.working_set_bytes[1:] / whole.working_set_bytes[:-1]
     assert np.all((ratios > 1.2) & (ratios < 1.6)), "two steps an octave"
-    assert bench(1 << 30).sizes[-1] == 1 << 28
+    assert bench(1 << 30).working_set_bytes[-1] == 1 << 28
     assert bench((1 << 30) - 1).max_bytes == 1 << 27
-    assert bench(4 << 20).sizes[-1] == 1 << 20
+    assert bench(4 << 20).working_set_bytes[-1] == 1 << 20
     with pytest.raises(GpulabError, match="less than 4 MiB of free memory"):
         bench((4 << 20) - 1)
 
 
 @pytest.mark.usefixtures("on_t4")
 def test_the_time_is_a_difference_of_medians(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = hierarchy._Bench(session.backend().device_info(), hierarchy._REAL_EFFORT)
+    bench = hierarchy._Bench(session.backend().device_info(), hierarchy._REAL_GPU_SIZES)
     steps = []
     times_ms = iter((5e-3, 1e-3, 2e-3, 9e-3, 4e-3, 7e-3))
     monkeypatch.setattr(bench.cp.cuda, "get_elapsed_time", lambda begin, end: next(times_ms))
@@ -124,11 +124,11 @@ def test_the_time_is_a_difference_of_medians(monkeypatch: pytest.MonkeyPatch) ->
 def test_published_bandwidths_of_links_are_of_one_direction() -> None:
     with session.on_device("virtual:H200"):
         info = session.backend().device_info()
-    published = hierarchy._find_published(info)
+    published = hierarchy._find_published_rates(info)
     assert published["peer"][0] == 450  # of NVLink's 900 GB/s
     assert published["memory"][0] == info.memory_bandwidth_gbps
     other = replace(info, name="a GPU of no table", nvlink_gbps=None, provenance=Provenance("measured", "it"))
-    assert hierarchy._find_published(other) == {
+    assert hierarchy._find_published_rates(other) == {
         "memory": (info.memory_bandwidth_gbps, "the driver's clocks"),
         "host": (info.pcie_gbps, "the driver's clocks"),
         "peer": (info.pcie_gbps, "the driver's clocks"),
@@ -161,10 +161,10 @@ def test_a_ladder_is_kept_in_a_file(t4: MemoryLadder, tmp_path: object) -> None:
 def test_the_bandwidth_to_another_gpu_is_measured(device: int) -> None:
     with session.on_device("virtual:A100", 2) as cp, cp.cuda.Device(device):
         info = session.backend().device_info()
-        bench = hierarchy._Bench(info, hierarchy._REAL_EFFORT)
+        bench = hierarchy._Bench(info, hierarchy._REAL_GPU_SIZES)
         bench.stream_bytes = 64 << 20  # copies of 16 MiB, where the start matters little
         with gl.timeline() as line:
-            peer = bench._measure_peer(hierarchy._find_published(info))
+            peer = bench._measure_peer(hierarchy._find_published_rates(info))
     assert {activity.copy_kind for activity in line.record.activities} & {"PtoP"}
     assert peer.gbps is not None
     assert peer.published_gbps == 300, "half of NVLink's 600 GB/s: one direction"
@@ -181,8 +181,8 @@ def test_the_modelled_clock_agrees_with_an_h200() -> None:
     recorded = ladder.load_recorded_ladder("H200")
     with session.on_device("virtual:H200"):
         info = session.backend().device_info()
-        bench = hierarchy._Bench(info, hierarchy._Effort(1, 4 << 20, 1, 4096, 32, 16 << 20, 1, 1))
-        sizes = bench.sizes
+        bench = hierarchy._Bench(info, hierarchy._MeasurementSizes(1, 4 << 20, 1, 4096, 32, 16 << 20, 1, 1))
+        sizes = bench.working_set_bytes
         times = bench.measure_latencies(lambda: None)
         rates = bench.measure_bandwidths()
         modelled = {level.level: level.gbps for level, _ in zip(rates, range(3), strict=False)}
@@ -211,7 +211,7 @@ Launch = tuple[str, int, int, tuple[Any, ...]]
 class Counted:
     """A bench whose kernels only note their arguments, on a clock of its own."""
 
-    def __init__(self, effort: hierarchy._Effort = hierarchy._REAL_EFFORT, **info: Any) -> None:
+    def __init__(self, effort: hierarchy._MeasurementSizes = hierarchy._REAL_GPU_SIZES, **info: Any) -> None:
         self.bench = hierarchy._Bench(replace(session.backend().device_info(), **info), effort)
         self.bench.stream_bytes = 16 << 20
         self.launches: list[Launch] = []
@@ -254,7 +254,7 @@ def test_all_sms_run_each_level_for_two_lengths_of_time() -> None:
 @pytest.mark.usefixtures("on_t4")
 @pytest.mark.parametrize(("rounds", "reads"), [(2048, 512), (68, 17), (4, 16)])
 def test_a_quarter_of_l2_is_read_repeatedly(rounds: int, reads: int) -> None:
-    counted = Counted(replace(hierarchy._REAL_EFFORT, loop_rounds=rounds))
+    counted = Counted(replace(hierarchy._REAL_GPU_SIZES, loop_rounds=rounds))
     level = counted.bench._measure_l2()
     assert counted.counts() == [("reads", 1), ("reads", 2 * reads), ("reads", reads)]
     _, grid, block, (array, _, vectors, _) = counted.launches[0]
@@ -268,7 +268,7 @@ def test_a_quarter_of_l2_is_read_repeatedly(rounds: int, reads: int) -> None:
 )
 def test_the_chain_goes_through_every_line_once(lines: int, chain: int, steps: int) -> None:
     """Up to L2 it is no longer than necessary; as many loads as an L1 has lines come before it."""
-    counted = Counted(replace(hierarchy._REAL_EFFORT, chain_loads=chain))
+    counted = Counted(replace(hierarchy._REAL_GPU_SIZES, chain_loads=chain))
     whole = counted.bench.cp.zeros(16 * 32769, np.uint64)
     assert counted.bench._measure_latency(whole, lines, np.random.default_rng(3)) == pytest.approx(3)
     assert counted.counts() == [
@@ -295,12 +295,14 @@ def test_a_real_gpu_is_measured_with_more_effort(monkeypatch: pytest.MonkeyPatch
         efforts.append(effort)
         sizes = np.arange(5)
         return SimpleNamespace(
-            sizes=sizes, measure_latencies=lambda begin: sizes, measure_bandwidths=lambda: iter(())
+            working_set_bytes=sizes,
+            measure_latencies=lambda begin: sizes,
+            measure_bandwidths=lambda: iter(()),
         )
 
     monkeypatch.setattr(hierarchy, "_Bench", bench)
     monkeypatch.setattr(session, "which_device", lambda: SimpleNamespace(kind="cuda"))
     record = hierarchy.measure_hierarchy()
-    assert efforts == [hierarchy._REAL_EFFORT]
+    assert efforts == [hierarchy._REAL_GPU_SIZES]
     assert "modelled" not in record.latency_method
     assert (record.provenance.source, record.provenance.device) == ("measured", "T4")

@@ -255,7 +255,7 @@ def test_the_sandbox_uses_the_device_of_the_session() -> None:
 
 def test_a_process_is_kept_warm_and_a_dead_one_replaced() -> None:
     gl.sandbox(len, ())
-    spare = _find_spare_process(os.getpid())._waiting
+    spare = _find_spare_process(os.getpid())._waiting_process
     assert spare is not None
     assert spare[2].daemon, "Python ends without waiting for it"
     spare[2].join()
@@ -273,7 +273,7 @@ def shell() -> Any:
     from gpulab.lab import magics
 
     shell = start_ipython()  # type: ignore[no-untyped-call]
-    magics.register(shell)
+    magics.register_magics(shell)
     return shell
 
 

@@ -187,7 +187,7 @@ def test_handles_of_the_device_are_refused_and_others_of_their_name_cross() -> N
     with pytest.raises(GpulabError, match=r"sandbox: s \(a Stream\), held \(lock\)\. "):
         jobs.pack_job(Cell("", "cell", {"np": np, "s": gl.cp.cuda.Stream(), "n": 1, "held": LOCK}, ()))
     whole = jobs.pack_job(Cell("", "cell", {"s": Stream(), "pool": gl.cp.zeros(2)}, ()))
-    assert isinstance(pickle.loads(whole).names["s"], Stream)
+    assert isinstance(pickle.loads(whole).variables["s"], Stream)
 
 
 def test_refused_arguments_have_a_number_and_globals_a_name() -> None:
@@ -389,21 +389,21 @@ def test_the_output_of_a_cell_and_its_figures_follow_the_table(made: type[MadeUp
 
 def test_the_process_that_waits_is_taken_when_it_is_ready(made: type[MadeUp]) -> None:
     keep = sandbox._SpareProcess()
-    keep.prepare()
-    keep.prepare()
+    keep.prepare_process()
+    keep.prepare_process()
     (spare,) = made.made
-    assert keep.take(False) is spare  # type: ignore[comparison-overlap]
+    assert keep.take_process(False) is spare  # type: ignore[comparison-overlap]
     assert spare.calls == [("warm_up", 1), ("confirm_alive",)]
     assert not spare.ended
-    assert keep.take(True) is made.made[1]  # type: ignore[comparison-overlap]
+    assert keep.take_process(True) is made.made[1]  # type: ignore[comparison-overlap]
     assert made.made[1].calls == []
 
 
 def test_a_spare_process_of_another_device_is_replaced(made: type[MadeUp]) -> None:
     keep = sandbox._SpareProcess()
-    keep.prepare()
+    keep.prepare_process()
     gl.use_device("virtual:A100", count=2)
-    keep.take(False)
+    keep.take_process(False)
     first, second = made.made
     assert (first.ended, second.ended) == (True, False)
     assert ("confirm_alive",) not in first.calls
@@ -414,16 +414,16 @@ def test_a_spare_process_of_another_device_is_replaced(made: type[MadeUp]) -> No
 def test_a_spare_process_that_fails_is_no_error(made: type[MadeUp], monkeypatch: pytest.MonkeyPatch) -> None:
     keep = sandbox._SpareProcess()
     made.answers["warm_up"] = ProcessError("busy")
-    keep.prepare()
-    assert keep.take(False) is made.made[0]  # type: ignore[comparison-overlap]
+    keep.prepare_process()
+    assert keep.take_process(False) is made.made[0]  # type: ignore[comparison-overlap]
 
     def busy(self: MadeUp) -> None:
         raise OSError("no process")
 
     monkeypatch.setattr(MadeUp, "__enter__", busy)
-    keep.prepare()
+    keep.prepare_process()
     with pytest.raises(OSError, match="no process"):
-        keep.take(False)
+        keep.take_process(False)
 
 
 @pytest.mark.parametrize(("free_bytes", "spare"), [(2 << 30, False), ((2 << 30) + 1, True)])
@@ -435,11 +435,11 @@ def test_a_gpu_with_little_memory_left_has_no_second_context_beforehand(
     monkeypatch.setattr(session, "which_device", lambda: SimpleNamespace(kind="cuda", device="H200", count=8))
     monkeypatch.setattr(session, "cp", lambda: SimpleNamespace(cuda=cuda))
     keep = sandbox._SpareProcess()
-    keep.prepare()
+    keep.prepare_process()
     assert settled(made.made[0], int(spare)) == ([("warm_up", 1)] if spare else [])
-    assert keep.take(False) is made.made[0]  # type: ignore[comparison-overlap]
-    keep.prepare()
-    keep.take(True)  # the driver reads it before there is a context: another process
+    assert keep.take_process(False) is made.made[0]  # type: ignore[comparison-overlap]
+    keep.prepare_process()
+    keep.take_process(True)  # the driver reads it before there is a context: another process
     assert [talk.ended for talk in made.made] == [False, True, False]
     assert [talk.options for talk in made.made] == [
         ("cuda:3", *STARTED[1:]),

@@ -47,7 +47,7 @@ def near(result: Any, expected: Any) -> None:
 
 
 def why(function: CompiledFunction) -> list[str]:
-    return [entry.because for entry in function.entries]
+    return [entry.compile_reason for entry in function.entries]
 
 
 def test_a_second_call_runs_the_kernel_of_the_first() -> None:
@@ -80,7 +80,7 @@ def test_a_guard_that_fails_is_named_and_the_result_is_right(change: Any, reason
     for args in ((x, w), change(x, w), (x, w), change(x, w)):
         near(function(*args), scaled(*args))
     assert why(function) == ["the first call", reason]
-    assert [entry.hits for entry in function.entries] == [1, 1]
+    assert [entry.hit_count for entry in function.entries] == [1, 1]
     assert reason in repr(function.explain())
 
 

@@ -131,7 +131,7 @@ def test_nsight_computes_sectors_are_those_that_the_virtual_gpu_counts() -> None
         sectors = launch.count().record.total("sectors", space="global")
     assert sectors * (4096 // 256) ** 2 == total
     assert excess == total - 2 * 4096**2 * 4 // 32
-    assert rule.saving == pytest.approx(excess / total, abs=0.02)
+    assert rule.saving_fraction == pytest.approx(excess / total, abs=0.02)
 
 
 def test_the_report_of_nsight_compute_supports_the_notebook() -> None:

@@ -136,13 +136,13 @@ class TestOrder:
             }
             last[stream] = step
             if draw < 0.6:
-                operations[step] = order.operation((1, stream), step)
+                operations[step] = order.add_operation((1, stream), step)
             elif draw < 0.8 or event not in recorded:
                 recorded[event] = step
-                order.record((1, stream), step)
+                order.record_event((1, stream), step)
             else:
                 follows[step].add(recorded[event])
-                event_stream, predecessors = order.wait((1, stream), recorded[event])
+                event_stream, predecessors = order.add_event_wait((1, stream), recorded[event])
                 assert event_stream is not None
                 assert reached(predecessors, operations) == reached_steps(recorded[event], follows) & set(
                     operations
@@ -166,9 +166,9 @@ class TestOrder:
 
     def test_what_comes_after_a_graph_follows_its_last_nodes(self) -> None:
         order = StreamOrder({(1, 7)}, ())
-        assert order.operation((1, 13), 1) == ()
+        assert order.add_operation((1, 13), 1) == ()
         assert order.add_graph((1, 13), [(2, 0, 10), (3, 11, 20), (4, 12, 30)]) == {2: (1,), 3: (2,), 4: (2,)}
-        assert order.operation((1, 13), 5) == (3, 4)
+        assert order.add_operation((1, 13), 5) == (3, 4)
 
 
 def reached(numbers_before: Collection[int], operations: dict[int, tuple[int, ...]]) -> set[int]:
@@ -207,7 +207,7 @@ def parts(*records: bytes, **observations: Any) -> Any:
     data = b"".join(records)
     offsets = [sum(map(len, records[:index])) for index in range(len(records))]
     read = Records(lambda domain: {1: "cudaMemsetAsync", 2: "cudaFree"} if domain == 2 else {1: "cuMemsetD8"})
-    read.add(memoryview(ctypes.create_string_buffer(data, len(data))).cast("B"), offsets)
+    read.add_buffer(memoryview(ctypes.create_string_buffer(data, len(data))).cast("B"), offsets)
     return read.make_timeline_parts(HostInfo(**observations))
 
 
@@ -218,7 +218,7 @@ class TestParts:
 
     def test_records_without_times_are_counted_and_left_out(self) -> None:
         result = parts(memset(0, 0, 5), memset(120, 130, 6))
-        assert (len(result.activities), result.unfinished) == (1, 1)
+        assert (len(result.activities), result.unfinished_count) == (1, 1)
 
     def test_records_out_of_order_and_of_unknown_kinds(self) -> None:
         strange = struct.pack("<IIQ", 999, 0, 0)
@@ -242,7 +242,7 @@ class TestParts:
             api(1, 100, 110, 5),
             memset(120, 130, 5),
             threads={77: 1234},
-            line=lambda *question: queries.append(question),
+            find_line=lambda *question: queries.append(question),
         )
         assert queries == [(77, 100, "cudaMemsetAsync")]
         assert result.calls[0].thread == 1234

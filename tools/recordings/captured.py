@@ -186,18 +186,18 @@ class LaunchTimers:
 
 def time_schedules(cp: Any, gpus: int, tell: Tell, sizes: Sequence[int] = SIZES) -> None:
     """Time every schedule of an all-reduce in three ways, and check the sums that a graph computes."""
-    from gpulab.lab.links.schedules import ALGORITHMS, find_bounds, make_schedule
+    from gpulab.lab.links.schedules import ALGORITHMS, find_chunk_bounds, make_schedule
 
     timers = LaunchTimers(cp, gpus)
     for size in sizes:
         for algorithm in ALGORITHMS:
             _, steps = make_schedule("all-reduce", algorithm, gpus)
-            run = ScheduleRun(cp, gpus, find_bounds(size // 4, steps))
+            run = ScheduleRun(cp, gpus, find_chunk_bounds(size // 4, steps))
             streams = [
                 (gpu, stream) for gpu, stream_pair in enumerate(run._streams) for stream in stream_pair
             ]
 
-            for slices in sorted({1, run.slices}):
+            for slices in sorted({1, run.slice_count}):
 
                 def issue(run: ScheduleRun = run, steps: Any = steps, slices: int = slices) -> None:
                     run.discard_events()

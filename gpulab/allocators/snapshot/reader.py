@@ -179,7 +179,7 @@ def make_snapshot(arrays: dict[str, Array], name: str) -> Snapshot:
 
 
 def _make_provenance(provenance_words: list[str], device: int, name: str) -> Provenance:
-    """Return the origin of the numbers; measured numbers become recorded ones."""
+    """Return the provenance of the numbers in a snapshot. Measured numbers become recorded numbers."""
     match provenance_words:
         case ["modelled", device_name, detail]:
             return Provenance("modelled", device_name, detail)

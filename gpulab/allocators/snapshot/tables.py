@@ -205,7 +205,9 @@ class SnapshotTables:
                     )
 
     def _number_stack(self, frames: Any) -> int:
-        """Return the number of a stack trace; lists and frames that the pickle shares are read once."""
+        """Return the number of a stack trace. A list or a frame that the pickle shares between stack traces
+        is read only once.
+        """
         if not frames:
             return -1
         stack_number = self._stack_numbers.get(id(frames))
@@ -252,7 +254,9 @@ def _check_type(expected_type: type, value: Any, name: str) -> Any:
 
 
 def _shorten_text(value: Any, max_length: int = 30) -> str:
-    """Return a string of limited length or a number; return only the type's name of a container."""
+    """Convert a value to a short text. Strings are cut off after `max_length` characters, and other objects
+    except integers are replaced by the names of their types.
+    """
     if isinstance(value, str):
         return value[:max_length]
     if isinstance(value, int) and abs(value) < _NUMBER_LIMIT * 4:
@@ -270,7 +274,7 @@ def _read_number(record: dict[Any, Any], key: str, default: int | None = None) -
 
 
 def _replace_negative(value: Any, default: int = 0) -> Any:
-    """Return a counter of PyTorch, or `default` if the counter has wrapped around below 0."""
+    """Return `value`, or `default` if the value is a counter of PyTorch that has wrapped around below 0."""
     return default if type(value) is int and (value < 0 or value >= _NUMBER_LIMIT) else value
 
 

@@ -79,7 +79,9 @@ def _make_event_entries(trace: AllocatorTrace, frames: list[list[dict[str, Any]]
 def _make_segment_entries(
     segment: Segment, device: int, frames: list[list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """Return the snapshot's entries for a segment: one, or one per mapped part of an expandable segment."""
+    """Return the entries for a segment in the format of a snapshot. An expandable segment has one entry for
+    each of its mapped parts.
+    """
     blocks_of_parts: list[list[Block]] = [[]]
     for block in segment.blocks:
         if block.is_unmapped:
@@ -120,7 +122,9 @@ def _make_segment_entries(
 
 
 def _make_settings_entry(settings_text: str) -> dict[str, Any]:
-    """Return the settings in the form of PyTorch's snapshots; defaults for a trace of another allocator."""
+    """Return the settings in the format of PyTorch's snapshots. For a trace of another allocator, return
+    PyTorch's default settings.
+    """
     try:
         settings = Settings.parse(settings_text)
     except SettingsError:

@@ -308,7 +308,9 @@ class TorchAllocator:
         return block
 
     def _find_room_to_grow(self, pool: Pool, stream: int, size: int) -> Block:
-        """Return the block at the lowest address from which `size` bytes are free, mapped or not."""
+        """Return the block at the lowest address at which `size` consecutive bytes are free. These bytes can
+        be mapped or unmapped.
+        """
         for hole in pool.list_stream_holes(stream):
             first_block = hole
             if hole.previous_block is not None and not hole.previous_block.is_busy:

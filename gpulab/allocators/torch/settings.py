@@ -259,7 +259,9 @@ def _parse_flag(name: str, value: str) -> bool:
 
 
 def _parse_divisions(value: str) -> tuple[int, ...]:
-    """Parse ``4``, or ``[256:1,512:2,>:8]``: upper ends in MiB, each with its number of divisions."""
+    """Parse a value such as ``4`` or ``[256:1,512:2,>:8]``. In a list, the number before each colon is an
+    upper limit of the size in MiB, and the number after it is the number of divisions.
+    """
     if not value.startswith("["):
         division_count = _parse_integer("roundup_power2_divisions", value)
         if not division_count or division_count & (division_count - 1):

@@ -1,4 +1,4 @@
-"""Displayed names: kernels without their parameters, streams by number."""
+"""Readable names of kernels, without their parameters."""
 
 from __future__ import annotations
 

@@ -67,18 +67,18 @@ class HostInfo:
     """Information about a recording that the host collects because CUPTI does not provide it.
 
     The attribute ``streams`` contains the program's streams by CUPTI number. ``threads`` maps the system's
-    identifier of a thread to Python's. ``line`` returns the source line of a call of a thread at a time.
+    identifier of a thread to Python's. ``find_line`` returns the source line of a call of a thread at a time.
     """
 
     streams: Mapping[int, StreamInfo] = field(default_factory=dict)
     threads: Mapping[int, int] = field(default_factory=dict)
-    line: FindLine = lambda thread, time_ns, call: None
+    find_line: FindLine = lambda thread, time_ns, call: None
 
 
 @dataclass(slots=True)
 class TimelineParts:
-    """The parts of a timeline that is built from CUPTI records. The attribute ``unfinished`` is the number of
-    operations without times.
+    """The parts of a timeline that is built from CUPTI records. The attribute ``unfinished_count`` is the
+    number of operations without times.
     """
 
     activities: list[Activity] = field(default_factory=list)
@@ -86,8 +86,8 @@ class TimelineParts:
     synchronizations: list[Synchronization] = field(default_factory=list)
     ranges: list[NvtxRange] = field(default_factory=list)
     streams: list[StreamInfo] = field(default_factory=list)
-    unfinished: int = 0
-    graphs: bool = False
+    unfinished_count: int = 0
+    has_graphs: bool = False
 
 
 @dataclass(slots=True)
@@ -96,12 +96,12 @@ class _Operation:
 
     kind: ActivityKind
     name: str
-    device: int
+    device_id: int
     stream: StreamKey
     correlation: int
-    start: int
-    end: int
-    fields: dict[str, Any]
+    start_ns: int
+    end_ns: int
+    activity_fields: dict[str, Any]
     number: int = 0
 
 
@@ -110,21 +110,21 @@ class Records:
 
     def __init__(self, call_names: Callable[[int], Mapping[int, str]]) -> None:
         self._call_names = call_names
-        self._rows: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
+        self._rows_of_kind: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
         self._strings: dict[int, str] = {}
 
-    def add(self, data: memoryview, offsets: list[int]) -> None:
+    def add_buffer(self, data: memoryview, offsets: list[int]) -> None:
         """Add the records of one CUPTI buffer. The pointers to names in this buffer must still be valid."""
         for record_kind, rows in read_records(data, offsets).items():
-            self._rows[record_kind] += rows
+            self._rows_of_kind[record_kind] += rows
 
     def take_events(self, count: int) -> list[int]:
         """Remove the last `count` CUDA events from the records, and return the streams in which they were
         recorded.
         """
-        event_records = sorted(self._rows[cupti.CUDA_EVENT])
+        event_records = sorted(self._rows_of_kind[cupti.CUDA_EVENT])
         remaining_count = len(event_records) - count
-        self._rows[cupti.CUDA_EVENT] = event_records[:remaining_count]
+        self._rows_of_kind[cupti.CUDA_EVENT] = event_records[:remaining_count]
         return [stream for _, _, stream, _, _ in event_records[remaining_count:]]
 
     def make_timeline_parts(self, host_info: HostInfo) -> TimelineParts:
@@ -132,20 +132,20 @@ class Records:
         timeline_parts = TimelineParts()
         operations = self._read_operations(timeline_parts)
         calls = self._read_calls()
-        first_of_call: dict[int, _Operation] = {}
+        first_operation_of_call: dict[int, _Operation] = {}
         operations_by_call: dict[int, list[_Operation]] = defaultdict(list)
         for operation_number, operation in enumerate(operations, 1):
             operation.number = operation_number
-            first_of_call.setdefault(operation.correlation, operation)
+            first_operation_of_call.setdefault(operation.correlation, operation)
             operations_by_call[operation.correlation].append(operation)
         for name, start_ns, end_ns, thread, correlation in calls:
-            first_operation = first_of_call.get(correlation)
+            first_operation = first_operation_of_call.get(correlation)
             display_name = (
                 first_operation.name
                 if first_operation and first_operation.kind == "CONCURRENT_KERNEL"
                 else name
             )
-            source_line = host_info.line(thread, start_ns, display_name)
+            source_line = host_info.find_line(thread, start_ns, display_name)
             operation_number = first_operation.number if first_operation else 0
             timeline_parts.calls.append(
                 HostCall(
@@ -169,16 +169,16 @@ class Records:
 
     # One kind after the other
 
-    def _read_operations(self, parts: TimelineParts) -> list[_Operation]:
+    def _read_operations(self, timeline_parts: TimelineParts) -> list[_Operation]:
         """Return the operations that have times, in the order of the calls."""
         operations: list[_Operation] = []
-        for row in self._rows[cupti.CONCURRENT_KERNEL]:
+        for row in self._rows_of_kind[cupti.CONCURRENT_KERNEL]:
             start_ns, end_ns, device, context_id, stream, correlation, graph_id, node_id, name = row[:9]
             grid = row[9:12]
             block = row[12:15]
             static_shared = row[15]
             dynamic_shared = row[16]
-            fields = {
+            activity_fields = {
                 "grid": grid,
                 "block": block,
                 "shared_bytes": static_shared + dynamic_shared,
@@ -195,11 +195,11 @@ class Records:
                     correlation,
                     start_ns,
                     end_ns,
-                    fields,
+                    activity_fields,
                 )
             )
-        copies = [("MEMCPY", row) for row in self._rows[cupti.MEMCPY]]
-        copies += [("MEMCPY2", row) for row in self._rows[cupti.MEMCPY2]]
+        copies = [("MEMCPY", row) for row in self._rows_of_kind[cupti.MEMCPY]]
+        copies += [("MEMCPY2", row) for row in self._rows_of_kind[cupti.MEMCPY2]]
         for kind_name, row in copies:
             (
                 start_ns,
@@ -219,7 +219,7 @@ class Records:
             if copy_kind is None:
                 continue
             host_memory = {"HtoD": source_memory, "DtoH": target_memory}.get(copy_kind)
-            fields = {
+            activity_fields = {
                 "size_bytes": size_bytes,
                 "copy_kind": copy_kind,
                 "graph_id": graph_id,
@@ -235,22 +235,29 @@ class Records:
                     correlation,
                     start_ns,
                     end_ns,
-                    fields,
+                    activity_fields,
                 )
             )
-        for row in self._rows[cupti.MEMSET]:
+        for row in self._rows_of_kind[cupti.MEMSET]:
             start_ns, end_ns, device, context_id, stream, correlation, graph_id, node_id, size_bytes = row
-            fields = {"size_bytes": size_bytes, "graph_id": graph_id, "graph_node_id": node_id}
+            activity_fields = {"size_bytes": size_bytes, "graph_id": graph_id, "graph_node_id": node_id}
             operations.append(
                 _Operation(
-                    "MEMSET", "memset", device, (context_id, stream), correlation, start_ns, end_ns, fields
+                    "MEMSET",
+                    "memset",
+                    device,
+                    (context_id, stream),
+                    correlation,
+                    start_ns,
+                    end_ns,
+                    activity_fields,
                 )
             )
         for record_kind in (cupti.HOST_LAUNCH, cupti.GRAPH_HOST_NODE):
-            for start_ns, end_ns, device, context_id, stream, correlation, *graph_ids in self._rows[
+            for start_ns, end_ns, device, context_id, stream, correlation, *graph_ids in self._rows_of_kind[
                 record_kind
             ]:
-                fields = dict(zip(("graph_id", "graph_node_id"), graph_ids, strict=False))
+                activity_fields = dict(zip(("graph_id", "graph_node_id"), graph_ids, strict=False))
                 operations.append(
                     _Operation(
                         "HOST_LAUNCH",
@@ -260,19 +267,21 @@ class Records:
                         correlation,
                         start_ns,
                         end_ns,
-                        fields,
+                        activity_fields,
                     )
                 )
-        complete_operations = [operation for operation in operations if operation.start and operation.end]
-        parts.unfinished = len(operations) - len(complete_operations)
-        return sorted(complete_operations, key=lambda operation: (operation.correlation, operation.start))
+        complete_operations = [
+            operation for operation in operations if operation.start_ns and operation.end_ns
+        ]
+        timeline_parts.unfinished_count = len(operations) - len(complete_operations)
+        return sorted(complete_operations, key=lambda operation: (operation.correlation, operation.start_ns))
 
     def _read_calls(self) -> list[tuple[str, int, int, int, int]]:
         """Return name, start, end, thread and correlation of each call, without calls nested in others."""
         calls: dict[int, tuple[str, int, int, int, int]] = {}
         for api_domain, record_kind in ((cupti.DRIVER_API, cupti.DRIVER), (cupti.RUNTIME_API, cupti.RUNTIME)):
             names = self._call_names(api_domain)
-            for cbid, start_ns, end_ns, thread, correlation in self._rows[record_kind]:
+            for cbid, start_ns, end_ns, thread, correlation in self._rows_of_kind[record_kind]:
                 if start_ns:
                     calls[correlation] = (
                         names.get(cbid, f"call {cbid}"),
@@ -284,17 +293,21 @@ class Records:
         return sorted(calls.values(), key=lambda call: (call[1], call[4]))
 
     def _add_streams(
-        self, parts: TimelineParts, operations: Sequence[_Operation], host_info: HostInfo
+        self, timeline_parts: TimelineParts, operations: Sequence[_Operation], host_info: HostInfo
     ) -> None:
-        """Add the streams that operations used; streams that the driver created are branches of graphs."""
-        created_streams = {stream: (flag, priority) for _, stream, priority, flag in self._rows[cupti.STREAM]}
-        program_streams = {
-            operation.stream[1] for operation in operations if not operation.fields.get("graph_id")
+        """Add the streams that operations used. A stream that the driver created is named as a branch of a
+        graph.
+        """
+        created_streams = {
+            stream: (flag, priority) for _, stream, priority, flag in self._rows_of_kind[cupti.STREAM]
         }
-        used_streams = dict.fromkeys((operation.device, operation.stream[1]) for operation in operations)
+        program_streams = {
+            operation.stream[1] for operation in operations if not operation.activity_fields.get("graph_id")
+        }
+        used_streams = dict.fromkeys((operation.device_id, operation.stream[1]) for operation in operations)
         for device, stream in sorted(used_streams):
-            info = host_info.streams.get(stream)
-            if info is None:
+            stream_info = host_info.streams.get(stream)
+            if stream_info is None:
                 flag, priority = created_streams.get(stream, (0, 0))
                 # CUPTI stores the priority as an unsigned number.
                 priority -= (1 << 32) if priority >= 1 << 31 else 0
@@ -304,78 +317,86 @@ class Records:
                     if stream in program_streams
                     else f"branch of a graph ({stream})"
                 )
-                info = StreamInfo(device, stream, stream_name, flag == _NON_BLOCKING_FLAG, priority)
-            parts.streams.append(info)
+                stream_info = StreamInfo(device, stream, stream_name, flag == _NON_BLOCKING_FLAG, priority)
+            timeline_parts.streams.append(stream_info)
 
     def _replay_calls(
         self,
-        parts: TimelineParts,
+        timeline_parts: TimelineParts,
         operations_by_call: Mapping[int, list[_Operation]],
         host_call_of: Mapping[int, HostCall],
         host_info: HostInfo,
     ) -> None:
         """Replay the calls in order, and add operations and waits with their predecessors."""
         contexts = {
-            operation.stream[0]: operation.device
+            operation.stream[0]: operation.device_id
             for operations in operations_by_call.values()
             for operation in operations
         }
-        non_blocking_numbers = {info.stream_id for info in parts.streams if info.non_blocking}
+        non_blocking_numbers = {
+            stream_info.stream_id for stream_info in timeline_parts.streams if stream_info.non_blocking
+        }
         legacy_numbers = {
             stream_number
-            for stream_number, info in host_info.streams.items()
-            if info.name == "default stream"
+            for stream_number, stream_info in host_info.streams.items()
+            if stream_info.name == "default stream"
         }
         stream_order = StreamOrder(
-            legacy={(context, stream) for context in contexts for stream in legacy_numbers},
-            non_blocking={(context, stream) for context in contexts for stream in non_blocking_numbers},
+            legacy_streams={(context, stream) for context in contexts for stream in legacy_numbers},
+            non_blocking_streams={
+                (context, stream) for context in contexts for stream in non_blocking_numbers
+            },
         )
         ordered_acts: list[tuple[int, int, Any]] = [
             (correlation, 0, operations) for correlation, operations in operations_by_call.items()
         ]
-        ordered_acts += [(row[0], 1, row) for row in self._rows[cupti.CUDA_EVENT]]
-        ordered_acts += [(row[3], 2, row) for row in self._rows[cupti.SYNCHRONIZATION]]
+        ordered_acts += [(row[0], 1, row) for row in self._rows_of_kind[cupti.CUDA_EVENT]]
+        ordered_acts += [(row[3], 2, row) for row in self._rows_of_kind[cupti.SYNCHRONIZATION]]
         for correlation, act_type, act_record in sorted(ordered_acts, key=lambda act: act[:2]):
             if act_type == 0:
-                self._add_operations(parts, stream_order, act_record)
+                self._add_operations(timeline_parts, stream_order, act_record)
             elif act_type == 1:
                 _, context, stream, _, sync_id = act_record
-                stream_order.record((context, stream), sync_id)
+                stream_order.record_event((context, stream), sync_id)
             else:
-                self._add_wait(parts, stream_order, act_record, host_call_of.get(correlation), contexts)
+                self._add_wait(
+                    timeline_parts, stream_order, act_record, host_call_of.get(correlation), contexts
+                )
 
     @staticmethod
-    def _add_operations(parts: TimelineParts, stream_order: StreamOrder, group: list[_Operation]) -> None:
-        if group[0].fields.get("graph_id"):
-            parts.graphs = True
+    def _add_operations(
+        timeline_parts: TimelineParts, stream_order: StreamOrder, call_operations: list[_Operation]
+    ) -> None:
+        if call_operations[0].activity_fields.get("graph_id"):
+            timeline_parts.has_graphs = True
             node_spans = sorted(
-                ((operation.number, operation.start, operation.end) for operation in group),
+                ((operation.number, operation.start_ns, operation.end_ns) for operation in call_operations),
                 key=lambda span: span[1:],
             )
-            predecessors = stream_order.add_graph(group[0].stream, node_spans)
+            predecessors = stream_order.add_graph(call_operations[0].stream, node_spans)
         else:
             predecessors = {
-                operation.number: stream_order.operation(operation.stream, operation.number)
-                for operation in group
+                operation.number: stream_order.add_operation(operation.stream, operation.number)
+                for operation in call_operations
             }
-        for operation in group:
-            parts.activities.append(
+        for operation in call_operations:
+            timeline_parts.activities.append(
                 Activity(
                     kind=operation.kind,
                     name=operation.name,
-                    device_id=operation.device,
+                    device_id=operation.device_id,
                     stream_id=operation.stream[1],
                     correlation_id=operation.number,
-                    start_ns=operation.start,
-                    end_ns=operation.end,
+                    start_ns=operation.start_ns,
+                    end_ns=operation.end_ns,
                     after=predecessors[operation.number],
-                    **operation.fields,
+                    **operation.activity_fields,
                 )
             )
 
     @staticmethod
     def _add_wait(
-        parts: TimelineParts,
+        timeline_parts: TimelineParts,
         stream_order: StreamOrder,
         row: tuple[int, ...],
         call: HostCall | None,
@@ -393,8 +414,8 @@ class Records:
         event_id = 0 if event == _NO_ID else event
         source_line = call.source if call is not None else None
         if _WAIT_TYPES[wait_kind] == "STREAM_WAIT_EVENT":
-            event_stream, predecessors = stream_order.wait((context, stream), sync_id)
-            parts.synchronizations.append(
+            event_stream, predecessors = stream_order.add_event_wait((context, stream), sync_id)
+            timeline_parts.synchronizations.append(
                 Synchronization(
                     type="STREAM_WAIT_EVENT",
                     device_id=device,
@@ -412,8 +433,8 @@ class Records:
         is_hidden = source_line is not None and not any(
             waiting_word in source_line.text for waiting_word in _WAITING_WORDS
         )
-        predecessors = stream_order.frontier((context, stream)) if waiting_stream is not None else ()
-        parts.synchronizations.append(
+        predecessors = stream_order.find_frontier((context, stream)) if waiting_stream is not None else ()
+        timeline_parts.synchronizations.append(
             Synchronization(
                 type=_WAIT_TYPES[wait_kind],
                 device_id=device,
@@ -430,19 +451,22 @@ class Records:
 
     @staticmethod
     def _add_hidden_waits(
-        parts: TimelineParts, operations: list[_Operation], host_call_of: Mapping[int, HostCall]
+        timeline_parts: TimelineParts, operations: list[_Operation], host_call_of: Mapping[int, HostCall]
     ) -> None:
         """Add waits that CUPTI does not report: copies to pageable memory, and calls that free memory."""
         for operation in operations:
             call = host_call_of.get(operation.correlation)
             if call is None or operation.kind != "MEMCPY":
                 continue
-            is_staged = operation.fields["copy_kind"] == "DtoH" and operation.fields["pinned"] is False
-            if (is_staged or call.name == "cudaMemcpy") and call.end_ns >= operation.end:
-                parts.synchronizations.append(
+            is_staged = (
+                operation.activity_fields["copy_kind"] == "DtoH"
+                and operation.activity_fields["pinned"] is False
+            )
+            if (is_staged or call.name == "cudaMemcpy") and call.end_ns >= operation.end_ns:
+                timeline_parts.synchronizations.append(
                     Synchronization(
                         type="STREAM_SYNCHRONIZE",
-                        device_id=operation.device,
+                        device_id=operation.device_id,
                         stream_id=operation.stream[1],
                         start_ns=call.start_ns,
                         end_ns=call.end_ns,
@@ -455,9 +479,9 @@ class Records:
         freeing_calls = [
             (correlation, call) for correlation, call in host_call_of.items() if call.name in _FREEING_CALLS
         ]
-        reported_waits = {(wait.name, wait.start_ns) for wait in parts.synchronizations}
-        operations_by_end = sorted(operations, key=lambda operation: operation.end)
-        end_times = [operation.end for operation in operations_by_end]
+        reported_waits = {(wait.name, wait.start_ns) for wait in timeline_parts.synchronizations}
+        operations_by_end = sorted(operations, key=lambda operation: operation.end_ns)
+        end_times = [operation.end_ns for operation in operations_by_end]
         for correlation, call in freeing_calls:
             awaited_operations = [
                 operation
@@ -468,10 +492,10 @@ class Records:
             ]
             if awaited_operations and (call.name, call.start_ns) not in reported_waits:
                 last_operation = awaited_operations[-1]
-                parts.synchronizations.append(
+                timeline_parts.synchronizations.append(
                     Synchronization(
                         type="CONTEXT_SYNCHRONIZE",
-                        device_id=last_operation.device,
+                        device_id=last_operation.device_id,
                         stream_id=None,
                         start_ns=call.start_ns,
                         end_ns=call.end_ns,
@@ -483,17 +507,19 @@ class Records:
                 )
 
     def _read_ranges(self, host_info: HostInfo) -> list[NvtxRange]:
-        """Return the finished NVTX ranges and the NVTX marks; the end of a range has only its number."""
+        """Return the finished NVTX ranges and the NVTX marks. The record of the end of a range contains only
+        the number of the range.
+        """
         color_of_range = {
             range_number: color
-            for flags, range_number, color in self._rows[cupti.MARKER_DATA]
+            for flags, range_number, color in self._rows_of_kind[cupti.MARKER_DATA]
             if flags & _ARGB_FORMAT
         }
         open_ranges: dict[int, tuple[str, int, int, int]] = {}
         depth_of_thread: dict[int, int] = defaultdict(int)
         nvtx_ranges: list[NvtxRange] = []
         for flags, time_ns, range_number, object_kind, thread, name, _ in sorted(
-            self._rows[cupti.MARKER], key=lambda row: row[1]
+            self._rows_of_kind[cupti.MARKER], key=lambda row: row[1]
         ):
             owner_thread = host_info.threads.get(thread, thread) if object_kind == _THREAD_OBJECT_KIND else 0
             if flags & _INSTANT_FLAG:

@@ -75,15 +75,15 @@ class ToolRun:
 
     tool: str
     hazards: tuple[Hazard, ...] = ()
-    raised: str = ""
-    why_not: str = ""
+    program_error: str = ""
+    skip_reason: str = ""
 
     @property
     def is_fault(self) -> bool:
         """Whether the error occurred in a kernel. If the value is false, the program could not launch the
         kernel.
         """
-        return bool(_FAULT_PATTERN.search(self.raised))
+        return bool(_FAULT_PATTERN.search(self.program_error))
 
 
 def find_refusal(text: str) -> str:
@@ -94,7 +94,7 @@ def find_refusal(text: str) -> str:
     )
 
 
-def add_findings(report: SanitizerReport, runs: Sequence[ToolRun]) -> SanitizerReport:
+def add_findings(report: SanitizerReport, tool_runs: Sequence[ToolRun]) -> SanitizerReport:
     """Return a copy of the report with the findings of all tools. If no tool ran, the copy contains the
     reason instead.
 
@@ -103,18 +103,25 @@ def add_findings(report: SanitizerReport, runs: Sequence[ToolRun]) -> SanitizerR
     GpulabError
         If the launch did not begin, and so nothing was checked.
     """
-    for run in runs:
-        if run.raised and not run.is_fault:
-            raise GpulabError(f"The launch did not start under {CHECKER}: {run.raised}")
-    failure_reasons = dict.fromkeys(run.why_not for run in runs if run.why_not)
-    completed_runs = [run for run in runs if not run.why_not]
+    for tool_run in tool_runs:
+        if tool_run.program_error and not tool_run.is_fault:
+            raise GpulabError(f"The launch did not start under {CHECKER}: {tool_run.program_error}")
+    failure_reasons = dict.fromkeys(tool_run.skip_reason for tool_run in tool_runs if tool_run.skip_reason)
+    completed_runs = [tool_run for tool_run in tool_runs if not tool_run.skip_reason]
     if not completed_runs:
         return replace(report, tools=(), unavailable="; ".join(failure_reasons))
     return replace(
         report,
-        tools=tuple(run.tool for run in completed_runs),
-        hazards=tuple(hazard for run in completed_runs for hazard in run.hazards),
-        fault=next((run.raised.partition("\n")[0][:120] for run in completed_runs if run.raised), ""),
+        tools=tuple(tool_run.tool for tool_run in completed_runs),
+        hazards=tuple(hazard for tool_run in completed_runs for hazard in tool_run.hazards),
+        fault=next(
+            (
+                tool_run.program_error.partition("\n")[0][:120]
+                for tool_run in completed_runs
+                if tool_run.program_error
+            ),
+            "",
+        ),
         left_out=" ".join(
             [_LIMITS_NOTE, *(f"Not done: {failure_reason}." for failure_reason in failure_reasons)]
         ),
@@ -171,13 +178,13 @@ def _parse_xml(data: bytes) -> Element:
     parser = expat.ParserCreate()
     depth = 0
 
-    def refuse(*_: object) -> None:
+    def refuse_document_type(*_: object) -> None:
         raise SanitizerFileError(
             "The file was not read, because it has a document type or entities, which "
             f"{CHECKER} never writes."
         )
 
-    def begin(tag: str, attributes: dict[str, str]) -> None:
+    def begin_element(tag: str, attributes: dict[str, str]) -> None:
         nonlocal depth
         depth += 1
         if depth > _MAX_XML_DEPTH or (depth == 1 and tag != _ROOT_TAG):
@@ -186,14 +193,14 @@ def _parse_xml(data: bytes) -> Element:
             )
         builder.start(tag, attributes)
 
-    def end(tag: str) -> None:
+    def end_element(tag: str) -> None:
         nonlocal depth
         depth -= 1
         builder.end(tag)
 
-    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
-    parser.StartElementHandler = begin
-    parser.EndElementHandler = end
+    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse_document_type
+    parser.StartElementHandler = begin_element
+    parser.EndElementHandler = end_element
     parser.CharacterDataHandler = builder.data
     try:
         parser.Parse(data, True)

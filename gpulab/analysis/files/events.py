@@ -34,7 +34,7 @@ _SPACE_PATTERN = re.compile(r"[ \t\n\r]*")
 _EVENTS_KEY = "traceEvents"
 
 
-def _refuse(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a number in JSON")
 
 
@@ -44,48 +44,51 @@ class Document:
 
     Attributes
     ----------
-    about : dict
+    header : dict
         The object's values other than its events, as far as they have been read.
     has_events : bool
         Whether an array of events has been read.
     """
 
     def __init__(self, path: Path) -> None:
-        self.about: dict[str, Any] = {}
+        self.header: dict[str, Any] = {}
         self.has_events = False
         self._name = path.name
         self._path = path
-        self._scan = json.JSONDecoder(parse_constant=_refuse).scan_once  # type: ignore[attr-defined]
+        self._scan_json = json.JSONDecoder(parse_constant=_refuse_constant).scan_once  # type: ignore[attr-defined]
         self._text = ""
-        self._index = 0
-        self._dropped_characters = 0
-        self._about_characters = 0
+        self._text_index = 0
+        self._dropped_character_count = 0
+        self._header_character_count = 0
         self._is_at_end = False
-        self._files = ExitStack()
+        self._open_files = ExitStack()
 
     def __enter__(self) -> Self:
-        file: Any = self._files.enter_context(self._path.open("rb"))
+        file: Any = self._open_files.enter_context(self._path.open("rb"))
         self._head = file.peek(16)[:16]
         if self._head.startswith(_GZIP_SIGNATURE):
-            file = self._files.enter_context(gzip.GzipFile(fileobj=file))
+            file = self._open_files.enter_context(gzip.GzipFile(fileobj=file))
         elif any(
             self._head.startswith(file_signature)
             for file_signature in _OTHER_FORMATS
             if file_signature not in _TEXT_SIGNATURES
         ):
-            self._files.close()
+            self._open_files.close()
             self._refuse_bytes(None)
         self._file = io.TextIOWrapper(file, "utf-8-sig", newline="")
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
-        self._files.close()
+        self._open_files.close()
 
     def events(self) -> Iterator[Any]:
-        """Yield all trace events in the order of the file. The attribute ``about`` is complete only after the
-        last event.
+        """Yield all trace events in the order of the file. The attribute ``header`` is complete only after
+        the last event.
 
         Raises
         ------
@@ -110,24 +113,24 @@ class Document:
             ) from error
 
     def _read_object(self) -> Iterator[Any]:
-        """Yield the events of an object, and store its other values in ``about``."""
-        self._index += 1
+        """Yield the events of an object, and store its other values in ``header``."""
+        self._text_index += 1
         if self._next_character() == "}":
-            self._index += 1
+            self._text_index += 1
             return
         while True:
             key = self._read_value(MAX_EVENT_LENGTH)
             if not isinstance(key, str) or self._next_character() != ":":
                 self._raise_format_error()
-            self._index += 1
+            self._text_index += 1
             if key == _EVENTS_KEY and self._next_character() == "[":
                 yield from self._read_array(is_whole_file=False)
             else:
-                value_start = self._dropped_characters + self._index
-                self.about[key] = self._read_value(MAX_HEADER_LENGTH - self._about_characters)
-                self._about_characters += self._dropped_characters + self._index - value_start
+                value_start = self._dropped_character_count + self._text_index
+                self.header[key] = self._read_value(MAX_HEADER_LENGTH - self._header_character_count)
+                self._header_character_count += self._dropped_character_count + self._text_index - value_start
             delimiter = self._next_character()
-            self._index += 1
+            self._text_index += 1
             if delimiter == "}":
                 return
             if delimiter != ",":
@@ -136,17 +139,17 @@ class Document:
     def _read_array(self, *, is_whole_file: bool) -> Iterator[Any]:
         """Yield the elements of an array; if the array is the whole file, its end may be missing."""
         self.has_events = True
-        self._index += 1
+        self._text_index += 1
         last_element: Any = None
         if self._next_character() == "]":
-            self._index += 1
+            self._text_index += 1
             return
         while True:
             last_element = self._read_value(MAX_EVENT_LENGTH)
             yield last_element
             delimiter = self._next_character()
             if delimiter == ",":
-                self._index += 1
+                self._text_index += 1
                 delimiter = self._next_character()
                 if delimiter:
                     continue
@@ -154,17 +157,17 @@ class Document:
                 return
             if delimiter != "]":
                 self._raise_format_error()
-            self._index += 1
+            self._text_index += 1
             return
 
     def _next_character(self) -> str:
         """Return the next character that is not a space, or an empty string at the end."""
         while True:
-            space_match = _SPACE_PATTERN.match(self._text, self._index)
+            space_match = _SPACE_PATTERN.match(self._text, self._text_index)
             assert space_match is not None
-            self._index = space_match.end()
-            if self._index < len(self._text):
-                return self._text[self._index]
+            self._text_index = space_match.end()
+            if self._text_index < len(self._text):
+                return self._text[self._text_index]
             if not self._read_piece():
                 return ""
 
@@ -173,22 +176,22 @@ class Document:
         self._next_character()
         while True:
             try:
-                value, value_end = self._scan(self._text, self._index)
+                value, value_end = self._scan_json(self._text, self._text_index)
                 if (
                     value_end < len(self._text)
                     or not isinstance(value, (int, float))
                     or not self._read_piece()
                 ):
-                    if value_end - self._index > max_characters:
+                    if value_end - self._text_index > max_characters:
                         self._raise_too_large()
-                    self._index = value_end
+                    self._text_index = value_end
                     return value
             except (StopIteration, json.JSONDecodeError) as error:
-                if len(self._text) - self._index > max_characters:
+                if len(self._text) - self._text_index > max_characters:
                     self._raise_too_large()
                 if not self._read_piece():
                     self._raise_format_error(
-                        "", error.pos if isinstance(error, json.JSONDecodeError) else self._index
+                        "", error.pos if isinstance(error, json.JSONDecodeError) else self._text_index
                     )
             except ValueError as error:
                 self._raise_format_error(str(error))
@@ -205,11 +208,11 @@ class Document:
             raise TraceFormatError(f"{self._name} is damaged: its compressed data is incomplete.") from error
         except (gzip.BadGzipFile, zlib.error) as error:
             raise TraceFormatError(f"{self._name} is damaged: its compressed data cannot be read.") from error
-        self._dropped_characters += self._index
-        self._text = self._text[self._index :] + new_text
-        self._index = 0
+        self._dropped_character_count += self._text_index
+        self._text = self._text[self._text_index :] + new_text
+        self._text_index = 0
         self._is_at_end = not new_text
-        if self._dropped_characters + len(self._text) > MAX_TEXT_LENGTH:
+        if self._dropped_character_count + len(self._text) > MAX_TEXT_LENGTH:
             raise TraceFormatError(
                 f"{self._name} has more than {MAX_TEXT_LENGTH >> 20} MB. Record a shorter part of the "
                 "program."
@@ -236,7 +239,7 @@ class Document:
         )
 
     def _raise_format_error(self, reason: str = "", text_index: int | None = None) -> NoReturn:
-        position = self._dropped_characters + (self._index if text_index is None else text_index)
+        position = self._dropped_character_count + (self._text_index if text_index is None else text_index)
         raise TraceFormatError(
             f"{self._name} is damaged or is not JSON: it cannot be read at character "
             f"{position:,}{f' ({reason})' if reason else ''}."

@@ -126,27 +126,27 @@ class TraceContents:
     """The contents of a trace file, with its slices, the names of its tracks, and the number of events that
     were left out.
 
-    The attribute ``later`` is the number of events that were left out because they begin after the first
-    `max_slices` slices. ``lost`` events have no time or name. ``timeless`` events have a negative duration,
-    or are operations with a duration of zero.
+    The attribute ``later_event_count`` is the number of events that were left out because they begin after
+    the first `max_slices` slices. The events in ``lost_event_count`` have no time or name. Those in
+    ``timeless_event_count`` have a negative duration, or are operations with a duration of zero.
     """
 
     max_slices: int
     slices: list[_Slice] = field(default_factory=list)
-    tracks: dict[tuple[Any, Any], str] = field(default_factory=dict)
+    track_names: dict[tuple[Any, Any], str] = field(default_factory=dict)
     event_count: int = 0
-    later: int = 0
-    lost: int = 0
-    timeless: int = 0
-    until_ns: float = math.inf
+    later_event_count: int = 0
+    lost_event_count: int = 0
+    timeless_event_count: int = 0
+    latest_start_ns: float = math.inf
 
-    def cut(self) -> None:
+    def drop_later_slices(self) -> None:
         """Keep only the first `max_slices` slices of the trace file."""
         if len(self.slices) > self.max_slices:
-            self.slices.sort(key=lambda record: record.start_ns)
-            self.later += len(self.slices) - self.max_slices
+            self.slices.sort(key=lambda trace_slice: trace_slice.start_ns)
+            self.later_event_count += len(self.slices) - self.max_slices
             del self.slices[self.max_slices :]
-            self.until_ns = self.slices[-1].start_ns
+            self.latest_start_ns = self.slices[-1].start_ns
 
 
 def make_timeline(
@@ -159,19 +159,19 @@ def make_timeline(
     TraceFormatError
         If no event has a time.
     """
-    if not contents.slices and contents.timeless:
-        raise TraceFormatError(f"{name} has no timeline: {_describe_timeless(contents)}")
+    if not contents.slices and contents.timeless_event_count:
+        raise TraceFormatError(f"{name} has no timeline: {_describe_timeless_events(contents)}")
     if not contents.slices:
         raise TraceFormatError(
             f"{name} has no timeline: none of its {count(contents.event_count, 'event')} has a time."
         )
-    start_ns = min(record.start_ns for record in contents.slices)
-    contents.slices.sort(key=lambda record: (record.start_ns, -record.end_ns))
+    start_ns = min(trace_slice.start_ns for trace_slice in contents.slices)
+    contents.slices.sort(key=lambda trace_slice: (trace_slice.start_ns, -trace_slice.end_ns))
     operations = _make_operations(contents.slices)
     calls, threads = _make_calls(contents.slices, operations)
     waits = (*_make_host_waits(calls, operations), *_make_event_waits(contents.slices, operations))
     activities = _sort_operations(operations, waits)
-    end_ns = max(record.end_ns for record in contents.slices)
+    end_ns = max(trace_slice.end_ns for trace_slice in contents.slices)
     return Timeline(
         provenance=_make_provenance(header, name, start_ns, tool),
         method="file",
@@ -181,33 +181,36 @@ def make_timeline(
         calls=tuple(calls),
         synchronizations=tuple(wait for wait, _ in waits),
         ranges=tuple(_make_ranges(contents.slices, threads)),
-        streams=_make_streams(activities, contents.tracks),
+        streams=_make_streams(activities, contents.track_names),
         note=_make_note(contents, name, bool(activities) or tool != _TORCH_TOOL),
     )
 
 
-def _describe_timeless(file_contents: TraceContents) -> str:
-    events_text = f"{count(file_contents.timeless, 'event')} with a duration of zero or less"
-    return f"{events_text} {noun(file_contents.timeless, 'was', 'were')} left out."
+def _describe_timeless_events(file_contents: TraceContents) -> str:
+    events_text = f"{count(file_contents.timeless_event_count, 'event')} with a duration of zero or less"
+    return f"{events_text} {noun(file_contents.timeless_event_count, 'was', 'were')} left out."
 
 
 def _make_note(file_contents: TraceContents, name: str, has_operations: bool) -> str:
     """Return sentences about the events of the file that are missing in the timeline."""
     note_sentences = []
-    is_torch = any(record.category in (*_CALL_CATEGORIES, "cpu_op") for record in file_contents.slices)
+    is_torch = any(
+        trace_slice.category in (*_CALL_CATEGORIES, "cpu_op") for trace_slice in file_contents.slices
+    )
     if not has_operations and is_torch:
         note_sentences.append(_NO_GPU_NOTE)
-    if file_contents.timeless:
-        note_sentences.append(_describe_timeless(file_contents))
-    if file_contents.later:
+    if file_contents.timeless_event_count:
+        note_sentences.append(_describe_timeless_events(file_contents))
+    if file_contents.later_event_count:
         read_count = len(file_contents.slices)
         note_sentences.append(
-            f"Only the first {read_count:,} of {count(read_count + file_contents.later, 'event')} are shown; "
-            f"gl.open_timeline({name!r}, most_events={read_count + file_contents.later}) "
+            f"Only the first {read_count:,} of "
+            f"{count(read_count + file_contents.later_event_count, 'event')} are shown; "
+            f"gl.open_timeline({name!r}, most_events={read_count + file_contents.later_event_count}) "
             "reads all of them, which takes long."
         )
-    if file_contents.lost:
-        lost_count = file_contents.lost
+    if file_contents.lost_event_count:
+        lost_count = file_contents.lost_event_count
         lost_text = f"{count(lost_count, 'event')} without a time or name {noun(lost_count, 'was', 'were')}"
         note_sentences.append(f"{lost_text} left out.")
     return " ".join(note_sentences)
@@ -226,7 +229,7 @@ def read_slices(events: Iterable[Any], max_slices: int, name: str) -> TraceConte
     """
     file_contents = TraceContents(max_slices)
     open_slices: dict[tuple[Any, Any], list[tuple[Any, ...]]] = defaultdict(list)
-    open_count = 0
+    open_slice_count = 0
     for event in events:
         file_contents.event_count += 1
         event_phase = event.get("ph") if isinstance(event, dict) else None
@@ -236,17 +239,17 @@ def read_slices(events: Iterable[Any], max_slices: int, name: str) -> TraceConte
             track_key = _find_track_key(event)
             time_ns = _parse_ns(event.get("ts"))
             if time_ns is None or track_key is None:
-                file_contents.lost += 1
+                file_contents.lost_event_count += 1
             elif event_phase == "B":
-                if len(open_slices[track_key]) < _MAX_DEPTH and open_count < _MAX_OPEN_SLICES:
+                if len(open_slices[track_key]) < _MAX_DEPTH and open_slice_count < _MAX_OPEN_SLICES:
                     open_slices[track_key].append(
                         (event.get("name"), event.get("cat"), time_ns, _select_args(event))
                     )
-                    open_count += 1
+                    open_slice_count += 1
             elif event_phase == "E":
                 if open_slices[track_key]:
                     name, category, start_ns, args = open_slices[track_key].pop()
-                    open_count -= 1
+                    open_slice_count -= 1
                     _add_slice(
                         file_contents,
                         name,
@@ -257,7 +260,7 @@ def read_slices(events: Iterable[Any], max_slices: int, name: str) -> TraceConte
                         {**args, **_select_args(event)},
                     )
                 else:
-                    file_contents.lost += 1
+                    file_contents.lost_event_count += 1
             else:
                 duration_ns = _parse_ns(event.get("dur", 0)) if event_phase == "X" else 0
                 end_ns = None if duration_ns is None else time_ns + duration_ns
@@ -273,11 +276,11 @@ def read_slices(events: Iterable[Any], max_slices: int, name: str) -> TraceConte
                     event_phase != "X",
                 )
         elif event_phase is None:
-            file_contents.lost += 1
-        if file_contents.lost > _MAX_LOST:
+            file_contents.lost_event_count += 1
+        if file_contents.lost_event_count > _MAX_LOST:
             raise TraceFormatError(f"{name} has more than {_MAX_LOST:,} events without a time or name.")
-    file_contents.lost += sum(map(len, open_slices.values()))
-    file_contents.cut()
+    file_contents.lost_event_count += sum(map(len, open_slices.values()))
+    file_contents.drop_later_slices()
     return file_contents
 
 
@@ -308,15 +311,15 @@ def _add_slice(
 ) -> None:
     category = _OLD_CATEGORIES.get(category, category) if isinstance(category, str) else ""
     if end_ns is None or not isinstance(name, str):
-        file_contents.lost += 1
+        file_contents.lost_event_count += 1
     elif end_ns < start_ns or (end_ns == start_ns and category in _ACTIVITY_KINDS):
-        file_contents.timeless += 1
-    elif start_ns > file_contents.until_ns:
-        file_contents.later += 1
+        file_contents.timeless_event_count += 1
+    elif start_ns > file_contents.latest_start_ns:
+        file_contents.later_event_count += 1
     else:
         file_contents.slices.append(_Slice(name, category, start_ns, end_ns, *key, args, is_mark))
         if len(file_contents.slices) >= 2 * file_contents.max_slices:
-            file_contents.cut()
+            file_contents.drop_later_slices()
 
 
 def _find_track_key(event: dict[str, Any]) -> tuple[Any, Any] | None:
@@ -353,14 +356,14 @@ def _parse_int(value: Any, default: int = 0) -> int:
 def _store_track_name(event: dict[str, Any], file_contents: TraceContents) -> None:
     track_key = _find_track_key(event)
     track_name = _as_dict(event.get("args")).get("name")
-    has_room = len(file_contents.tracks) < _MAX_TRACKS
+    has_room = len(file_contents.track_names) < _MAX_TRACKS
     if (
         event.get("name") == "thread_name"
         and track_key is not None
         and isinstance(track_name, str)
         and has_room
     ):
-        file_contents.tracks[track_key] = track_name.strip()
+        file_contents.track_names[track_key] = track_name.strip()
 
 
 # Operations, calls and waits
@@ -371,12 +374,14 @@ _Wait = tuple[Synchronization, int]
 
 @dataclass(slots=True)
 class _Operations:
-    """Operations in the order in which they were issued, with their numbers and their calls' numbers."""
+    """Operations in the order in which they were issued, each with the number of the CUDA call that issued
+    it.
+    """
 
     activities: list[Activity] = field(default_factory=list)
     calls: list[int] = field(default_factory=list)
 
-    def first_of(self) -> dict[int, Activity]:
+    def first_operation_by_call(self) -> dict[int, Activity]:
         """Return the first operation of each CUDA call, by the correlation ID of the call."""
         first_operations: dict[int, Activity] = {}
         for activity, correlation in zip(self.activities, self.calls, strict=True):
@@ -387,40 +392,40 @@ class _Operations:
 
 def _make_operations(slices: list[_Slice]) -> _Operations:
     issued_slices = [
-        (_parse_int(record.args.get("correlation")), record)
-        for record in slices
-        if record.category in _ACTIVITY_KINDS
+        (_parse_int(trace_slice.args.get("correlation")), trace_slice)
+        for trace_slice in slices
+        if trace_slice.category in _ACTIVITY_KINDS
     ]
     issued_slices.sort(key=lambda pair: (pair[0], pair[1].start_ns))
     return _Operations(
         [
-            _make_activity(record, operation_number)
-            for operation_number, (_, record) in enumerate(issued_slices, 1)
+            _make_activity(trace_slice, operation_number)
+            for operation_number, (_, trace_slice) in enumerate(issued_slices, 1)
         ],
         [correlation for correlation, _ in issued_slices],
     )
 
 
-def _make_activity(record: _Slice, operation_number: int) -> Activity:
-    args = record.args
-    activity_kind = _ACTIVITY_KINDS[record.category]
+def _make_activity(trace_slice: _Slice, operation_number: int) -> Activity:
+    args = trace_slice.args
+    activity_kind = _ACTIVITY_KINDS[trace_slice.category]
     copy_kind = None
     if activity_kind == "MEMCPY":
-        copy_kind = next((direction for direction in _COPY_KINDS if direction in record.name), None)
+        copy_kind = next((direction for direction in _COPY_KINDS if direction in trace_slice.name), None)
     # Kineto names both ends of a copy: Memcpy HtoD (Pageable -> Device).
     pinned = None
-    if "Pageable" in record.name:
+    if "Pageable" in trace_slice.name:
         pinned = False
-    elif "Pinned" in record.name:
+    elif "Pinned" in trace_slice.name:
         pinned = True
     return Activity(
         kind="MEMCPY2" if copy_kind == "PtoP" else activity_kind,
-        name=record.name,
-        device_id=_parse_int(args.get("device"), _parse_int(record.pid)),
-        stream_id=_parse_int(args.get("stream"), _parse_int(record.tid)),
+        name=trace_slice.name,
+        device_id=_parse_int(args.get("device"), _parse_int(trace_slice.pid)),
+        stream_id=_parse_int(args.get("stream"), _parse_int(trace_slice.tid)),
         correlation_id=operation_number,
-        start_ns=record.start_ns,
-        end_ns=record.end_ns,
+        start_ns=trace_slice.start_ns,
+        end_ns=trace_slice.end_ns,
         size_bytes=_parse_int(args.get("bytes")),
         copy_kind=copy_kind,
         pinned=pinned if copy_kind in ("HtoD", "DtoH") else None,
@@ -443,23 +448,30 @@ def _make_calls(
     slices: list[_Slice], operations: _Operations
 ) -> tuple[list[HostCall], dict[tuple[Any, Any], int]]:
     """Return the calls, with the number of the first operation that each issued, and the thread numbers."""
-    first_operations = operations.first_of()
+    first_operations = operations.first_operation_by_call()
     calls = []
     threads: dict[tuple[Any, Any], int] = {}
     open_slices: dict[tuple[Any, Any], list[_Slice]] = defaultdict(list)
-    for record in slices:
-        slice_stack = open_slices[record.pid, record.tid]
-        while slice_stack and slice_stack[-1].end_ns <= record.start_ns:
+    for trace_slice in slices:
+        slice_stack = open_slices[trace_slice.pid, trace_slice.tid]
+        while slice_stack and slice_stack[-1].end_ns <= trace_slice.start_ns:
             slice_stack.pop()
-        if record.category == "python_function":
-            slice_stack.append(record)
-        elif record.category in _CALL_CATEGORIES:
-            operation = first_operations.get(_parse_int(record.args.get("correlation")))
+        if trace_slice.category == "python_function":
+            slice_stack.append(trace_slice)
+        elif trace_slice.category in _CALL_CATEGORIES:
+            operation = first_operations.get(_parse_int(trace_slice.args.get("correlation")))
             operation_number = 0 if operation is None else operation.correlation_id
-            thread = _number_thread(record, threads)
+            thread = _number_thread(trace_slice, threads)
             source_line = _find_source_line(slice_stack)
             calls.append(
-                HostCall(record.name, record.start_ns, record.end_ns, thread, operation_number, source_line)
+                HostCall(
+                    trace_slice.name,
+                    trace_slice.start_ns,
+                    trace_slice.end_ns,
+                    thread,
+                    operation_number,
+                    source_line,
+                )
             )
     return calls, threads
 
@@ -474,9 +486,13 @@ def _find_source_line(stack: list[_Slice]) -> SourceLine | None:
     return None
 
 
-def _number_thread(record: _Slice, threads: dict[tuple[Any, Any], int]) -> int:
-    """Return the number of a slice's thread, or a new number if the file identifies it by a name."""
-    return threads.setdefault((record.pid, record.tid), _parse_int(record.tid) or len(threads) + 1)
+def _number_thread(trace_slice: _Slice, threads: dict[tuple[Any, Any], int]) -> int:
+    """Return the number of the thread of a slice. If the file identifies the thread by a name, return a new
+    number.
+    """
+    return threads.setdefault(
+        (trace_slice.pid, trace_slice.tid), _parse_int(trace_slice.tid) or len(threads) + 1
+    )
 
 
 def _make_host_waits(calls: list[HostCall], operations: _Operations) -> Iterator[_Wait]:
@@ -515,9 +531,9 @@ def _make_event_waits(slices: list[_Slice], operations: _Operations) -> Iterator
         correlations, operation_numbers = operations_by_stream.setdefault(activity.stream_id, ([], []))
         correlations.append(correlation)
         operation_numbers.append(activity.correlation_id)
-    for record in slices:
-        if record.category == "cuda_sync" and "Stream Wait Event" in record.name:
-            args = record.args
+    for trace_slice in slices:
+        if trace_slice.category == "cuda_sync" and "Stream Wait Event" in trace_slice.name:
+            args = trace_slice.args
             awaited_stream = _parse_int(args.get("wait_on_stream"), -1)
             correlations, operation_numbers = operations_by_stream.get(awaited_stream, ([], []))
             record_index = bisect_left(
@@ -526,10 +542,10 @@ def _make_event_waits(slices: list[_Slice], operations: _Operations) -> Iterator
             yield (
                 Synchronization(
                     type="STREAM_WAIT_EVENT",
-                    device_id=_parse_int(args.get("device"), _parse_int(record.pid)),
+                    device_id=_parse_int(args.get("device"), _parse_int(trace_slice.pid)),
                     stream_id=_parse_int(args.get("stream"), -1),
-                    start_ns=record.start_ns,
-                    end_ns=record.start_ns,
+                    start_ns=trace_slice.start_ns,
+                    end_ns=trace_slice.start_ns,
                     name="cudaStreamWaitEvent",
                     event_id=_parse_int(args.get("wait_on_cuda_event_id")),
                     event_stream_id=awaited_stream,
@@ -568,34 +584,34 @@ def _sort_operations(operations: _Operations, waits: tuple[_Wait, ...]) -> tuple
 def _make_ranges(slices: list[_Slice], threads: dict[tuple[Any, Any], int]) -> Iterator[NvtxRange]:
     """Yield the slices that are not operations, calls or waits as ranges, with their nesting depth."""
     open_end_times: dict[tuple[Any, Any], list[int]] = defaultdict(list)
-    for record in slices:
+    for trace_slice in slices:
         if (
-            record.category in _ACTIVITY_KINDS
-            or record.category in _CALL_CATEGORIES
-            or record.category in _OMITTED_CATEGORIES
+            trace_slice.category in _ACTIVITY_KINDS
+            or trace_slice.category in _CALL_CATEGORIES
+            or trace_slice.category in _OMITTED_CATEGORIES
         ):
             continue
-        end_time_stack = open_end_times[record.pid, record.tid]
-        while end_time_stack and end_time_stack[-1] <= record.start_ns:
+        end_time_stack = open_end_times[trace_slice.pid, trace_slice.tid]
+        while end_time_stack and end_time_stack[-1] <= trace_slice.start_ns:
             end_time_stack.pop()
-        thread = _number_thread(record, threads)
+        thread = _number_thread(trace_slice, threads)
         yield NvtxRange(
-            name=record.name,
+            name=trace_slice.name,
             color=None,
-            start_ns=record.start_ns,
-            end_ns=record.end_ns,
+            start_ns=trace_slice.start_ns,
+            end_ns=trace_slice.end_ns,
             thread=thread,
             depth=len(end_time_stack),
-            is_mark=record.is_mark,
+            is_mark=trace_slice.is_mark,
         )
-        if not record.is_mark:
-            end_time_stack.append(record.end_ns)
+        if not trace_slice.is_mark:
+            end_time_stack.append(trace_slice.end_ns)
 
 
 def _make_streams(
     activities: tuple[Activity, ...], tracks: dict[tuple[Any, Any], str]
 ) -> tuple[StreamInfo, ...]:
-    stream_keys = dict.fromkeys((a.device_id, a.stream_id) for a in activities)
+    stream_keys = dict.fromkeys((activity.device_id, activity.stream_id) for activity in activities)
     return tuple(StreamInfo(*key, tracks.get(key) or f"stream {key[1]}") for key in stream_keys)
 
 

@@ -63,15 +63,15 @@ The path of the output file must follow.
 class Rule:
     """A message about a launch from one of ncu's rules.
 
-    The attribute ``saving`` is ncu's estimate of the share of the kernel's time that a change could save, or
-    None. ncu prints it as "Est. Speedup". ``scope`` is ``"global"`` if it refers to the whole kernel and
-    ``"local"`` if it refers to one section only.
+    The attribute ``saving_fraction`` is ncu's estimate of the share of the kernel's time that a change could
+    save, or None. ncu prints it as "Est. Speedup". ``scope`` is ``"global"`` if it refers to the whole kernel
+    and ``"local"`` if it refers to one section only.
     """
 
     section: str
     name: str
     message: str
-    saving: float | None
+    saving_fraction: float | None
     scope: str
 
 
@@ -83,7 +83,7 @@ class Launch:
 
     kernel: str
     metrics: dict[str, float] = field(default_factory=dict)
-    printed: str = ""
+    printed_name: str = ""
     rules: list[Rule] = field(default_factory=list)
 
 
@@ -104,7 +104,7 @@ def parse_csv(text: str) -> list[Launch]:
         if not metric and not rule:
             continue
         printed_name = row["Kernel Name"]
-        launch = launches.setdefault(row["ID"], Launch(printed_name.split("(")[0], printed=printed_name))
+        launch = launches.setdefault(row["ID"], Launch(printed_name.split("(")[0], printed_name=printed_name))
         if rule and row["Rule Type"] == "OPT":  # others only inform
             saving_percent = row["Estimated Speedup"]
             saving_fraction = float(saving_percent) / 100 if saving_percent else None
@@ -130,11 +130,13 @@ def find_refusal(text: str) -> str:
     )
 
 
-def add_counters(profile: Profile, data: bytes, error: str, unavailable_reason: str) -> Profile:
+def add_counters(profile: Profile, data: bytes, program_error: str, unavailable_reason: str) -> Profile:
     """Return a copy of a profile with the counters that ncu collected. If there are no counters, the copy
     contains the reason.
     """
-    if reason := unavailable_reason or (error and f"in a separate process the function raised {error}"):
+    if reason := unavailable_reason or (
+        program_error and f"in a separate process the function raised {program_error}"
+    ):
         return replace(profile, no_counters=f"not available on this machine: {reason}")
     kernel_counters = sum_counters(parse_csv(data.decode(errors="replace")))
     return replace(profile, counters=kernel_counters, no_counters="" if kernel_counters else "no kernel ran")
@@ -146,7 +148,9 @@ def sum_counters(launches: Sequence[Launch]) -> tuple[HardwareCounters, ...]:
     """
     launches_by_kernel: dict[str, list[Launch]] = {}
     for launch in launches:
-        launches_by_kernel.setdefault(shorten_kernel_name(launch.printed or launch.kernel), []).append(launch)
+        launches_by_kernel.setdefault(shorten_kernel_name(launch.printed_name or launch.kernel), []).append(
+            launch
+        )
     kernels_by_duration = sorted(
         launches_by_kernel.items(), key=lambda item: -_sum_metric(item[1], DURATION_METRIC)
     )
@@ -160,13 +164,13 @@ def _make_kernel_counters(kernel_name: str, launches: Sequence[Launch]) -> Hardw
     return HardwareCounters(
         key=kernel_name,
         count=len(launches),
-        sectors=_sum_flop(launches, *_SECTOR_METRICS),
-        dram_bytes=_sum_flop(launches, *_DRAM_METRICS),
-        warp_instructions=_sum_flop(launches, _INSTRUCTION_METRIC),
-        flop=_sum_flop(launches, *_FLOP_METRICS),
+        sectors=_sum_weighted_metrics(launches, *_SECTOR_METRICS),
+        dram_bytes=_sum_weighted_metrics(launches, *_DRAM_METRICS),
+        warp_instructions=_sum_weighted_metrics(launches, _INSTRUCTION_METRIC),
+        flop=_sum_weighted_metrics(launches, *_FLOP_METRICS),
         l1_hit_rate=_average_hit_rate(launches, _L1_HIT_METRIC),
         l2_hit_rate=_average_hit_rate(launches, _L2_HIT_METRIC),
-        time_ns=_sum_flop(launches, DURATION_METRIC),
+        time_ns=_sum_weighted_metrics(launches, DURATION_METRIC),
     )
 
 
@@ -174,7 +178,7 @@ def _sum_metric(launches: Sequence[Launch], metric: str) -> float:
     return sum(launch.metrics.get(metric, 0.0) for launch in launches)
 
 
-def _sum_flop(launches: Sequence[Launch], *metrics: str) -> int | None:
+def _sum_weighted_metrics(launches: Sequence[Launch], *metrics: str) -> int | None:
     """Return the sum of metrics over launches, or None if none was counted; an FMA counts as two FLOP."""
     if not any(metric in launch.metrics for launch in launches for metric in metrics):
         return None
@@ -189,8 +193,8 @@ def _average_hit_rate(launches: Sequence[Launch], metric: str) -> float | None:
         return None
     return (
         sum(
-            weight * counted_launch.metrics[metric]
-            for weight, counted_launch in zip(duration_weights, counted_launches, strict=True)
+            duration_weight * counted_launch.metrics[metric]
+            for duration_weight, counted_launch in zip(duration_weights, counted_launches, strict=True)
         )
         / sum(duration_weights)
         / 100

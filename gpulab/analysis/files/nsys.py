@@ -85,23 +85,23 @@ def read_timeline(path: Path, most_events: int) -> Timeline:
     return foreign.make_timeline(contents, header, path.name, tool="Nsight Systems")
 
 
-def _query_rows(database: sqlite3.Connection, tables: set[str], query: str) -> Iterator[tuple[Any, ...]]:
+def _query_rows(database: sqlite3.Connection, table_names: set[str], query: str) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a query, or nothing if the report has no such table."""
     table_match = re.search(r"FROM (\w+)", query)
-    if table_match is not None and table_match[1] in tables:
+    if table_match is not None and table_match[1] in table_names:
         yield from database.execute(query)
 
 
-def _read_header(database: sqlite3.Connection, tables: set[str]) -> dict[str, Any]:
+def _read_header(database: sqlite3.Connection, table_names: set[str]) -> dict[str, Any]:
     """Return the devices and the start of the recording, named as in a file of the PyTorch profiler."""
-    starts_ns = [row[0] for row in _query_rows(database, tables, _START_QUERY)]
+    starts_ns = [row[0] for row in _query_rows(database, table_names, _START_QUERY)]
     return {
-        "deviceProperties": [{"name": name} for (name,) in _query_rows(database, tables, _GPU_QUERY)],
+        "deviceProperties": [{"name": name} for (name,) in _query_rows(database, table_names, _GPU_QUERY)],
         "baseTimeNanoseconds": starts_ns[0] if starts_ns else 0,
     }
 
 
-def _read_events(database: sqlite3.Connection, tables: set[str]) -> Iterator[dict[str, Any]]:
+def _read_events(database: sqlite3.Connection, table_names: set[str]) -> Iterator[dict[str, Any]]:
     """Yield the rows of all tables as trace events, with the categories of the PyTorch profiler."""
     for (
         *operation_fields,
@@ -114,34 +114,36 @@ def _read_events(database: sqlite3.Connection, tables: set[str]) -> Iterator[dic
         block_x,
         block_y,
         block_z,
-    ) in _query_rows(database, tables, _KERNEL_QUERY):
+    ) in _query_rows(database, table_names, _KERNEL_QUERY):
         resource_args = {"registers per thread": registers, "shared memory": shared_bytes}
         event_args = resource_args | {"grid": [grid_x, grid_y, grid_z], "block": [block_x, block_y, block_z]}
         yield _make_operation_event("kernel", name, operation_fields, event_args)
     for *operation_fields, size_bytes, copy_kind, source_kind, target_kind in _query_rows(
-        database, tables, _COPY_QUERY
+        database, table_names, _COPY_QUERY
     ):
         memory_kinds = " -> ".join(
-            _MEMORY_KINDS.get(end_kind, "Unknown") for end_kind in (source_kind, target_kind)
+            _MEMORY_KINDS.get(memory_kind, "Unknown") for memory_kind in (source_kind, target_kind)
         )
         name = f"Memcpy {_COPY_KINDS.get(copy_kind, 'other')} ({memory_kinds})"
         yield _make_operation_event("gpu_memcpy", name, operation_fields, {"bytes": size_bytes})
-    for *operation_fields, size_bytes in _query_rows(database, tables, _MEMSET_QUERY):
+    for *operation_fields, size_bytes in _query_rows(database, table_names, _MEMSET_QUERY):
         yield _make_operation_event("gpu_memset", "Memset (Device)", operation_fields, {"bytes": size_bytes})
-    for start_ns, end_ns, thread, correlation_id, name in _query_rows(database, tables, _CALL_QUERY):
+    for start_ns, end_ns, thread, correlation_id, name in _query_rows(database, table_names, _CALL_QUERY):
         plain_name = _VERSION_SUFFIX.sub("", str(name))
         event = _make_event("cuda_runtime", plain_name, start_ns, end_ns, 0, _make_thread_id(thread))
         yield event | {"args": {"correlation": correlation_id}}
-    for start_ns, end_ns, thread, name in _query_rows(database, tables, _RANGE_QUERY):
-        last_ns = start_ns if end_ns is None else end_ns
-        event = _make_event("user_annotation", name, start_ns, last_ns, 0, _make_thread_id(thread))
+    for start_ns, end_ns, thread, name in _query_rows(database, table_names, _RANGE_QUERY):
+        range_end_ns = start_ns if end_ns is None else end_ns
+        event = _make_event("user_annotation", name, start_ns, range_end_ns, 0, _make_thread_id(thread))
         yield event | {"ph": "i"} if end_ns is None else event
 
 
 def _make_operation_event(
     category: str, name: Any, operation_fields: Sequence[Any], args: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the event of an operation; `place` is its start, end, device, stream and call."""
+    """Return the trace event of an operation. The list `operation_fields` contains its start, end, device,
+    stream and correlation ID.
+    """
     start_ns, end_ns, device, stream, correlation_id = operation_fields
     operation_ids = {"device": device, "stream": stream, "correlation": correlation_id}
     return _make_event(category, name, start_ns, end_ns, device, stream) | {"args": operation_ids | args}
@@ -155,5 +157,7 @@ def _make_event(category: str, name: Any, start_ns: Any, end_ns: Any, pid: Any, 
 
 
 def _make_thread_id(global_id: Any) -> int:
-    """Return the number of the operating system's thread, which is in the lower 24 bits of a global one."""
+    """Return the operating system's number of a thread, which is in the lower 24 bits of its ID in Nsight
+    Systems.
+    """
     return global_id & 0xFFFFFF if isinstance(global_id, int) else 0

@@ -101,7 +101,7 @@ def _build_timeline(events: Iterable[Any], header: dict[str, Any]) -> Timeline:
 
 
 def _parse_ns(time_us: Any) -> int:
-    """Return a time in µs as ns, after a check of its type."""
+    """Convert a time from µs to ns. Raise an error if it is not a number."""
     if isinstance(time_us, bool) or not isinstance(time_us, (int, float)):
         raise ValueError(f"{time_us!r:.40} is not a time")
     return round(time_us * 1_000)
@@ -116,10 +116,10 @@ def make_record(record_type: type[R], values: dict[str, Any]) -> R:
     ValueError
         If a value has another type.
     """
-    checks = _make_field_checks(record_type)  # type: ignore[arg-type]
+    field_checks = _make_field_checks(record_type)  # type: ignore[arg-type]
     field_values = {}
     for key, value in values.items():
-        check = checks.get(key)
+        check = field_checks.get(key)
         if check is None:
             continue
         if type(value) is list:
@@ -140,28 +140,30 @@ def _parse_source_line(value: list[Any]) -> SourceLine:
 @lru_cache(16)
 def _make_field_checks(record_type: type[Any]) -> dict[str, ValueCheck]:
     """Return the check of each field of a record, by the field's name."""
-    hints = typing.get_type_hints(record_type)
-    return {field.name: _make_type_check(hints[field.name]) for field in fields(record_type)}
+    type_hints = typing.get_type_hints(record_type)
+    return {field.name: _make_type_check(type_hints[field.name]) for field in fields(record_type)}
 
 
-def _make_type_check(hint: Any) -> ValueCheck:
+def _make_type_check(type_hint: Any) -> ValueCheck:
     """Return a function that checks whether a value has the type of an annotation."""
-    origin = typing.get_origin(hint)
-    inner_types = typing.get_args(hint)
+    origin = typing.get_origin(type_hint)
+    inner_types = typing.get_args(type_hint)
     if origin in (types.UnionType, typing.Union):
-        checks = [_make_type_check(inner_hint) for inner_hint in inner_types]
-        return lambda value: any(check(value) for check in checks)
+        type_checks = [_make_type_check(inner_hint) for inner_hint in inner_types]
+        return lambda value: any(check(value) for check in type_checks)
     if origin is typing.Literal:
         return lambda value: type(value) is str and value in inner_types
     if origin is tuple:
-        checks = [_make_type_check(inner_hint) for inner_hint in inner_types if inner_hint is not Ellipsis]
+        type_checks = [
+            _make_type_check(inner_hint) for inner_hint in inner_types if inner_hint is not Ellipsis
+        ]
         if Ellipsis in inner_types:
-            return lambda value: type(value) is tuple and all(map(checks[0], value))
+            return lambda value: type(value) is tuple and all(map(type_checks[0], value))
         return lambda value: (
             type(value) is tuple
-            and len(value) == len(checks)
-            and all(check(inner_value) for check, inner_value in zip(checks, value, strict=True))
+            and len(value) == len(type_checks)
+            and all(check(inner_value) for check, inner_value in zip(type_checks, value, strict=True))
         )
-    if hint is int:
+    if type_hint is int:
         return lambda value: type(value) is int and -_MAX_NS < value < _MAX_NS
-    return lambda value: isinstance(value, hint)
+    return lambda value: isinstance(value, type_hint)

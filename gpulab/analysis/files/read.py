@@ -54,17 +54,17 @@ def open_file(path: str | Path, most_events: int = MAX_EVENTS) -> Timeline:
         with Document(path) as document:
             events = document.events()
             first_event = list(islice(events, 1))
-            if _is_ours(document.about):
-                return ours.make_timeline(document.about, chain(first_event, events), name)
+            if _is_ours(document.header):
+                return ours.make_timeline(document.header, chain(first_event, events), name)
             file_contents = foreign.read_slices(chain(first_event, events), most_events, name)
-        if _is_ours(document.about):  # the header came after the events
+        if _is_ours(document.header):  # the header came after the events
             with Document(path) as second_document:
-                return ours.make_timeline(document.about, second_document.events(), name)
+                return ours.make_timeline(document.header, second_document.events(), name)
         if not document.has_events:
             raise TraceFormatError(
                 f"{name} does not contain trace events. Choose a file that a profiler has exported."
             )
-        return foreign.make_timeline(file_contents, document.about, name)
+        return foreign.make_timeline(file_contents, document.header, name)
     except (OverflowError, RecursionError) as error:
         raise TraceFormatError(f"{name} is damaged: a number in it is too large to be a time.") from error
 

@@ -85,12 +85,12 @@ def _make_events(timeline: Timeline) -> Iterator[Event]:
     slice_of_operation: dict[int, tuple[int, int, Activity]] = {}
     events: list[Event] = []
     for activity in timeline.activities:
-        pid, tid = tracks.of_stream(activity)
+        pid, tid = tracks.find_stream_track(activity)
         slice_of_operation[activity.correlation_id] = pid, tid, activity
         events.append(_make_slice(activity, CATEGORY_OF_KIND[activity.kind], pid, tid, timeline_start_ns))
     calls_and_tids: list[tuple[HostCall, int]] = []
     for call in timeline.calls:
-        tid = tracks.of_host("CUDA calls", call.thread, call.start_ns, call.end_ns)
+        tid = tracks.find_host_track("CUDA calls", call.thread, call.start_ns, call.end_ns)
         is_driver = call.name.startswith("cu") and call.name[2:3].isupper()
         events.append(
             _make_slice(
@@ -100,10 +100,12 @@ def _make_events(timeline: Timeline) -> Iterator[Event]:
         if call.correlation_id:
             calls_and_tids.append((call, tid))
     for wait in timeline.synchronizations:
-        tid = tracks.of_host("waits", 0, wait.start_ns, wait.end_ns)
+        tid = tracks.find_host_track("waits", 0, wait.start_ns, wait.end_ns)
         events.append(_make_slice(wait, SYNC_CATEGORY, HOST_PID, tid, timeline_start_ns))
     for nvtx_range in timeline.ranges:
-        tid = tracks.of_host("NVTX", nvtx_range.thread, nvtx_range.start_ns, nvtx_range.end_ns, nests=True)
+        tid = tracks.find_host_track(
+            "NVTX", nvtx_range.thread, nvtx_range.start_ns, nvtx_range.end_ns, can_nest=True
+        )
         events.append(_make_slice(nvtx_range, NVTX_CATEGORY, HOST_PID, tid, timeline_start_ns))
         if nvtx_range.is_mark:
             del events[-1]["dur"]
@@ -151,7 +153,9 @@ def _make_slice(record: Any, category: str, pid: int, tid: int, timeline_start_n
 def _make_arrow(
     category: str, arrow_number: int, source_end: tuple[int, int, int], target_end: tuple[int, int, int]
 ) -> Iterator[Event]:
-    """Yield the two events of an arrow between slices; each end is a process, a track and a time."""
+    """Yield the two events of an arrow between slices. Each end of the arrow is given by a process, a track
+    and a time.
+    """
     common_fields = {"cat": category, "name": category, "id": arrow_number}
     yield {
         "ph": "s",
@@ -191,34 +195,36 @@ class _Tracks:
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
-        self._names = make_stream_names(timeline)
-        self._ends: dict[tuple[int, str, int], list[list[int]]] = {}
+        self._stream_names = make_stream_names(timeline)
+        self._open_ends: dict[tuple[int, str, int], list[list[int]]] = {}
         self._track_ids: dict[tuple[int, str, int, int], int] = {}
 
-    def of_stream(self, activity: Activity) -> tuple[int, int]:
+    def find_stream_track(self, activity: Activity) -> tuple[int, int]:
         pid = activity.device_id + 1
-        name = self._names[activity.device_id, activity.stream_id]
+        name = self._stream_names[activity.device_id, activity.stream_id]
         return pid, self._find_track(pid, name, 0, activity.start_ns, activity.end_ns, False)
 
-    def of_host(self, label: str, thread: int, start_ns: int, end_ns: int, nests: bool = False) -> int:
-        return self._find_track(HOST_PID, label, thread, start_ns, end_ns, nests)
+    def find_host_track(
+        self, track_name: str, thread: int, start_ns: int, end_ns: int, can_nest: bool = False
+    ) -> int:
+        return self._find_track(HOST_PID, track_name, thread, start_ns, end_ns, can_nest)
 
     def _find_track(
         self, pid: int, name: str, thread: int, start_ns: int, end_ns: int, can_nest: bool
     ) -> int:
-        open_ends_of_lanes = self._ends.setdefault((pid, name, thread), [])
-        lane = next(
+        open_ends_of_tracks = self._open_ends.setdefault((pid, name, thread), [])
+        track_index = next(
             (
-                lane
-                for lane, open_ends in enumerate(open_ends_of_lanes)
-                if _fits_into_lane(open_ends, start_ns, end_ns, can_nest)
+                track_index
+                for track_index, open_ends in enumerate(open_ends_of_tracks)
+                if _fits_into_track(open_ends, start_ns, end_ns, can_nest)
             ),
-            len(open_ends_of_lanes),
+            len(open_ends_of_tracks),
         )
-        if lane == len(open_ends_of_lanes):
-            open_ends_of_lanes.append([])
-        open_ends_of_lanes[lane].append(end_ns)
-        return self._track_ids.setdefault((pid, name, thread, lane), len(self._track_ids) + 1)
+        if track_index == len(open_ends_of_tracks):
+            open_ends_of_tracks.append([])
+        open_ends_of_tracks[track_index].append(end_ns)
+        return self._track_ids.setdefault((pid, name, thread, track_index), len(self._track_ids) + 1)
 
     def make_track_names(self) -> Iterable[Event]:
         device = self._timeline.provenance.device
@@ -230,15 +236,17 @@ class _Tracks:
             yield _make_metadata(pid, 0, "process_name", name=process_name)
             yield _make_metadata(pid, 0, "process_labels", labels=self._timeline.provenance.label)
             yield _make_metadata(pid, 0, "process_sort_index", sort_index=0 if pid == HOST_PID else pid)
-        for (pid, track_name, thread, lane), tid in self._track_ids.items():
+        for (pid, track_name, thread, track_index), tid in self._track_ids.items():
             thread_text = f" of thread {threads.index(thread) + 1}" if thread and len(threads) > 1 else ""
-            lane_text = f" ({lane + 1})" if lane else ""
-            yield _make_metadata(pid, tid, "thread_name", name=f"{track_name}{thread_text}{lane_text}")
+            track_text = f" ({track_index + 1})" if track_index else ""
+            yield _make_metadata(pid, tid, "thread_name", name=f"{track_name}{thread_text}{track_text}")
             yield _make_metadata(pid, tid, "thread_sort_index", sort_index=tid)
 
 
-def _fits_into_lane(open_ends: list[int], start_ns: int, end_ns: int, can_nest: bool) -> bool:
-    """Return whether a slice fits on a track: after all other slices, or nested in an open one if allowed."""
+def _fits_into_track(open_ends: list[int], start_ns: int, end_ns: int, can_nest: bool) -> bool:
+    """Return whether a slice fits on a track. It fits if all other slices have ended, or if it is nested in
+    an open slice and nesting is allowed.
+    """
     while open_ends and open_ends[-1] <= start_ns:
         open_ends.pop()
     return not open_ends or (can_nest and end_ns <= open_ends[-1])

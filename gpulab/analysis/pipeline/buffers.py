@@ -1,4 +1,4 @@
-"""Buffers of a block's shared memory, and which access fills or uses which of them.
+"""Buffers of a block's shared memory, and the accesses that fill or use each buffer.
 
 A buffer consists of the bytes that are filled for the first time by the same group of copies, or by stores
 between the same two waits, and that are then read for the first time between the same two waits. In a block
@@ -31,7 +31,7 @@ class Writes:
 
     step: Ints
     key: Ints
-    asynchronous: npt.NDArray[np.bool_]
+    is_asynchronous: npt.NDArray[np.bool_]
     landing_step: Ints
     wait_step: Ints
     landing_chain: Ints
@@ -57,13 +57,13 @@ class Buffers:
         Size of the parts into which shared memory is divided.
     writes, read_step
         The writes, and the steps that read, one row for each request.
-    written, read
+    written_pieces, read_pieces
         The pieces of the buffers that these rows access.
     buffer_of_piece
         The buffer of each piece, -1 if it has none.
-    fill
-        For each of the pieces in `written`, the number of the fill among those of its buffer.
-    fills
+    fill_numbers
+        For each of the pieces in `written_pieces`, the number of the fill among those of its buffer.
+    fill_counts
         The number of fills of each buffer.
     """
 
@@ -73,7 +73,7 @@ class Buffers:
         is_read = accesses.kind == _LOAD_KIND
         write_sizes = accesses.width_bytes[~is_read]
         self.piece_bytes = int(min(_WORD_BYTES, write_sizes.min(initial=_WORD_BYTES)))
-        self.count = -(-shared.size_bytes // self.piece_bytes)
+        self.piece_count = -(-shared.size_bytes // self.piece_bytes)
         wait_counts = (
             steps.waits[access_step]
             if steps.waits.any()
@@ -84,15 +84,15 @@ class Buffers:
         written_pieces = self._find_pieces(accesses.offset[~is_read], accesses.width_bytes[~is_read])
         read_pieces = self._find_pieces(accesses.offset[is_read], accesses.width_bytes[is_read])
         self.buffer_of_piece = self._group_pieces(written_pieces, read_pieces, wait_counts[is_read])
-        self.written = written_pieces
+        self.written_pieces = written_pieces
         is_buffer = self.buffer_of_piece[read_pieces.piece] >= 0
-        self.read = PieceAccesses(read_pieces.row[is_buffer], read_pieces.piece[is_buffer])
+        self.read_pieces = PieceAccesses(read_pieces.row[is_buffer], read_pieces.piece[is_buffer])
         self._number_fills()
 
     def _find_pieces(
         self, offset: npt.NDArray[np.int32], width_bytes: npt.NDArray[np.int16]
     ) -> PieceAccesses:
-        """Return the pieces that rows of 32 accesses contain."""
+        """Return the pieces of shared memory that the 32 lanes of each memory request access."""
         access_rows, access_lanes = np.nonzero(offset >= 0)
         first_piece = offset[access_rows, access_lanes].astype(np.int64) // self.piece_bytes
         last_piece = (offset[access_rows, access_lanes] + width_bytes[access_rows] - 1).astype(
@@ -105,8 +105,8 @@ class Buffers:
         )
         piece_rows = np.repeat(access_rows, piece_counts)
         # The lanes of a row can share a piece.
-        row_piece_keys = np.unique(piece_rows * np.int64(self.count) + piece_numbers)
-        return PieceAccesses(row_piece_keys // self.count, row_piece_keys % self.count)
+        row_piece_keys = np.unique(piece_rows * np.int64(self.piece_count) + piece_numbers)
+        return PieceAccesses(row_piece_keys // self.piece_count, row_piece_keys % self.piece_count)
 
     def _group_pieces(
         self, written_pieces: PieceAccesses, read_pieces: PieceAccesses, read_wait_counts: Ints
@@ -116,19 +116,19 @@ class Buffers:
         `read_wait_counts` has the number of waits before each row that reads.
         """
         unknown_step = np.iinfo(np.int64).max
-        first_write = np.full(self.count, unknown_step)
+        first_write = np.full(self.piece_count, unknown_step)
         np.minimum.at(first_write, written_pieces.piece, self.writes.step[written_pieces.row])
         is_written = first_write < unknown_step
-        first_key = np.full(self.count, -1)
+        first_key = np.full(self.piece_count, -1)
         step_order = np.argsort(-self.writes.step[written_pieces.row], kind="stable")
         first_key[written_pieces.piece[step_order]] = self.writes.key[written_pieces.row[step_order]]
-        first_wait = np.full(self.count, unknown_step)
+        first_wait = np.full(self.piece_count, unknown_step)
         np.minimum.at(first_wait, read_pieces.piece, read_wait_counts[read_pieces.row])
         # A piece that is never read, such as an unused component, belongs to the one before it.
-        key_order = np.lexsort((np.arange(self.count), first_key))
+        key_order = np.lexsort((np.arange(self.piece_count), first_key))
         is_read = (first_wait < unknown_step)[key_order]
         is_group_start = is_read | (np.diff(first_key[key_order], prepend=-2) != 0)
-        key_source = np.maximum.accumulate(np.where(is_group_start, np.arange(self.count), 0))
+        key_source = np.maximum.accumulate(np.where(is_group_start, np.arange(self.piece_count), 0))
         first_wait[key_order] = first_wait[key_order][key_source]
         key_pairs = np.stack([first_key, first_wait], axis=1)[is_written]
         distinct_pairs, first_piece, buffer_key = np.unique(
@@ -136,29 +136,31 @@ class Buffers:
         )
         buffer_ranks = np.empty(len(distinct_pairs), np.int64)
         buffer_ranks[np.argsort(first_piece)] = np.arange(len(distinct_pairs))
-        buffer_of_piece = np.full(self.count, -1)
+        buffer_of_piece = np.full(self.piece_count, -1)
         buffer_of_piece[is_written] = buffer_ranks[buffer_key.reshape(-1)]
         return buffer_of_piece
 
     def _number_fills(self) -> None:
         """Number the fills of each buffer in the order in which they start."""
-        buffer_numbers = self.buffer_of_piece[self.written.piece]
+        buffer_numbers = self.buffer_of_piece[self.written_pieces.piece]
         key_count = int(self.writes.key.max(initial=0)) + 1
-        buffer_key = buffer_numbers * key_count + self.writes.key[self.written.row]
+        buffer_key = buffer_numbers * key_count + self.writes.key[self.written_pieces.row]
         buffer_keys, first_pairs, key_index = np.unique(buffer_key, return_index=True, return_inverse=True)
         fill_starts = np.full(buffer_keys.size, np.iinfo(np.int64).max)
-        np.minimum.at(fill_starts, key_index, self.writes.step[self.written.row])
+        np.minimum.at(fill_starts, key_index, self.writes.step[self.written_pieces.row])
         buffer_of_pair = buffer_numbers[first_pairs]
         fill_order = np.lexsort((fill_starts, buffer_of_pair))
-        self.fills = np.bincount(buffer_of_pair, minlength=int(self.buffer_of_piece.max(initial=-1)) + 1)
+        self.fill_counts = np.bincount(
+            buffer_of_pair, minlength=int(self.buffer_of_piece.max(initial=-1)) + 1
+        )
         fill_number = np.empty(buffer_keys.size, np.int64)
-        first_fills = np.cumsum(self.fills) - self.fills
-        fill_number[fill_order] = np.arange(buffer_keys.size) - np.repeat(first_fills, self.fills)
-        self.fill = fill_number[key_index]
+        first_fills = np.cumsum(self.fill_counts) - self.fill_counts
+        fill_number[fill_order] = np.arange(buffer_keys.size) - np.repeat(first_fills, self.fill_counts)
+        self.fill_numbers = fill_number[key_index]
 
 
 def _count_rewrites(warp: Ints, is_read: npt.NDArray[np.bool_]) -> Ints:
-    """Return for each access how often its warp has written after it had read."""
+    """Return for each access how many times its warp has changed from reading to writing so far."""
     warp_order = np.argsort(warp, kind="stable")
     is_write_after_read = np.zeros(warp.size, np.bool_)
     is_write_after_read[1:] = (
@@ -192,7 +194,7 @@ def _make_writes(
     return Writes(
         step=step,
         key=write_key,
-        asynchronous=is_copy,
+        is_asynchronous=is_copy,
         landing_step=landing_step,
         wait_step=_find_wait_steps(steps, mbarrier_chain, landing_step),
         landing_chain=np.where(mbarrier_chain >= 0, mbarrier_chain, landing_warp),
@@ -200,10 +202,12 @@ def _make_writes(
     )
 
 
-def _find_wait_steps(steps: Steps, mbarrier: Ints, landing_step: Ints) -> Ints:
-    """Return the steps that wait for data which land at steps, by a wait or with the phase of an mbarrier."""
+def _find_wait_steps(steps: Steps, mbarrier_chain: Ints, landing_step: Ints) -> Ints:
+    """Return for each write the step that waits until its data have landed. If the data do not land on an
+    mbarrier, this is the landing step itself.
+    """
     chain_step_pairs, pair_indices = np.unique(
-        np.stack([mbarrier, landing_step], axis=1), axis=0, return_inverse=True
+        np.stack([mbarrier_chain, landing_step], axis=1), axis=0, return_inverse=True
     )
     wait_steps = [
         steps.find_first_wait(chain, step) if chain >= 0 else step

@@ -28,12 +28,12 @@ def find_pipeline(trace: BlockTrace) -> Pipeline:
     """
     steps = Steps(trace)
     buffers = Buffers(steps, trace.shared)
-    if not buffers.read.row.size:
+    if not buffers.read_pieces.row.size:
         raise GpulabError(
             f"`{trace.kernel_name}` has no pipeline: in this launch, its block does not fill shared memory "
             "and read it afterwards. gl.warps(kernel, grid, block, args, whole_block=True) shows its steps."
         )
-    if not buffers.writes.asynchronous.any() and buffers.fills.max() < 2:
+    if not buffers.writes.is_asynchronous.any() and buffers.fill_counts.max() < 2:
         raise GpulabError(
             f"`{trace.kernel_name}` has no pipeline: it fills each buffer of shared memory once, and without "
             "asynchronous copies. A pipeline fills its buffers again in a loop. Launch the kernel with more "
@@ -55,7 +55,7 @@ def find_pipeline(trace: BlockTrace) -> Pipeline:
 def _make_buffers(buffers: Buffers) -> tuple[Buffer, ...]:
     piece_bytes = buffers.piece_bytes
     buffer_records = []
-    for buffer_number in range(buffers.fills.size):
+    for buffer_number in range(buffers.fill_counts.size):
         buffer_pieces = np.flatnonzero(buffers.buffer_of_piece == buffer_number)
         buffer_records.append(
             Buffer(
@@ -69,13 +69,13 @@ def _make_buffers(buffers: Buffers) -> tuple[Buffer, ...]:
 
 def _make_fills(steps: Steps, buffers: Buffers) -> tuple[Fill, ...]:
     writes = buffers.writes
-    buffer_of_write = buffers.buffer_of_piece[buffers.written.piece]
+    buffer_of_write = buffers.buffer_of_piece[buffers.written_pieces.piece]
     fill_records = []
     for (buffer_number, fill_number), write_rows in _group_rows(
-        buffer_of_write, buffers.fill, buffers.written.row
+        buffer_of_write, buffers.fill_numbers, buffers.written_pieces.row
     ):
         wait_steps = writes.wait_step[write_rows]
-        is_asynchronous = bool(writes.asynchronous[write_rows].any())
+        is_asynchronous = bool(writes.is_asynchronous[write_rows].any())
         fill_records.append(
             Fill(
                 buffer=buffer_number,
@@ -94,9 +94,11 @@ def _make_fills(steps: Steps, buffers: Buffers) -> tuple[Fill, ...]:
 
 
 def _make_uses(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Use, ...]:
-    buffer_of_read = buffers.buffer_of_piece[buffers.read.piece]
+    buffer_of_read = buffers.buffer_of_piece[buffers.read_pieces.piece]
     use_records = []
-    for (buffer_number, fill_number), read_rows in _group_rows(buffer_of_read, used_fill, buffers.read.row):
+    for (buffer_number, fill_number), read_rows in _group_rows(
+        buffer_of_read, used_fill, buffers.read_pieces.row
+    ):
         read_steps = buffers.read_step[read_rows]
         use_records.append(
             Use(
@@ -112,7 +114,9 @@ def _make_uses(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Use, ..
 
 
 def _group_rows(first_column: Ints, second_column: Ints, row: Ints) -> Iterable[tuple[tuple[int, int], Ints]]:
-    """Yield each pair of two columns' values, with the distinct rows in which it occurs."""
+    """Yield each distinct pair of values of two columns, together with the distinct rows in which the pair
+    occurs.
+    """
     sorted_value_rows = np.unique(np.stack([first_column, second_column, row], axis=1), axis=0)
     pair_starts = np.flatnonzero((np.diff(sorted_value_rows[:, :2], axis=0) != 0).any(axis=1)) + 1
     for pair_rows in np.split(sorted_value_rows, pair_starts):
@@ -124,7 +128,9 @@ def _make_sorted_tuple(numbers: Ints) -> tuple[int, ...]:
 
 
 def _join_warps(marks: Iterable[Mark]) -> tuple[Mark, ...]:
-    """Return the marks in order, with one mark for all warps that synchronise alike at one position."""
+    """Return the marks in order. Marks of warps that synchronise in the same way at the same position become
+    one mark.
+    """
     warps_by_mark: dict[tuple[int, MarkKind, int, int], set[int]] = defaultdict(set)
     for mark in marks:
         warps_by_mark[mark.position, mark.kind, mark.line, mark.pending].update(mark.warps)

@@ -22,9 +22,9 @@ class _FillParts:
     (`_NEVER_TICK` if it does not).
     """
 
-    def __init__(self, steps: Steps, buffers: Buffers, buffer: int) -> None:
-        written_pieces = buffers.written
-        is_own = buffers.buffer_of_piece[written_pieces.piece] == buffer
+    def __init__(self, steps: Steps, buffers: Buffers, buffer_number: int) -> None:
+        written_pieces = buffers.written_pieces
+        is_own = buffers.buffer_of_piece[written_pieces.piece] == buffer_number
         write_rows = written_pieces.row[is_own]
         writes = buffers.writes
         write_step = writes.step[write_rows]
@@ -35,7 +35,7 @@ class _FillParts:
         for fill_number, warp, tick, chain, landed_tick in np.unique(
             np.stack(
                 [
-                    buffers.fill[is_own],
+                    buffers.fill_numbers[is_own],
                     steps.warp[write_step],
                     steps.tick[write_step],
                     writes.landing_chain[write_rows],
@@ -47,9 +47,9 @@ class _FillParts:
         ).tolist():
             part_ticks = ticks_by_part.setdefault((fill_number, warp, chain), [tick, landed_tick])
             part_ticks[:] = min(part_ticks[0], tick), max(part_ticks[1], landed_tick)
-        self.by_fill: dict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
+        self.parts_by_fill: dict[int, list[tuple[int, int, int, int]]] = defaultdict(list)
         for (fill_number, warp, chain), (tick, landed_tick) in ticks_by_part.items():
-            self.by_fill[fill_number].append((warp, tick, chain, landed_tick))
+            self.parts_by_fill[fill_number].append((warp, tick, chain, landed_tick))
 
 
 def find_used_fills(steps: Steps, buffers: Buffers) -> Ints:
@@ -59,13 +59,14 @@ def find_used_fills(steps: Steps, buffers: Buffers) -> Ints:
     these fills. Otherwise it waits for too little, or a fill has started too early: then it uses the fill
     after the one that it used before its last wait.
     """
-    buffer_numbers = buffers.buffer_of_piece[buffers.read.piece]
-    read_steps = buffers.read_step[buffers.read.row]
+    buffer_numbers = buffers.buffer_of_piece[buffers.read_pieces.piece]
+    read_steps = buffers.read_step[buffers.read_pieces.row]
     step_buffers, step_of_read = np.unique(
         np.stack([read_steps, buffer_numbers], axis=1), axis=0, return_inverse=True
     )
     parts_of_buffer = [
-        _FillParts(steps, buffers, buffer_number).by_fill for buffer_number in range(buffers.fills.size)
+        _FillParts(steps, buffers, buffer_number).parts_by_fill
+        for buffer_number in range(buffers.fill_counts.size)
     ]
     last_used_fill: dict[
         tuple[int, int], tuple[int, int]
@@ -84,7 +85,7 @@ def find_used_fills(steps: Steps, buffers: Buffers) -> Ints:
             return other_tick < tick if chain == warp else bool(clock[chain] >= other_tick)
 
         latest_fill = last_started_fill.get(warp_and_buffer, -1)
-        while latest_fill + 1 < buffers.fills[buffer_number] and any(
+        while latest_fill + 1 < buffers.fill_counts[buffer_number] and any(
             must_precede(part_warp, part_tick)
             for part_warp, part_tick, *_ in parts_of_buffer[buffer_number][latest_fill + 1]
         ):
@@ -100,7 +101,7 @@ def find_used_fills(steps: Steps, buffers: Buffers) -> Ints:
                 if must_precede(part_warp, part_tick)
             )
             fill_number = latest_fill if has_landed else min(fill_number, latest_fill)
-        fill_number = min(fill_number, int(buffers.fills[buffer_number]) - 1)
+        fill_number = min(fill_number, int(buffers.fill_counts[buffer_number]) - 1)
         last_used_fill[warp_and_buffer] = fill_number, wait_count
         used_fills.append(fill_number)
     return np.array(used_fills, np.int64)[step_of_read.reshape(-1)]
@@ -113,11 +114,11 @@ def find_mistakes(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Mist
     `used_fill` is the result of `find_used_fills`.
     """
     writes = buffers.writes
-    fill_limit = int(buffers.fills.max()) + 1
-    fill_keys = buffers.written.piece * fill_limit + buffers.fill
-    key_order = np.lexsort((writes.step[buffers.written.row], fill_keys))
-    sorted_keys, write_row = fill_keys[key_order], buffers.written.row[key_order]
-    read_piece, read_step = buffers.read.piece, buffers.read_step[buffers.read.row]
+    fill_limit = int(buffers.fill_counts.max()) + 1
+    fill_keys = buffers.written_pieces.piece * fill_limit + buffers.fill_numbers
+    key_order = np.lexsort((writes.step[buffers.written_pieces.row], fill_keys))
+    sorted_keys, write_row = fill_keys[key_order], buffers.written_pieces.row[key_order]
+    read_piece, read_step = buffers.read_pieces.piece, buffers.read_step[buffers.read_pieces.row]
     used_key = read_piece * fill_limit + used_fill
     used_index = np.searchsorted(sorted_keys, used_key, side="right") - 1
     occurrences_by_key: dict[tuple[MistakeKind, int, int], list[tuple[int, int, int, int]]] = defaultdict(
@@ -159,7 +160,9 @@ def find_mistakes(steps: Steps, buffers: Buffers, used_fill: Ints) -> tuple[Mist
 def _make_mistake(
     steps: Steps, mistake_kind: MistakeKind, occurrences: list[tuple[int, int, int, int]]
 ) -> Mistake:
-    """Return the mistake of several uses and fills, which are steps, at the same two lines."""
+    """Return one mistake for several pairs of a use and a fill at the same two source lines. The uses and
+    fills are given as steps.
+    """
     use_step, fill_step, *_ = min(occurrences, key=lambda pair: (steps.position[pair[0]], pair))
     access_sites = [
         Site(warp=int(steps.warp[step]), position=int(steps.position[step]), line=int(steps.line[step]))

@@ -48,7 +48,9 @@ _ATOMIC_KIND = SHARED_ACCESS_KINDS.index("atomic")
 
 @dataclass(frozen=True, slots=True)
 class _Action:
-    """What an instruction does to the order of steps; ``operand`` is a barrier's or a number of groups."""
+    """The effect of an instruction on the order of steps. The attribute ``operand`` is the operand that names
+    a barrier, or a number of groups of copies.
+    """
 
     kind: ActionKind
     operand: str
@@ -58,8 +60,8 @@ class _Action:
 class _Mbarrier:
     """The state of an mbarrier: its chain, and the clock and the last position of all arrivals.
 
-    ``phases`` are both at the end of each phase, and ``waited`` is the last phase that each warp has waited
-    for.
+    ``phases`` contains the clock and the position at the end of each phase, and ``waited_phases`` the last
+    phase that each warp has waited for.
     """
 
     chain: int
@@ -68,9 +70,9 @@ class _Mbarrier:
     phases: list[tuple[Ints, int]] = field(default_factory=list)
     waited_phases: dict[int, int] = field(default_factory=dict)
 
-    def complete_phases(self, phases: int) -> None:
-        """Record that `count` phases of the mbarrier have completed."""
-        while len(self.phases) < phases:
+    def complete_phases(self, phase_count: int) -> None:
+        """Record that `phase_count` phases of the mbarrier have completed."""
+        while len(self.phases) < phase_count:
             self.phases.append((self.clock, self.position))
 
 
@@ -79,18 +81,20 @@ class _BarrierState:
     """Warps at a barrier: the clocks of all that have arrived, and the marks of those that wait."""
 
     clocks: list[Ints] = field(default_factory=list)
-    waiting: dict[int, Mark] = field(default_factory=dict)
+    waiting_marks: dict[int, Mark] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Warp:
-    """The state of a warp after some of its steps; ``clock`` is an index into the table of clocks."""
+    """The state of a warp after some of its steps. The attribute ``clock_index`` is an index into the table
+    of clocks.
+    """
 
     tick: int = 0
     position: int = 0
-    clock: int = 0
-    commits: int = 0
-    waits: int = 0
+    clock_index: int = 0
+    commit_count: int = 0
+    wait_count: int = 0
     barrier: _BarrierState | None = None
 
 
@@ -98,8 +102,8 @@ class _Registers:
     """The values of registers at the steps of a block."""
 
     def __init__(self, trace: BlockTrace) -> None:
-        self._traces = {warp.warp_index: warp for warp in trace.warps}
-        self._writes: dict[tuple[int, str], Ints] = {}
+        self._trace_of_warp = {warp.warp_index: warp for warp in trace.warps}
+        self._write_indices: dict[tuple[int, str], Ints] = {}
 
     def find_value(self, operand: str, sequence: int, warp: int) -> int | None:
         """Return the value of a PTX operand in the first lane before a step, or None if the value is not
@@ -107,24 +111,24 @@ class _Registers:
         """
         if operand.lstrip("-").isdigit():
             return int(operand)
-        trace = self._traces[warp]
+        trace = self._trace_of_warp[warp]
         if trace.detail is None or trace.value is None:
             return None
         warp_and_operand = warp, operand
-        if warp_and_operand not in self._writes:
+        if warp_and_operand not in self._write_indices:
             writes_operand = np.array([name == operand for name in trace.value_register], np.bool_)
-            self._writes[warp_and_operand] = (
+            self._write_indices[warp_and_operand] = (
                 np.flatnonzero(writes_operand[trace.text_index])
                 if writes_operand.any()
                 else np.zeros(0, np.int64)
             )
         warp_step = int(np.searchsorted(trace.detail.sequence, sequence))
-        last_write = int(np.searchsorted(self._writes[warp_and_operand], warp_step)) - 1
+        last_write = int(np.searchsorted(self._write_indices[warp_and_operand], warp_step)) - 1
         if last_write < 0:
             return None
         return int(
             trace.value[
-                self._writes[warp_and_operand][last_write],
+                self._write_indices[warp_and_operand][last_write],
                 _find_first_lane(int(trace.executed_mask[warp_step])),
             ]
         )
@@ -163,7 +167,7 @@ class Steps:
             np.concatenate([warp.detail.sequence for warp in warps if warp.detail]), kind="stable"
         )
         text_of_step = np.concatenate([warp.text_index for warp in warps])[sequence_order]
-        self._texts = instruction_texts
+        self._instruction_texts = instruction_texts
         self._read_accesses(trace.accesses, text_of_step)
         self._read_phases(trace.shared)
         self._registers = _Registers(trace)
@@ -194,13 +198,13 @@ class Steps:
         """Convert positions among all steps of the block to indices into the arrays of this object."""
         return np.searchsorted(self.sequence, sequence)
 
-    def is_ordered_before(self, chain: Ints, tick: Ints, reader: Ints) -> npt.NDArray[np.bool_]:
+    def is_ordered_before(self, chain: Ints, tick: Ints, reader_steps: Ints) -> npt.NDArray[np.bool_]:
         """Return whether each step in the array `reader` must run after the step with the given chain and
         tick.
         """
-        is_own_chain = self.warp[reader] == chain
+        is_own_chain = self.warp[reader_steps] == chain
         return np.where(
-            is_own_chain, tick < self.tick[reader], self.clocks[self.clock[reader], chain] >= tick
+            is_own_chain, tick < self.tick[reader_steps], self.clocks[self.clock[reader_steps], chain] >= tick
         )
 
     def find_first_wait(self, chain: int, step: int) -> int:
@@ -211,23 +215,25 @@ class Steps:
         return next((n for n in wait_steps if n > step and self.phase[n] >= self.phase[step]), -1)
 
     def _read_accesses(self, accesses: SharedAccesses, text_of_step: npt.NDArray[np.int32]) -> None:
-        """Separate the accesses to mbarriers, whose addresses belong to steps, from those to data."""
+        """Separate the accesses to mbarriers from the accesses to data. Store the mbarrier's address for each
+        step that accesses an mbarrier.
+        """
         text_of_access = text_of_step[accesses.sequence]
         is_atomic = accesses.kind == _ATOMIC_KIND
         is_mbarrier = (
             is_atomic
-            & _match_instructions(self._texts, lambda n: bool(_MBARRIER_PATTERN.match(self._texts[n])))[
-                text_of_access
-            ]
+            & _match_instructions(
+                self._instruction_texts, lambda n: bool(_MBARRIER_PATTERN.match(self._instruction_texts[n]))
+            )[text_of_access]
         )
         first_address = accesses.offset.max(axis=1, initial=-1)
         self._mbarrier_at = dict(
             zip(accesses.sequence[is_mbarrier].tolist(), first_address[is_mbarrier].tolist(), strict=True)
         )
         mbarriers = np.unique(first_address[is_mbarrier]) // _MBARRIER_BYTES
-        is_flag = _match_instructions(self._texts, lambda n: bool(_FLAG_PATTERN.match(self._texts[n])))[
-            text_of_access
-        ]
+        is_flag = _match_instructions(
+            self._instruction_texts, lambda n: bool(_FLAG_PATTERN.match(self._instruction_texts[n]))
+        )[text_of_access]
         is_data_access = ~is_atomic & ~is_flag & ~np.isin(first_address // _MBARRIER_BYTES, mbarriers)
         self.accesses = SharedAccesses(
             sequence=accesses.sequence[is_data_access],
@@ -237,7 +243,7 @@ class Steps:
         )
 
     def _read_phases(self, shared: SharedWrites) -> None:
-        """Note the phase of an mbarrier after each step that has written its 64 bits."""
+        """Store the phase of an mbarrier after each step that has written its 64 bits."""
         self._phase_bits = {}
         mbarrier_rows = np.flatnonzero((shared.width_bytes == _MBARRIER_BYTES) & (shared.mask != 0))
         for mbarrier_row in mbarrier_rows.tolist():
@@ -270,7 +276,7 @@ class Steps:
         mbarrier_addresses = sorted(set(self._mbarrier_at.values()))
         clocks = [np.zeros(first_chain + len(mbarrier_addresses), np.int64)]
         mbarrier_of_address = {
-            a: _Mbarrier(first_chain + n, clocks[0]) for n, a in enumerate(mbarrier_addresses)
+            address: _Mbarrier(first_chain + n, clocks[0]) for n, address in enumerate(mbarrier_addresses)
         }
         barrier_of_operand: dict[str, _BarrierState] = {}
         self.marks: list[Mark] = []
@@ -280,13 +286,13 @@ class Steps:
         step_rows = []
 
         def merge_clock(warp_state: _Warp, clock: Ints) -> None:
-            clocks.append(np.maximum(clocks[warp_state.clock], clock))
-            warp_state.clock = len(clocks) - 1
+            clocks.append(np.maximum(clocks[warp_state.clock_index], clock))
+            warp_state.clock_index = len(clocks) - 1
 
         def release_barrier(barrier: _BarrierState) -> None:
             merged_clock = np.max(barrier.clocks, axis=0)
-            position = max(mark.position for mark in barrier.waiting.values())
-            for warp_index, mark in barrier.waiting.items():
+            position = max(mark.position for mark in barrier.waiting_marks.values())
+            for warp_index, mark in barrier.waiting_marks.items():
                 warp_state = warps[warp_index]
                 merge_clock(warp_state, merged_clock)
                 warp_state.position = position + 1
@@ -295,7 +301,7 @@ class Steps:
                     Mark(kind="barrier", position=position, line=mark.line, warps=(warp_index,))
                 )
             barrier.clocks.clear()
-            barrier.waiting.clear()
+            barrier.waiting_marks.clear()
 
         for step, (sequence, warp_index, line, action) in enumerate(
             zip(self.sequence.tolist(), self.warp.tolist(), self.line.tolist(), actions, strict=True)
@@ -318,9 +324,15 @@ class Steps:
             step_position = warp_state.position
             warp_state.position += 1
             step_rows.append(
-                (warp_state.tick, step_position, warp_state.clock, warp_state.commits, warp_state.waits)
+                (
+                    warp_state.tick,
+                    step_position,
+                    warp_state.clock_index,
+                    warp_state.commit_count,
+                    warp_state.wait_count,
+                )
             )
-            own_clock = clocks[warp_state.clock].copy()
+            own_clock = clocks[warp_state.clock_index].copy()
             own_clock[warp_index] = warp_state.tick
             if mbarrier is not None and action_kind != "wait for arrivals":
                 own_clock[mbarrier.chain] = step + 1
@@ -338,16 +350,16 @@ class Steps:
                 barrier = barrier_of_operand.setdefault(action.operand, _BarrierState())
                 barrier.clocks.append(own_clock)
                 if action_kind == "barrier":
-                    warp_state.waits += 1
+                    warp_state.wait_count += 1
                     warp_state.barrier = barrier
-                    barrier.waiting[warp_index] = Mark(
+                    barrier.waiting_marks[warp_index] = Mark(
                         kind=action_kind, position=step_position, line=line, warps=(warp_index,)
                     )
                 continue
-            warp_state.commits += action_kind in ("commit", "arrival") or (
+            warp_state.commit_count += action_kind in ("commit", "arrival") or (
                 action_kind == "wait" and not action.operand
             )
-            warp_state.waits += action_kind in ("wait", "wait for arrivals")
+            warp_state.wait_count += action_kind in ("wait", "wait for arrivals")
             pending_groups = int(action.operand or 0) if action_kind == "wait" else 0
             self.marks.append(
                 Mark(
@@ -359,7 +371,7 @@ class Steps:
                 )
             )
         for barrier in barrier_of_operand.values():
-            if barrier.waiting:
+            if barrier.waiting_marks:
                 release_barrier(barrier)
         self.clocks = np.array(clocks)
         step_columns = np.array(step_rows, np.int64).reshape(-1, 5).T

@@ -19,7 +19,7 @@ from gpulab.processes.tree import find_children
 
 _COMPILER_FOLDER = "virtualgpu/compile/"
 _MAX_CHARACTERS = 4000  # characters of an error's text
-_MOST_FIGURES = 16
+_MAX_FIGURES = 16
 _FIGURE_DPI = 72
 
 
@@ -35,7 +35,9 @@ def confirm_alive(_: Any) -> bool:
     return True
 
 
-def run_job(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s: float) -> dict[str, Any]:
+def run_job(
+    _: Any, job_bytes: bytes, returns_result: bool, is_blocking: bool, watchdog_s: float
+) -> dict[str, Any]:
     """Run a job. The returned dictionary contains the error, the state of the device, and the result if
     ``returns`` is true.
     """
@@ -56,7 +58,7 @@ def run_job(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s:
         "result": None,
         "given": None,
     }
-    with session.report_late_faults(blocking) as late_faults:
+    with session.report_late_faults(is_blocking) as late_faults:
         job_value = None
         try:
             job_value = job()
@@ -77,7 +79,7 @@ def run_job(_: Any, job_bytes: bytes, returns: bool, blocking: bool, watchdog_s:
                 "place": (fault_site.line, fault_site.source_text, fault_site.block, fault_site.thread),
             }
         if not outcome["error"]:
-            _add_result(job_value, returns, outcome)
+            _add_result(job_value, returns_result, outcome)
     _add_figures(outcome)
     if any(not _is_compiler(pid) for pid in find_children(own_pid)):
         outcome["notes"].append("The code left processes that were still running. They were ended.")
@@ -118,13 +120,13 @@ def _add_error(error: BaseException, outcome: dict[str, Any]) -> None:
     outcome["frames"] = _find_frames(error.__traceback__)
 
 
-def _find_frames(tb: TracebackType | None) -> list[tuple[str, int]]:
+def _find_frames(error_traceback: TracebackType | None) -> list[tuple[str, int]]:
     """Return the learner's lines in a traceback, or the lines of the course's helpers if there are none."""
     program_lines = session.make_program_lines()
     for is_shown in (program_lines.is_learners, program_lines.belongs):
         shown_frames = [
             (frame.f_code.co_filename, line)
-            for frame, line in traceback.walk_tb(tb)
+            for frame, line in traceback.walk_tb(error_traceback)
             if is_shown(frame.f_code.co_filename, str(frame.f_globals.get("__name__")))
         ]
         if shown_frames:
@@ -142,13 +144,13 @@ def _read_next_status(cp: Any) -> int:
     return 0
 
 
-def _add_result(value: Any, returns: bool, outcome: dict[str, Any]) -> None:
+def _add_result(value: Any, returns_result: bool, outcome: dict[str, Any]) -> None:
     """Add the pickled result to the outcome, or a note that explains why it cannot be pickled."""
     import cloudpickle
 
     if isinstance(value, DisplayOutput):
-        outcome["shown"], value = value.bundle, value.values
-    if not returns:
+        outcome["shown"], value = value.display_bundle, value.values
+    if not returns_result:
         return
     try:
         value_bytes = cloudpickle.dumps(value)
@@ -166,9 +168,9 @@ class DisplayOutput:
     variables and the output of the last expression.
     """
 
-    def __init__(self, values: dict[str, Any], bundle: dict[str, Any]) -> None:
+    def __init__(self, values: dict[str, Any], display_bundle: dict[str, Any]) -> None:
         self.values = values
-        self.bundle = bundle
+        self.display_bundle = display_bundle
 
 
 def _describe_type(value: Any) -> str:
@@ -183,7 +185,7 @@ def _add_figures(outcome: dict[str, Any]) -> None:
         return
     import io
 
-    for figure_number in pyplot.get_fignums()[:_MOST_FIGURES]:
+    for figure_number in pyplot.get_fignums()[:_MAX_FIGURES]:
         buffer = io.BytesIO()
         with contextlib.suppress(Exception):
             pyplot.figure(figure_number).savefig(buffer, format="png", dpi=_FIGURE_DPI, bbox_inches="tight")

@@ -45,11 +45,11 @@ class Cell:
 
     code: str
     file: str
-    names: dict[str, Any]
-    gives: tuple[str, ...]
+    variables: dict[str, Any]
+    result_names: tuple[str, ...]
 
     def __call__(self) -> DisplayOutput:
-        namespace = {"__name__": "__main__", "__builtins__": builtins, **self.names}
+        namespace = {"__name__": "__main__", "__builtins__": builtins, **self.variables}
         tree = ast.parse(self.code, self.file)
         last_statement = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
         exec(compile(tree, self.file, "exec"), namespace)
@@ -58,10 +58,10 @@ class Cell:
             value = eval(compile(ast.Expression(last_statement.value), self.file, "eval"), namespace)
             if value is not None and not self.code.rstrip().endswith(";"):
                 bundle = _make_display_bundle(value)
-        missing_names = [name for name in self.gives if name not in namespace]
+        missing_names = [name for name in self.result_names if name not in namespace]
         if missing_names:
             raise NameError(f"the cell should have defined {', '.join(missing_names)}, but it did not")
-        return DisplayOutput({name: namespace[name] for name in self.gives}, bundle)
+        return DisplayOutput({name: namespace[name] for name in self.result_names}, bundle)
 
 
 def _make_display_bundle(value: Any) -> dict[str, Any]:
@@ -77,10 +77,10 @@ def _make_display_bundle(value: Any) -> dict[str, Any]:
     }
 
 
-def find_used_names(code: str, space: Mapping[str, Any]) -> dict[str, Any]:
+def find_used_names(code: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
     """Return the global variables of a notebook that the code of a cell uses."""
     names = {node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}
-    return {name: space[name] for name in sorted(names) if name in space}
+    return {name: namespace[name] for name in sorted(names) if name in namespace}
 
 
 def _pickle_with_files(job: Call | Cell) -> bytes:
@@ -113,7 +113,7 @@ def pack_job(job: Call | Cell) -> bytes:
     GpulabError
         If a part of the job cannot be pickled, or all of it is too large. The message names the parts.
     """
-    named_values = job.names if isinstance(job, Cell) else _name_arguments(job)
+    named_values = job.variables if isinstance(job, Cell) else _name_arguments(job)
     sizes_by_name = {}
     refusal_reasons = {}
     for name, value in named_values.items():
@@ -124,9 +124,9 @@ def pack_job(job: Call | Cell) -> bytes:
         except Exception as error:
             refusal_reasons[name] = str(error) if isinstance(error, GpulabError) else type(value).__name__
     if refusal_reasons:
-        refusals = ", ".join(f"{name} ({reason})" for name, reason in refusal_reasons.items())
+        refusal_text = ", ".join(f"{name} ({reason})" for name, reason in refusal_reasons.items())
         raise GpulabError(
-            f"These values cannot be sent to the sandbox: {refusals}. Create objects that "
+            f"These values cannot be sent to the sandbox: {refusal_text}. Create objects that "
             "belong to this process, such as streams, events, graphs, files and locks, "
             "inside the sandbox."
         )
@@ -139,8 +139,8 @@ def pack_job(job: Call | Cell) -> bytes:
             "streams, events, files and locks."
         ) from None
     if len(job_bytes) > MAX_JOB_BYTES:
-        largest_names = sorted(sizes_by_name, key=lambda name: -sizes_by_name[name])[:3]
-        largest_text = ", ".join(f"{name} with {sizes_by_name[name]:,} bytes" for name in largest_names)
+        largest_value_names = sorted(sizes_by_name, key=lambda name: -sizes_by_name[name])[:3]
+        largest_text = ", ".join(f"{name} with {sizes_by_name[name]:,} bytes" for name in largest_value_names)
         raise GpulabError(
             f"The arguments of the sandbox take {len(job_bytes):,} bytes, but at most "
             f"{MAX_JOB_BYTES:,} are allowed: {largest_text}. Create large arrays inside the "

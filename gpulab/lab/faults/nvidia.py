@@ -19,12 +19,12 @@ from gpulab.analysis.files.compute_sanitizer import (
     read_hazards,
 )
 from gpulab.lab.faults.jobs import Call
-from gpulab.lab.faults.under import LIMIT_S, run_under_tool
+from gpulab.lab.faults.under import DEFAULT_LIMIT_S, run_under_tool
 from virtualgpu.protocol import Hazards, Launch
 from virtualgpu.records import KernelSource, SanitizerReport
 
 
-def run_sanitizer(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S) -> SanitizerReport:
+def run_sanitizer(launch: Launch, tools: Sequence[str], limit_s: float = DEFAULT_LIMIT_S) -> SanitizerReport:
     """Run compute-sanitizer for a launch, and return its report. If the tool cannot run, the report contains
     the reason.
     """
@@ -47,14 +47,14 @@ def run_sanitizer(launch: Launch, tools: Sequence[str], limit_s: float = LIMIT_S
         )
 
     def run_tool(tool: str) -> ToolRun:
-        findings_xml, raised_error, why_not = run_under_tool(
+        findings_xml, program_error, skip_reason = run_under_tool(
             CHECKER, TOOL_OPTIONS[tool], make_job, find_refusal, limit_s
         )
         return ToolRun(
             tool,
-            () if why_not else read_hazards(findings_xml, tool, kernel_source.code, kernel_source.name),
-            raised_error,
-            why_not,
+            () if skip_reason else read_hazards(findings_xml, tool, kernel_source.code, kernel_source.name),
+            program_error,
+            skip_reason,
         )
 
     with ThreadPoolExecutor(len(TOOL_OPTIONS)) as pool:
@@ -71,9 +71,12 @@ def launch_copy(
     cp = session.cp()
     arrays_by_key = {
         array_key: cp.asarray(array_data)
-        for array_key, array_data, _ in (a for a in args if isinstance(a, tuple))
+        for array_key, array_data, _ in (argument for argument in args if isinstance(argument, tuple))
     }
-    kernel_args = tuple(arrays_by_key[a[0]][a[2] :] if isinstance(a, tuple) else a for a in args)
+    kernel_args = tuple(
+        arrays_by_key[argument[0]][argument[2] :] if isinstance(argument, tuple) else argument
+        for argument in args
+    )
     options = tuple(dict.fromkeys((*source.options, "-lineinfo")))
     name_expressions = source.name_expressions or None
     kernel = cp.RawModule(code=source.code, options=options, name_expressions=name_expressions).get_function(

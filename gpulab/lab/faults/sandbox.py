@@ -28,10 +28,10 @@ from virtualgpu.records.hazards import Place
 from virtualgpu.records.timeline import SourceLine
 
 MAX_LIMIT_S = 50.0
-LIMIT_S = 20.0
-MEMORY_BYTES = 4 << 30
-_KEPT_BYTES = 64 << 10
-_ELAPSED_FACTOR = 3  # seconds that pass, for each of processor time
+DEFAULT_LIMIT_S = 20.0
+DEFAULT_MEMORY_BYTES = 4 << 30
+_KEPT_OUTPUT_BYTES = 64 << 10
+_ELAPSED_TIME_FACTOR = 3  # seconds that pass, for each of processor time
 _START_LIMIT_S = 60.0
 # A second context takes memory of the device: with less than this free, none is made beforehand.
 _CONTEXT_BYTES = 2 << 30
@@ -43,8 +43,8 @@ def sandbox(
     *args: Any,
     returns: bool = False,
     launch_blocking: bool = False,
-    limit_s: float = LIMIT_S,
-    memory_bytes: int = MEMORY_BYTES,
+    limit_s: float = DEFAULT_LIMIT_S,
+    memory_bytes: int = DEFAULT_MEMORY_BYTES,
 ) -> Sandboxed:
     r"""Run a function in a separate process, so that a fault cannot destroy the CUDA context of this process.
 
@@ -98,7 +98,7 @@ def sandbox(
 
 
 def run_in_sandbox(
-    job: Call | Cell, name: str, returns: bool, blocking: bool, limit_s: float, memory_bytes: int
+    job: Call | Cell, name: str, returns_result: bool, is_blocking: bool, limit_s: float, memory_bytes: int
 ) -> Sandboxed:
     """Run a job in a sandbox. If the error does not identify the faulty launch, repeat the job with
     synchronous launches.
@@ -110,22 +110,22 @@ def run_in_sandbox(
     if type(memory_bytes) is not int or memory_bytes < 1:
         raise ValueError(f"memory_bytes must be a positive number of bytes, not {memory_bytes!r}.")
     job_bytes = pack_job(job)
-    run_limits = (limit_s, _ELAPSED_FACTOR * limit_s, memory_bytes)
-    record, outcome = _run_once(job_bytes, name, returns, blocking, run_limits)
+    run_limits = (limit_s, _ELAPSED_TIME_FACTOR * limit_s, memory_bytes)
+    record, outcome = _run_once(job_bytes, name, returns_result, is_blocking, run_limits)
     if record.sticky and record.culprit is None:
-        blocking_record = record if blocking else _run_once(job_bytes, name, False, True, run_limits)[0]
+        blocking_record = record if is_blocking else _run_once(job_bytes, name, False, True, run_limits)[0]
         if blocking_record.raised is not None:
             record = replace(record, culprit=Culprit(0, blocking_record.raised))
-    return Sandboxed(record, outcome, returns)
+    return Sandboxed(record, outcome, returns_result)
 
 
 class Sandboxed(PicturedResult):
     """The outcome of code that ran in a sandbox."""
 
-    def __init__(self, record: SandboxRun, outcome: dict[str, Any], returns: bool) -> None:
+    def __init__(self, record: SandboxRun, outcome: dict[str, Any], returns_result: bool) -> None:
         self.record = record
         self._outcome = outcome
-        self._returns = returns
+        self._returns_result = returns_result
 
     @property
     def ok(self) -> bool:
@@ -152,7 +152,7 @@ class Sandboxed(PicturedResult):
             If the result was not requested with ``returns=True``, the function did not finish, or the result
             could not be pickled.
         """
-        if not self._returns:
+        if not self._returns_result:
             raise GpulabError("Results are returned only if you request them: gl.sandbox(..., returns=True).")
         result_bytes = self._outcome.get("result")
         if result_bytes is None:
@@ -185,17 +185,17 @@ class Sandboxed(PicturedResult):
 
 
 def _run_once(
-    job_bytes: bytes, name: str, returns: bool, blocking: bool, limits: tuple[float, float, int]
+    job_bytes: bytes, name: str, returns_result: bool, is_blocking: bool, run_limits: tuple[float, float, int]
 ) -> tuple[SandboxRun, dict[str, Any]]:
     """Run a job once, in the waiting process or in a new one, and start the next waiting process."""
     spare_process = _find_spare_process(os.getpid())
     start_s = time.perf_counter()
-    process = spare_process.take(blocking)
+    process = spare_process.take_process(is_blocking)
     outcome = dict[str, Any]()
     end_reason = ""
     try:
-        process.set_limits(*limits)
-        outcome = process.ask("", child.run_job, job_bytes, returns, blocking, limits[0] / 3)
+        process.set_limits(*run_limits)
+        outcome = process.ask("", child.run_job, job_bytes, returns_result, is_blocking, run_limits[0] / 3)
     except ProcessError as reason:
         end_reason = str(reason)
     except DamagedBytesError:
@@ -205,7 +205,7 @@ def _run_once(
     finally:
         printed_output, output_lines = process.end_and_read_output()
         process.__exit__()
-        spare_process.prepare()
+        spare_process.prepare_process()
     fault_fields = outcome.get("given")
     record = SandboxRun(
         provenance=session.backend().provenance,
@@ -216,17 +216,19 @@ def _run_once(
         ended=end_reason,
         frames=tuple(_make_source_line(*frame) for frame in outcome.get("frames", ())),
         culprit=None if fault_fields is None else _make_culprit(fault_fields),
-        blocking=blocking,
+        blocking=is_blocking,
         notes=tuple(outcome.get("notes", ())),
         **{name: outcome[name] for name in ("error", "status", "sticky", "at_end") if name in outcome},
     )
     return record, outcome
 
 
-def _make_culprit(outcome: dict[str, Any]) -> Culprit:
-    launch, file, line = outcome["given"]
+def _make_culprit(fault_fields: dict[str, Any]) -> Culprit:
+    launch, file, line = fault_fields["given"]
     source_line = _make_source_line(file, line) if file else None
-    return Culprit(launch, source_line, outcome["kernel"], Place(*outcome["place"]), outcome["said"])
+    return Culprit(
+        launch, source_line, fault_fields["kernel"], Place(*fault_fields["place"]), fault_fields["said"]
+    )
 
 
 def _make_source_line(file: str, line: int) -> SourceLine:
@@ -234,19 +236,20 @@ def _make_source_line(file: str, line: int) -> SourceLine:
 
 
 class _SpareProcess:
-    """The holder of a started process that waits for the next job with its modules loaded.
+    """Storage for a process that was started in advance. The process has loaded its modules and waits for the
+    next job.
 
     The process has a CUDA context if the device has enough memory for one.
     """
 
     def __init__(self) -> None:
-        self._waiting: tuple[tuple[Any, ...], RequestProcess, threading.Thread] | None = None
+        self._waiting_process: tuple[tuple[Any, ...], RequestProcess, threading.Thread] | None = None
 
-    def take(self, blocking: bool) -> RequestProcess:
+    def take_process(self, is_blocking: bool) -> RequestProcess:
         """Return the process that was started in advance if it fits the device, or a new process."""
-        device_key = _make_device_key(blocking)
-        waiting_process = self._waiting
-        self._waiting = None
+        device_key = _make_device_key(is_blocking)
+        waiting_process = self._waiting_process
+        self._waiting_process = None
         if waiting_process is not None:
             waiting_process[2].join(_START_LIMIT_S)
             if waiting_process[0] == device_key and _is_responsive(waiting_process[1]):
@@ -254,16 +257,16 @@ class _SpareProcess:
             waiting_process[1].__exit__()
         return _start_process(device_key)
 
-    def prepare(self) -> None:
+    def prepare_process(self) -> None:
         """Start the process for the next job in the background."""
-        if self._waiting is not None:
+        if self._waiting_process is not None:
             return
         with contextlib.suppress(Exception):  # a busy computer starts it when it is needed
             device_key = _make_device_key(False)
             process = _start_process(device_key)
             thread = threading.Thread(target=_warm_up, args=(process, device_key), daemon=True)
             thread.start()
-            self._waiting = device_key, process, thread
+            self._waiting_process = device_key, process, thread
 
 
 def _is_responsive(process: RequestProcess) -> bool:
@@ -284,14 +287,16 @@ def _warm_up(process: RequestProcess, device_key: tuple[Any, ...]) -> None:
 def _start_process(device_key: tuple[Any, ...]) -> RequestProcess:
     device, device_count, blocks_launches, _ = device_key
     environment = {"MPLBACKEND": "Agg"} | ({"CUDA_LAUNCH_BLOCKING": "1"} if blocks_launches else {})
-    process = RequestProcess(device, MAX_LIMIT_S, _START_LIMIT_S, MEMORY_BYTES, _KEPT_BYTES, environment)
+    process = RequestProcess(
+        device, MAX_LIMIT_S, _START_LIMIT_S, DEFAULT_MEMORY_BYTES, _KEPT_OUTPUT_BYTES, environment
+    )
     process.__enter__()
     if device_count > 1:
         process.ask("", child.warm_up, device_count)
     return process
 
 
-def _make_device_key(blocking: bool) -> tuple[Any, ...]:
+def _make_device_key(is_blocking: bool) -> tuple[Any, ...]:
     """Return the settings that a waiting process must match.
 
     They are the device, the number of devices, launch blocking, and whether memory for a context is free.
@@ -301,10 +306,12 @@ def _make_device_key(blocking: bool) -> tuple[Any, ...]:
         return f"virtual:{device_choice.device}", device_choice.count, False, True
     device_index = int(session.cp().cuda.Device().id)
     free_bytes, _ = session.cp().cuda.runtime.memGetInfo()
-    return f"cuda:{device_index}", 1, blocking, free_bytes > _CONTEXT_BYTES
+    return f"cuda:{device_index}", 1, is_blocking, free_bytes > _CONTEXT_BYTES
 
 
 @functools.cache
 def _find_spare_process(parent: int) -> _SpareProcess:
-    """Return the holder of the waiting process. A forked process gets its own holder."""
+    """Return the storage of the waiting process. A forked process gets its own storage, which is empty at
+    first.
+    """
     return _SpareProcess()

@@ -1,4 +1,4 @@
-"""Runs a job in a process under an NVIDIA command-line tool, which may end the context or replay kernels."""
+"""Run a job in a process under an NVIDIA tool, which can end the CUDA context or replay kernels."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from gpulab.processes.tree import end_descendants
 from virtualgpu.compile.toolkit import find_tool
 from virtualgpu.errors import ToolMissingError
 
-LIMIT_S = 60.0
+DEFAULT_LIMIT_S = 60.0
 _MAX_OUTPUT_BYTES = 64 << 20  # of what a tool writes
 
 
 def run_under_tool(
     tool: str,
     options: Sequence[str],
-    job: Callable[[], Call],
+    make_job: Callable[[], Call],
     find_refusal: Callable[[str], str],
-    limit_s: float = LIMIT_S,
+    limit_s: float = DEFAULT_LIMIT_S,
 ) -> tuple[bytes, str, str]:
     """Run a job under one of NVIDIA's tools. Return the output of the tool, the error of the job, and the
     reason if the tool did not run.
@@ -36,7 +36,7 @@ def run_under_tool(
     tool, options
         The name of the tool, and its options. The last option takes the path of the output file, which is
         added.
-    job
+    make_job
         Returns the call to run. Under ``ncu``, the call runs twice, and the second run is counted.
     find_refusal
         Returns the reason why the tool did nothing, from its output; empty if the output has no reason.
@@ -54,7 +54,7 @@ def run_under_tool(
                 Path(folder) / name for name in ("wrote", "job", "ended", "log")
             )
             command = [find_tool(tool), *options, str(report_file), sys.executable, "-m", __name__, tool]
-            job_file.write_bytes(pack_job(job()))
+            job_file.write_bytes(pack_job(make_job()))
             environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             environment["GPULAB_DEVICE"] = f"cuda:{int(session.cp().cuda.Device().id)}"
             with log_file.open("wb") as log_output:
@@ -81,8 +81,8 @@ def run_under_tool(
                 last_output = " ".join(tool_output.split()[-40:]) or "no word"
                 raise ToolMissingError(f"{tool} ended with status {process.returncode}: {last_output}")
             return _read_head(report_file), error_file.read_text(), ""
-    except ToolMissingError as missing:
-        return b"", "", str(missing)
+    except ToolMissingError as tool_error:
+        return b"", "", str(tool_error)
 
 
 def _read_head(path: Path) -> bytes:

@@ -92,7 +92,7 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
     kernel_bytes = {n.number: node_bytes[n.number] for n in trace.nodes if n.kind == "kernel"}
     plans = {AS_WRITTEN: single_plan, ELEMENTWISE: map_plan, REDUCTION: fused_plan, BY_HAND: row_plan}
     time_ns_by_way = {
-        way_name: sum(ns for _, ns in kernel_runs)
+        way_name: sum(time_ns for _, time_ns in kernel_runs)
         for way_name, kernel_runs in zip(plans, measured_runs, strict=False)
     }
     kernel_sets = tuple(
@@ -115,15 +115,18 @@ def traffic(fn: Callable[..., Any], *args: Any) -> TrafficReport:
             provenance=session.backend().provenance,
             function=trace.name,
             expressions=expressions,
-            edges=tuple(FusionBoundary(edge.first, edge.then, edge.why) for edge in fused_plan.edges),
+            edges=tuple(
+                FusionBoundary(edge.first_number, edge.second_number, edge.reason)
+                for edge in fused_plan.edges
+            ),
             ways=kernel_sets,
             kernels=tuple(
                 _make_kernel_record(fused_plan, index, expressions, kernel_run, kernel_bytes)
                 for index, kernel_run in enumerate(measured_runs[2])
             ),
-            sources=tuple(_find_source(programs[2], index) for index in range(len(fused_plan.groups))),
-            folded=tuple(f"{name} = {value}" for name, value in trace.folded),
-            breaks=tuple(trace.breaks),
+            sources=tuple(_find_kernel_source(programs[2], index) for index in range(len(fused_plan.groups))),
+            folded=tuple(f"{name} = {value}" for name, value in trace.folded_calls),
+            breaks=tuple(trace.break_reasons),
         )
     )
 
@@ -163,13 +166,13 @@ class TrafficReport(PicturedResult):
         return views.TrafficView(self.record)
 
     def __repr__(self) -> str:
-        as_written = self.record.way(AS_WRITTEN)
+        unfused_way = self.record.way(AS_WRITTEN)
         fused_way = self.record.way(REDUCTION)
-        edge_text = count(len(self.record.edges), "fusion boundary", "fusion boundaries")
+        boundaries_text = count(len(self.record.edges), "fusion boundary", "fusion boundaries")
         return (
-            f"{self.record.function}: {count(as_written.kernels, 'pass', 'passes')} moving "
-            f"{size(as_written.moved_bytes)} as written, {number(fused_way.kernels)} moving "
-            f"{size(fused_way.moved_bytes)} fused, {edge_text}."
+            f"{self.record.function}: {count(unfused_way.kernels, 'pass', 'passes')} moving "
+            f"{size(unfused_way.moved_bytes)} as written, {number(fused_way.kernels)} moving "
+            f"{size(fused_way.moved_bytes)} fused, {boundaries_text}."
         )
 
 
@@ -190,30 +193,35 @@ def _run_with_traffic(program: Program, args: Sequence[Any]) -> list[tuple[tuple
             if step_range.start_ns <= host_call.start_ns < step_range.end_ns
         }
         activities = [
-            a for a in recorded_timeline.record.activities if a.correlation_id in correlation_ids - {0}
+            activity
+            for activity in recorded_timeline.record.activities
+            if activity.correlation_id in correlation_ids - {0}
         ]
         kernel_runs.append(
-            (tuple(a.name for a in activities), sum(a.end_ns - a.start_ns for a in activities))
+            (
+                tuple(activity.name for activity in activities),
+                sum(activity.end_ns - activity.start_ns for activity in activities),
+            )
         )
     return kernel_runs
 
 
 def _make_expression(
-    node: Node, plan: Plan, step: tuple[tuple[str, ...], int] | None, kernel: int
+    node: Node, plan: Plan, kernel_run: tuple[tuple[str, ...], int] | None, kernel: int
 ) -> Expression:
     bytes_moved: Sequence[int] = (0, 0)
-    if step is not None:
+    if kernel_run is not None:
         read_bytes = sum(n.nbytes for n in plan.find_reads([node.number]))
         bytes_moved = _count_kernel_bytes(plan, node) or (read_bytes, node.nbytes)
     return Expression(
         name=node.name,
         kind=node.kind,
-        after=node.before,
-        launches=step[0] if step else (),
+        after=node.read_numbers,
+        launches=kernel_run[0] if kernel_run else (),
         read_bytes=bytes_moved[0],
         written_bytes=bytes_moved[1],
         flop=_count_flop(plan, node),
-        time_ns=step[1] if step else 0,
+        time_ns=kernel_run[1] if kernel_run else 0,
         kernel=kernel,
     )
 
@@ -246,7 +254,7 @@ def _count_kernel_bytes(plan: Plan, node: Node) -> list[int] | None:
     """Return the bytes that a `RawKernel` reads and writes, from sectors that the virtual GPU counts."""
     if not isinstance(node.call, session.cp().RawKernel):
         return None
-    grid, block, args = (_replace_refs(plan, argument) for argument in node.args)
+    grid, block, args = (_copy_node_arguments(plan, argument) for argument in node.args)
     launch = Launch.of(node.call, grid, block, args, node.kwargs.get("shared_mem", 0))
     counters = session.observe(launch, Counters()).record
     return [
@@ -254,9 +262,9 @@ def _count_kernel_bytes(plan: Plan, node: Node) -> list[int] | None:
     ]
 
 
-def _replace_refs(plan: Plan, value: Any) -> Any:
+def _copy_node_arguments(plan: Plan, value: Any) -> Any:
     if type(value) in (tuple, list):
-        return tuple(_replace_refs(plan, element) for element in value)
+        return tuple(_copy_node_arguments(plan, element) for element in value)
     result = getattr(plan.nodes[value.number], "result", value) if hasattr(value, "number") else value
     return result.copy() if isinstance(result, session.cp().ndarray) else result
 
@@ -265,11 +273,11 @@ def _count_flop(plan: Plan, node: Node) -> int:
     """Return the number of operations of an expression: one per element that it computes or sums."""
     if node.kind == "map":
         return 0 if node.name in ("copy", "copyto", "astype") else math.prod(node.shape)
-    inputs = [plan.nodes[n].shape for n in node.before]
+    input_shapes = [plan.nodes[n].shape for n in node.read_numbers]
     if node.kind == "reduce":
-        return sum(map(math.prod, inputs))
-    if node.kind == "matmul" and inputs:
-        return math.prod(node.shape) * _count_element_flop(node, inputs[0], inputs[-1])
+        return sum(map(math.prod, input_shapes))
+    if node.kind == "matmul" and input_shapes:
+        return math.prod(node.shape) * _count_element_flop(node, input_shapes[0], input_shapes[-1])
     return 0
 
 
@@ -281,10 +289,10 @@ def _count_element_flop(node: Node, left_shape: Sequence[int], right_shape: Sequ
     return 2 * sum_length if sum_length > 1 else 1
 
 
-def _find_source(program: Program, index: int) -> tuple[str, str]:
+def _find_kernel_source(program: Program, index: int) -> tuple[str, str]:
     kernel: GeneratedKernel | None = program.kernels[index]
-    nodes = [program.plan.nodes[n].name for n in program.plan.groups[index]]
+    node_names = [program.plan.nodes[n].name for n in program.plan.groups[index]]
     if kernel is None:
-        reason_text = f" {program.refused[index]}" if index in program.refused else ""
-        return f"{', '.join(nodes)}: runs as written.{reason_text}", ""
+        reason_text = f" {program.refusal_of_group[index]}" if index in program.refusal_of_group else ""
+        return f"{', '.join(node_names)}: runs as written.{reason_text}", ""
     return kernel.operation, kernel.source

@@ -136,6 +136,6 @@ def _observe_calls(fn: Callable[..., Any], args: tuple[Any, ...]) -> Calls:
 
 
 def read_recorded_calls() -> KnownCalls:
-    """Return the recording of library calls that ships with gpulab."""
+    """Return the recorded library calls. The recording is part of gpulab."""
     file = resources.files("gpulab") / "data" / "recordings" / RECORD_FILE
     return read_known_calls(json.loads(lzma.decompress(file.read_bytes())), RECORD_FILE)

@@ -94,6 +94,6 @@ class FollowReport(PicturedResult):
 
 
 def read_recorded_layers() -> tuple[CallLayers, ...]:
-    """Return the recording of calls through the software layers that ships with gpulab."""
+    """Return the recorded calls through the software layers. The recording is part of gpulab."""
     file = resources.files("gpulab") / "data" / "recordings" / RECORD_FILE
     return read_known_layers(json.loads(file.read_text(encoding="utf-8")))

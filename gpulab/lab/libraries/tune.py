@@ -116,16 +116,16 @@ class Tuner(PicturedResult):
 
     def __init__(
         self,
-        ways: dict[str, CandidateFunction],
+        candidate_functions: dict[str, CandidateFunction],
         reference: CandidateFunction,
-        check: Any,
+        check_results: Any,
         tolerance: float | None,
     ) -> None:
-        self._functions = ways
+        self._functions = candidate_functions
         self._reference = reference
-        self._check = check
+        self._check_results = check_results
         self._tolerance = tolerance
-        self._chosen: dict[tuple[str, ...], Choice] = {}
+        self._choices: dict[tuple[str, ...], Choice] = {}
 
     def __call__(self, *args: Any) -> Any:
         """Call the best candidate for these arguments."""
@@ -136,9 +136,9 @@ class Tuner(PicturedResult):
         select one first.
         """
         arguments_key = make_key(args)
-        if arguments_key not in self._chosen:
-            self._chosen[arguments_key] = self._choose_candidate(arguments_key, args)
-        return self._chosen[arguments_key]
+        if arguments_key not in self._choices:
+            self._choices[arguments_key] = self._choose_candidate(arguments_key, args)
+        return self._choices[arguments_key]
 
     def _choose_candidate(self, key: tuple[str, ...], args: tuple[Any, ...]) -> Choice:
         expected_arrays = _compute_results(self._reference, args)
@@ -176,18 +176,18 @@ class Tuner(PicturedResult):
             results = _compute_results(function, args)
         except Exception as error:  # whatever a candidate does, the others are tried
             return Candidate(name=name, why=f"failed: {type(error).__name__}: {error}")
-        failure = self._describe_error(results, expected)
+        failure_text = self._describe_error(results, expected)
         return Candidate(
             name=name,
-            why=failure,
-            times_ns=() if failure else self._measure_ns(function, copy_arguments(args)),
+            why=failure_text,
+            times_ns=() if failure_text else self._measure_ns(function, copy_arguments(args)),
         )
 
     def _describe_error(self, results: list[Any], expected: list[Any]) -> str:
         """Return a description of the difference from the expected results, or an empty string."""
-        if self._check is not None:
+        if self._check_results is not None:
             array_pair = [arrays[0] if len(arrays) == 1 else tuple(arrays) for arrays in (results, expected)]
-            return "" if self._check(*array_pair) else "wrong: the check rejects it"
+            return "" if self._check_results(*array_pair) else "wrong: the check rejects it"
         if len(results) != len(expected):
             return f"wrong: {count(len(results), 'array')} instead of {len(expected)}"
         for result, expected_array in zip(results, expected, strict=True):
@@ -196,11 +196,11 @@ class Tuner(PicturedResult):
                     f"wrong: {result.dtype} {result.shape} instead of {expected_array.dtype} "
                     f"{expected_array.shape}"
                 )
-            if difference := self._describe_difference(result.get(), expected_array.get()):
-                return f"wrong in {number(difference)} of {count(result.size, 'element')}"
+            if wrong_count := self._count_wrong_elements(result.get(), expected_array.get()):
+                return f"wrong in {number(wrong_count)} of {count(result.size, 'element')}"
         return ""
 
-    def _describe_difference(self, result: Any, expected: Any) -> int:
+    def _count_wrong_elements(self, result: Any, expected: Any) -> int:
         """Return the number of elements whose error is larger than the tolerance."""
         if expected.dtype.kind not in "fc":
             return int(np.count_nonzero(result != expected))
@@ -240,14 +240,14 @@ class Tuner(PicturedResult):
     @property
     def record(self) -> Tuning:
         """All choices of candidates so far."""
-        return Tuning(provenance=session.backend().provenance, choices=tuple(self._chosen.values()))
+        return Tuning(provenance=session.backend().provenance, choices=tuple(self._choices.values()))
 
     def write(self, path: str | Path) -> Path:
         """Save the choices to a file, which the method `read` can load in another process."""
         choices_document = {
             "format": FORMAT,
             "version": 1,
-            "choices": [asdict(choice) for choice in self._chosen.values()],
+            "choices": [asdict(choice) for choice in self._choices.values()],
         }
         Path(path).write_text(json.dumps(choices_document), encoding="utf-8")
         return Path(path)
@@ -267,14 +267,14 @@ class Tuner(PicturedResult):
             )
             choice = Choice(**{**choice_data, "key": tuple(choice_data["key"])})
             if choice.best in self._functions:
-                self._chosen.setdefault(choice.key, choice)
+                self._choices.setdefault(choice.key, choice)
 
     def _picture(self) -> TuningTable:
         return TuningTable.of(self.record)
 
     def __repr__(self) -> str:
-        best_names = ", ".join(dict.fromkeys(choice.best for choice in self._chosen.values())) or "none yet"
-        key_text = count(len(self._chosen), "key")
+        best_names = ", ".join(dict.fromkeys(choice.best for choice in self._choices.values())) or "none yet"
+        key_text = count(len(self._choices), "key")
         count_text = count(len(self._functions), "candidate")
         return (
             f"Tuner of {count_text}, {key_text} so far: {best_names}; "
@@ -318,14 +318,16 @@ def copy_arguments(args: Iterable[Any]) -> list[Any]:
 def _compute_results(function: CandidateFunction, args: tuple[Any, ...]) -> list[Any]:
     """Return copies of the arrays that a candidate returns, or of its arguments if it returns nothing."""
     copies = copy_arguments(args)
-    array = session.cp().ndarray
+    array_type = session.cp().ndarray
     result_value = function(*copies)
     result_value = (
-        [result for result in copies if isinstance(result, array)] if result_value is None else result_value
+        [result for result in copies if isinstance(result, array_type)]
+        if result_value is None
+        else result_value
     )
     results = result_value if isinstance(result_value, tuple | list) else [result_value]
     for result in results:
-        if not isinstance(result, array):
+        if not isinstance(result, array_type):
             raise TypeError(
                 f"The candidate returned {type(result).__name__}, but it must return one or "
                 "more device arrays, or change its arguments."
@@ -335,8 +337,10 @@ def _compute_results(function: CandidateFunction, args: tuple[Any, ...]) -> list
 
 def _name_functions(functions: Iterable[CandidateFunction]) -> dict[str, CandidateFunction]:
     """Return a dictionary of functions by name; a number distinguishes functions with equal names."""
-    result: dict[str, CandidateFunction] = {}
+    function_of_name: dict[str, CandidateFunction] = {}
     for function in functions:
         name = getattr(function, "__name__", type(function).__name__)
-        result[f"{name} ({len(result) + 1})" if name in result else name] = function
-    return result
+        function_of_name[f"{name} ({len(function_of_name) + 1})" if name in function_of_name else name] = (
+            function
+        )
+    return function_of_name

@@ -13,8 +13,8 @@ from typing import Any
 from gpulab import session, views
 from gpulab.lab.links import nccl
 from gpulab.lab.links.records import find_records
-from gpulab.lab.links.runs import ScheduleRun, find_reachable
-from gpulab.lab.links.schedules import Schedule, check_operation, find_bounds, make_schedule
+from gpulab.lab.links.runs import ScheduleRun, find_reachable_pairs
+from gpulab.lab.links.schedules import Schedule, check_operation, find_chunk_bounds, make_schedule
 from gpulab.session.choose import MAX_VIRTUAL_DEVICES
 from gpulab.words import count, size
 from virtualgpu.errors import GpulabError
@@ -102,7 +102,7 @@ def collective(
         raise ValueError(
             f"`size_bytes` must be a number of bytes, such as 8 << 20 (8 MiB), not {size_bytes!r}."
         ) from None
-    chunk_count = len(find_bounds(0, steps, min_chunks)) - 1
+    chunk_count = len(find_chunk_bounds(0, steps, min_chunks)) - 1
     if element_count < chunk_count or 4 * element_count * gpus > MAX_TOTAL_BYTES:
         raise ValueError(
             f"`size_bytes` is {size_bytes!r}. It must be at least 4 bytes for each of "
@@ -118,7 +118,7 @@ def collective(
     element_count -= (
         element_count % gpus if is_library and checked_operation in ("all-gather", "reduce-scatter") else 0
     )
-    chunk_bounds = find_bounds(element_count, steps, min_chunks)
+    chunk_bounds = find_chunk_bounds(element_count, steps, min_chunks)
     virtual_side: Any
     with _use_gpus(gpus, real_gpus, links) as virtual_side:
         if is_library:
@@ -137,22 +137,27 @@ def _count_real_gpus() -> int:
     return 0 if real_cp is None else int(real_cp.cuda.runtime.getDeviceCount())
 
 
-def _use_gpus(gpus: int, real_gpus: int, links: LinkTopology | None) -> AbstractContextManager[Any]:
+def _use_gpus(gpu_count: int, real_gpus: int, links: LinkTopology | None) -> AbstractContextManager[Any]:
     """Return a context with virtual GPUs. Its value is None if the session has enough real GPUs."""
-    if real_gpus >= gpus:
+    if real_gpus >= gpu_count:
         return nullcontext()
     links_in_use = session.which_device().links
-    return session.use_bench_device(count=gpus, links=links or links_in_use or None)
+    return session.use_bench_device(count=gpu_count, links=links or links_in_use or None)
 
 
 def run_schedule(
-    side: Any, operation: Operation, name: str, gpus: int, bounds: Sequence[int], steps: Steps
+    virtual_side: Any,
+    operation: Operation,
+    algorithm_name: str,
+    gpu_count: int,
+    chunk_bounds: Sequence[int],
+    steps: Steps,
 ) -> Collective:
     """Run the schedule of a collective operation step by step. On real GPUs, also measure the schedule as one
     CUDA graph.
     """
-    cp = session.cp() if side is None else side.cp
-    schedule_run = ScheduleRun(cp, gpus, bounds)
+    cp = session.cp() if virtual_side is None else virtual_side.cp
+    schedule_run = ScheduleRun(cp, gpu_count, chunk_bounds)
     host_submit_ns = graph_ns = 0
     verdicts = []
 
@@ -171,42 +176,42 @@ def run_schedule(
     def run_from_host() -> int:
         begin_ns = time.perf_counter_ns()
         for step in steps:
-            schedule_run.submit_step(step, schedule_run.slices)
+            schedule_run.submit_step(step, schedule_run.slice_count)
         schedule_run.wait()
         return time.perf_counter_ns() - begin_ns
 
-    if side is None:
+    if virtual_side is None:
         host_submit_ns = median_time_ns(run_from_host)
         with suppress(cp.cuda.runtime.CUDARuntimeError):  # a driver that cannot capture such copies
-            graph_ns = median_time_ns(schedule_run.capture_graph(steps, schedule_run.slices))
+            graph_ns = median_time_ns(schedule_run.capture_graph(steps, schedule_run.slice_count))
     crossings: list[Crossing] = []
     timed_steps = []
     step_begins = []
     for step in steps:
         step_begins.append(len(crossings))
-        if side is None:
-            begin = time.perf_counter_ns()
+        if virtual_side is None:
+            begin_ns = time.perf_counter_ns()
             schedule_run.submit_step(step)
             schedule_run.wait()
-            timed_steps.append(CollectiveStep(tuple(step), time.perf_counter_ns() - begin))
-            crossings += make_crossings(step, bounds, schedule_run.direct_pairs, "Memcpy PtoP")
+            timed_steps.append(CollectiveStep(tuple(step), time.perf_counter_ns() - begin_ns))
+            crossings += make_crossings(step, chunk_bounds, schedule_run.direct_pairs, "Memcpy PtoP")
         else:
-            modelled_step, step_crossings = _run_modelled(side, schedule_run, step)
+            modelled_step, step_crossings = _run_modelled(virtual_side, schedule_run, step)
             timed_steps.append(modelled_step)
             crossings += step_crossings
     is_correct = tuple(map(all, zip(*verdicts, schedule_run.check_results(operation), strict=True)))
     return Collective.of(
-        *_find_origin(side, schedule_run.direct_pairs, gpus),
-        bounds,
+        *_find_origin(virtual_side, schedule_run.direct_pairs, gpu_count),
+        chunk_bounds,
         crossings,
         is_correct,
         operation=operation,
-        algorithm=name,
+        algorithm=algorithm_name,
         steps=tuple(timed_steps),
         begins=tuple(step_begins),
         in_one_go_ns=graph_ns,
         from_host_ns=host_submit_ns,
-        bytes_are="counted at the ports" if side is not None else "computed from the moves",
+        bytes_are="counted at the ports" if virtual_side is not None else "computed from the moves",
     )
 
 
@@ -224,7 +229,7 @@ def _run_modelled(
     crossings: Sequence[Crossing] = port_recorder.stop().crossings
     sent_chunks = {(move.source, move.chunk) for move in step}
     sum_bytes_of_gpus = [
-        (move.target, 4 * (schedule_run.bounds[end_chunk] - schedule_run.bounds[move.chunk]))
+        (move.target, 4 * (schedule_run.chunk_bounds[end_chunk] - schedule_run.chunk_bounds[move.chunk]))
         for move, end_chunk in merge_adjacent_moves(step)
         if move.add
         or not sent_chunks.isdisjoint((move.target, chunk) for chunk in range(move.chunk, end_chunk))
@@ -238,23 +243,23 @@ def _run_modelled(
 
 
 def _run_library(
-    virtual_side: Any, operation: Operation, gpus: int, bounds: Sequence[int], steps: Steps
+    virtual_side: Any, operation: Operation, gpu_count: int, chunk_bounds: Sequence[int], steps: Steps
 ) -> Collective:
     """Run the operation with NCCL; the bytes on each link are computed from the `steps` of a ring."""
     cp = session.cp() if virtual_side is None else virtual_side.cp
-    is_correct, took_ns = nccl.run_collective(
-        None if virtual_side is None else cp, operation, gpus, bounds[-1]
+    is_correct, call_ns = nccl.run_collective(
+        None if virtual_side is None else cp, operation, gpu_count, chunk_bounds[-1]
     )
-    connections = find_reachable(cp.cuda.runtime, gpus)
-    crossings = make_crossings([move for step in steps for move in step], bounds, connections, "NCCL")
+    connections = find_reachable_pairs(cp.cuda.runtime, gpu_count)
+    crossings = make_crossings([move for step in steps for move in step], chunk_bounds, connections, "NCCL")
     return Collective.of(
-        *_find_origin(virtual_side, connections, gpus),
-        bounds,
+        *_find_origin(virtual_side, connections, gpu_count),
+        chunk_bounds,
         crossings,
         is_correct,
         operation=operation,
         algorithm="NCCL",
-        steps=(CollectiveStep((), took_ns),),
+        steps=(CollectiveStep((), call_ns),),
         begins=(0,),
         bytes_are=_describe_library_bytes(virtual_side),
         opaque=True,
@@ -272,12 +277,12 @@ def _describe_library_bytes(virtual_side: Any) -> str:
 
 
 def _find_origin(
-    virtual_side: Any, connections: set[tuple[int, int]], gpus: int
+    virtual_side: Any, connections: set[tuple[int, int]], gpu_count: int
 ) -> tuple[Provenance, LinkTopology]:
     """Return the provenance of the measured times, and the kind of links between the GPUs."""
     if virtual_side is not None:
         return virtual_side.provenance, virtual_side.machine.links.topology
-    is_fully_connected = len(connections) == gpus * (gpus - 1)
+    is_fully_connected = len(connections) == gpu_count * (gpu_count - 1)
     return (
         session.backend().provenance,
         "nvswitch" if is_fully_connected else "pairs" if connections else "host",

@@ -16,9 +16,9 @@ def read_records() -> tuple[dict[str, Any], ...]:
     return tuple(json.loads(file.read_text(encoding="utf-8")) for file in files)
 
 
-def find_records(device: str, gpus: int = 2) -> tuple[dict[str, Any], ...]:
-    """Return the shipped recordings of `gpus` GPUs of one model, such as ``H200`` or ``NVIDIA H200``."""
+def find_records(device: str, gpu_count: int = 2) -> tuple[dict[str, Any], ...]:
+    """Return the shipped recordings of `gpu_count` GPUs of one model, such as ``H200`` or ``NVIDIA H200``."""
     name_parts = device.split()
     return tuple(
-        record for record in read_records() if record["gpu"] in name_parts and record["gpus"] == gpus
+        record for record in read_records() if record["gpu"] in name_parts and record["gpus"] == gpu_count
     )

@@ -23,25 +23,25 @@ _COPY_BY_ADDRESS = 4  # cudaMemcpyDefault
 
 class ScheduleRun:
     """One integer array on each of several GPUs. All arrays have the same size and are divided into chunks at
-    the element indices in `bounds`.
+    the element indices in `chunk_bounds`.
 
     Each GPU has one stream for sending and one for adding. Data that is to be added arrives in a receive
     buffer. Events order the operations, and the host does not wait before `wait` is called.
     """
 
-    def __init__(self, cp: Any, gpus: int, bounds: Sequence[int]) -> None:
+    def __init__(self, cp: Any, gpu_count: int, chunk_bounds: Sequence[int]) -> None:
         self.cp = cp
-        self.gpus = gpus
-        self.bounds = bounds
+        self.gpu_count = gpu_count
+        self.chunk_bounds = chunk_bounds
         runtime = cp.cuda.runtime
-        self.direct_pairs = find_reachable(runtime, gpus)
-        self.input_arrays = make_input_arrays(gpus, bounds[-1])
-        self.slices = find_slice_count(bounds)
+        self.direct_pairs = find_reachable_pairs(runtime, gpu_count)
+        self.input_arrays = make_input_arrays(gpu_count, chunk_bounds[-1])
+        self.slice_count = find_slice_count(chunk_bounds)
         self._arrays: dict[tuple[int, int], Any] = {}
         self._streams = []
         for rank, own_array in enumerate(self.input_arrays):
             with cp.cuda.Device(rank):
-                for peer in range(gpus):
+                for peer in range(gpu_count):
                     if (rank, peer) in self.direct_pairs:
                         with suppress(runtime.CUDARuntimeError):  # it was before; else copies go by the host
                             runtime.deviceEnablePeerAccess(peer)
@@ -52,7 +52,7 @@ class ScheduleRun:
 
     def wait(self) -> None:
         """Wait for all work on the GPUs of this run."""
-        for rank in range(self.gpus):
+        for rank in range(self.gpu_count):
             self.cp.cuda.Device(rank).synchronize()
         self.discard_events()
 
@@ -72,11 +72,11 @@ class ScheduleRun:
     def check_results(self, operation: Operation) -> tuple[bool, ...]:
         """Return whether the result of each GPU is correct."""
         return tuple(
-            is_right(operation, rank, self._find_array(rank).get(), self.bounds, self.input_arrays)
-            for rank in range(self.gpus)
+            is_right(operation, rank, self._find_array(rank).get(), self.chunk_bounds, self.input_arrays)
+            for rank in range(self.gpu_count)
         )
 
-    def capture_graph(self, steps: Sequence[Sequence[Move]], slices: int = 1) -> Callable[[], int]:
+    def capture_graph(self, steps: Sequence[Sequence[Move]], slice_count: int = 1) -> Callable[[], int]:
         """Capture all steps of a schedule as one CUDA graph that uses all GPUs.
 
         Returns
@@ -99,7 +99,7 @@ class ScheduleRun:
                 for _, stream in side_streams:
                     stream.wait_event(begin_event)
                 for step in steps:
-                    self.submit_step(step, slices)
+                    self.submit_step(step, slice_count)
                 for rank, stream in side_streams:
                     with cp.cuda.Device(rank):
                         capture_stream.wait_event(stream.record(cp.cuda.Event(disable_timing=True)))
@@ -119,7 +119,7 @@ class ScheduleRun:
 
         return launch
 
-    def submit_step(self, moves: Sequence[Move], slices: int = 1) -> None:
+    def submit_step(self, moves: Sequence[Move], slice_count: int = 1) -> None:
         """Submit the transfers of one step. A chunk that is sent in this step is not overwritten before it
         has been sent.
 
@@ -128,25 +128,25 @@ class ScheduleRun:
         """
         sent_chunks = {(move.source, move.chunk) for move in moves}
         messages_to_send = (
-            merge_adjacent_moves(moves) if slices == 1 else [(move, move.chunk + 1) for move in moves]
+            merge_adjacent_moves(moves) if slice_count == 1 else [(move, move.chunk + 1) for move in moves]
         )
-        for slice_index in range(slices):
+        for slice_index in range(slice_count):
             used_buffers: defaultdict[tuple[int, int], int] = defaultdict(int)
             add_operations = []
             for move, end_chunk in messages_to_send:
                 chunks = range(move.chunk, end_chunk)
-                start_element = self.bounds[move.chunk]
-                element_count = self.bounds[end_chunk] - self.bounds[move.chunk]
+                start_element = self.chunk_bounds[move.chunk]
+                element_count = self.chunk_bounds[end_chunk] - self.chunk_bounds[move.chunk]
                 element_slice = slice(
-                    start_element + slice_index * element_count // slices,
-                    start_element + (slice_index + 1) * element_count // slices,
+                    start_element + slice_index * element_count // slice_count,
+                    start_element + (slice_index + 1) * element_count // slice_count,
                 )
                 target_chunks = [(move.target, chunk) for chunk in chunks]
                 buffer_index = max(used_buffers[add_operation] for add_operation in target_chunks)
                 if not move.add and sent_chunks.isdisjoint(target_chunks):
                     buffer_index = OWN_ARRAY  # straight into its place
                 used_buffers.update(dict.fromkeys(target_chunks, buffer_index + 1))
-                source_array, target_array, own_array = (
+                source_slices, target_slices, own_slices = (
                     [(gpu, array_index, chunk, slice_index) for chunk in chunks]
                     for gpu, array_index in (
                         (move.source, OWN_ARRAY),
@@ -157,8 +157,8 @@ class ScheduleRun:
                 self._submit(
                     move.source,
                     0,
-                    source_array,
-                    target_array,
+                    source_slices,
+                    target_slices,
                     partial(self._copy, move, element_slice, buffer_index),
                 )
                 if buffer_index != OWN_ARRAY:
@@ -166,8 +166,8 @@ class ScheduleRun:
                         (
                             move.target,
                             1,
-                            target_array,
-                            own_array,
+                            target_slices,
+                            own_slices,
                             partial(self._add_or_copy, move, element_slice, buffer_index),
                         )
                     )
@@ -177,13 +177,13 @@ class ScheduleRun:
     def _submit(
         self,
         gpu: int,
-        array_index: int,
+        stream_index: int,
         reads: list[ChunkSlice],
         writes: list[ChunkSlice],
         submit_work: Callable[[Any], None],
     ) -> None:
         """Submit work to a stream of a GPU, after all operations on which it depends."""
-        stream = self._streams[gpu][array_index]
+        stream = self._streams[gpu][stream_index]
         predecessors = [
             self._write_events[chunk_slice]
             for chunk_slice in (*reads, *writes)
@@ -244,11 +244,16 @@ class ScheduleRun:
         return self._arrays[gpu, buffer_index]
 
 
-def find_slice_count(bounds: Sequence[int]) -> int:
+def find_slice_count(chunk_bounds: Sequence[int]) -> int:
     """Return the number of slices per chunk. The number depends on the size of the largest chunk."""
-    return min(MAX_SLICES, max(1, 4 * max(b - a for a, b in pairwise(bounds)) // SLICE_BYTES))
+    return min(MAX_SLICES, max(1, 4 * max(b - a for a, b in pairwise(chunk_bounds)) // SLICE_BYTES))
 
 
-def find_reachable(runtime: Any, gpus: int) -> set[tuple[int, int]]:
+def find_reachable_pairs(runtime: Any, gpu_count: int) -> set[tuple[int, int]]:
     """Return all pairs (a, b) of GPUs for which GPU a can access the memory of GPU b."""
-    return {(a, b) for a in range(gpus) for b in range(gpus) if a != b and runtime.deviceCanAccessPeer(a, b)}
+    return {
+        (a, b)
+        for a in range(gpu_count)
+        for b in range(gpu_count)
+        if a != b and runtime.deviceCanAccessPeer(a, b)
+    }

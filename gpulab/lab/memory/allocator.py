@@ -96,7 +96,9 @@ def open_allocator(path: str | Path, device: int | None = None) -> AllocatorRepo
 
 
 class AllocatorReport(
-    RecordedResult[memory.AllocatorTrace], what="memory pool", write="with gl.allocator() as a:"
+    RecordedResult[memory.AllocatorTrace],
+    recording_name="memory pool",
+    start_code="with gl.allocator() as a:",
 ):
     """The recorded events of a memory pool, or its current state. The report can be displayed and saved.
 
@@ -209,15 +211,15 @@ class AllocatorReport(
         return views.AllocatorView(PoolMaps(pool_panels, requests))
 
     def _compare_maps(self, other_report: AllocatorReport) -> views.AllocatorView:
-        reports = []
+        named_histories = []
         for report, panel_name in ((self, "this"), (other_report, "the other")):
             record = report.record
             trace = steps.keep_last_events(record, MAX_EVENTS) if len(record.events) > MAX_EVENTS else record
             history = report.history if trace is record else steps.make_history(trace)
-            reports.append((history, f"{record.allocator} ({panel_name})"))
-        position_count = reports[0][0].last_step + 1
+            named_histories.append((history, f"{record.allocator} ({panel_name})"))
+        position_count = named_histories[0][0].last_step + 1
         pool_panels = []
-        for history, panel_name in reports:
+        for history, panel_name in named_histories:
             last_step = history.last_step
             event_numbers = (
                 np.rint(np.linspace(0, last_step, position_count)).astype(np.int64)
@@ -316,13 +318,15 @@ class AllocatorReport(
     def _make_picture(self) -> views.AllocatorView:
         return views.AllocatorView(self._maps)
 
-    def _sentence(self) -> str:
+    def _make_sentence(self) -> str:
         return self._maps.sentence()
 
 
 def _make_panel(history: memory.AllocatorHistory, name: str, event_numbers: Any = None) -> Any:
-    measure_figures = partial(measure_fragmentation, capacity_bytes=history.trace.capacity_bytes)
-    return PoolPanel(history, name, partial(steps.make_block_map, history), measure_figures, event_numbers)
+    measure_map_fragmentation = partial(measure_fragmentation, capacity_bytes=history.trace.capacity_bytes)
+    return PoolPanel(
+        history, name, partial(steps.make_block_map, history), measure_map_fragmentation, event_numbers
+    )
 
 
 def _make_model(
@@ -365,10 +369,12 @@ def _count_events_at_requests(record: memory.AllocatorTrace, requests: Sequence[
     request_times_ns = np.array([0, *(request.time_ns for request in requests)], np.int64)
     event_counts = np.searchsorted(record.events.time_ns, request_times_ns, side="right")
     # What was there before the first event was never seen to be asked for; see `reconstruct_requests`.
-    requests_of_state = {"used": 1, "waiting": 3}
-    initial_bytes = sum(
-        requests_of_state.get(b.state, 0) for segment in record.first.segments for b in segment.blocks
+    request_count_of_state = {"used": 1, "waiting": 3}
+    initial_request_count = sum(
+        request_count_of_state.get(block.state, 0)
+        for segment in record.first.segments
+        for block in segment.blocks
     )
-    event_counts[: initial_bytes + 1 + bool(record.first.limit_bytes)] = 0
+    event_counts[: initial_request_count + 1 + bool(record.first.limit_bytes)] = 0
     event_counts[-1] = len(record.events)
     return np.maximum.accumulate(event_counts)

@@ -57,9 +57,9 @@ def memory(rate_hz: float = 10.0) -> MemoryRecording:
 
 class MemoryRecording(
     SampledResult[MemorySamples],
-    what="memory recording",
-    write="with gl.memory() as m:",
-    another="gl.memory()",
+    recording_name="memory recording",
+    start_code="with gl.memory() as m:",
+    restart_code="gl.memory()",
 ):
     """A recording of the memory use of a device. The recording starts when it is displayed or its ``with``
     block begins, and ends at `stop`.
@@ -80,7 +80,7 @@ class MemoryRecording(
 
     def stop(self) -> None:
         """End the recording. The chart stays visible, and the arrays that its button allocated are freed."""
-        if self._is_going:
+        if self._is_recording:
             self._held_arrays.clear()
         super().stop()
 
@@ -93,7 +93,7 @@ class MemoryRecording(
 
     # Buttons of the chart
 
-    def _perform_action(self, action: str, size: str) -> str:
+    def _perform_action(self, action: str, size_text: str) -> str:
         """Perform the action of a button in the calling thread, and return the text to show."""
         if action == "pause":
             self.pause()
@@ -101,14 +101,14 @@ class MemoryRecording(
             self.resume()
         else:
             with self._session_context(), self._recorder.allocation_recorder.record_this_thread():
-                return self._change_memory(action, size)
+                return self._change_memory(action, size_text)
         return ""
 
-    def _change_memory(self, action: str, size: str) -> str:
+    def _change_memory(self, action: str, size_text: str) -> str:
         cp = session.cp()
         if action == "allocate":
-            self._held_arrays.append(cp.cuda.alloc(parse_size(size)))
-            return f"Allocated {size}."
+            self._held_arrays.append(cp.cuda.alloc(parse_size(size_text)))
+            return f"Allocated {size_text}."
         if action == "free":
             if not self._held_arrays:
                 return "This button has not allocated anything. Use del to free your own arrays."
@@ -120,8 +120,10 @@ class MemoryRecording(
             find_current_pool().free_all_blocks()
             return "Free pool blocks were returned to the device."
         if action == "limit":
-            find_current_pool().set_limit(size=parse_size(size))
-            return f"Limit set to {size}." if parse_size(size) else "The pool no longer has a limit."
+            find_current_pool().set_limit(size=parse_size(size_text))
+            return (
+                f"Limit set to {size_text}." if parse_size(size_text) else "The pool no longer has a limit."
+            )
         raise ValueError(f"There is no button {action!r}.")
 
     # Display
@@ -132,7 +134,7 @@ class MemoryRecording(
         self._recorder.call_on_reading(view.send_reading, line_count)
         return view
 
-    def _sentence(self) -> str:
+    def _make_sentence(self) -> str:
         return describe_memory(self.record, self.state)
 
 

@@ -38,9 +38,9 @@ def host_memory() -> HostMemoryReport:
 
 class HostMemoryReport(
     RecordedResult[AllocatorTrace],
-    what="count of host memory",
-    write="with gl.host_memory() as h:",
-    live=True,
+    recording_name="count of host memory",
+    start_code="with gl.host_memory() as h:",
+    is_live=True,
 ):
     """The pinned host memory that was allocated, used and freed since the ``with`` block began."""
 
@@ -65,5 +65,5 @@ class HostMemoryReport(
         """Return a table of the pinned memory statistics so far."""
         return self.statistics().summary()
 
-    def _sentence(self) -> str:
+    def _make_sentence(self) -> str:
         return repr(self.statistics())

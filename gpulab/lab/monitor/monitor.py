@@ -53,7 +53,10 @@ def monitor(rate_hz: float = 10.0) -> Monitor:
 
 
 class Monitor(
-    SampledResult[LoadSamples], what="monitor", write="with gl.monitor() as m:", another="gl.monitor()"
+    SampledResult[LoadSamples],
+    recording_name="monitor",
+    start_code="with gl.monitor() as m:",
+    restart_code="gl.monitor()",
 ):
     """A recording of the load of a GPU. The recording starts when it is displayed or its ``with`` block
     begins, and ends at `stop`.
@@ -82,7 +85,7 @@ class Monitor(
         GpulabError
             If the monitor is not taking readings.
         """
-        self._active_recorder().mark(str(name))
+        self._require_recorder().mark(str(name))
 
     def table(self) -> Table:
         """Return a table of the phases with the mean readings of each phase.
@@ -93,9 +96,9 @@ class Monitor(
         """
         return make_phase_table(self.record)
 
-    def _switch(self, action: str) -> None:
-        if self._active_recorder().state != "recorded":
-            super()._switch(action)
+    def _switch_state(self, action: str) -> None:
+        if self._require_recorder().state != "recorded":
+            super()._switch_state(action)
 
     def _show_state(self) -> None:
         if self._cached_picture is not None and not sys.is_finalizing():
@@ -111,13 +114,13 @@ class Monitor(
         view = views.LoadChart(
             lambda: self.record,
             self.state,
-            lambda should_pause: self._switch("pause" if should_pause else "resume"),
+            lambda should_pause: self._switch_state("pause" if should_pause else "resume"),
         )
         if self._recorder is not None:
             self._recorder.call_on_reading(view.show_new_readings)
         return view
 
-    def _sentence(self) -> str:
+    def _make_sentence(self) -> str:
         return describe_load(self.record, self.state)
 
 

@@ -100,7 +100,7 @@ def profile(
     return report
 
 
-class ProfileReport(RecordedResult[Profile], what="profile", write="with gl.profile() as p:"):
+class ProfileReport(RecordedResult[Profile], recording_name="profile", start_code="with gl.profile() as p:"):
     """A profile of a ``with`` block, which can be displayed, compared and saved.
 
     Parameters
@@ -146,7 +146,7 @@ class ProfileReport(RecordedResult[Profile], what="profile", write="with gl.prof
     def _make_picture(self) -> ProfileTable:
         return ProfileTable.of(self.record)
 
-    def _sentence(self) -> str:
+    def _make_sentence(self) -> str:
         record = self.record
         launch_count = sum(kernel.count for kernel in record.kernels)
         return (

@@ -87,13 +87,13 @@ class CuptiRecorder:
         with _pause_collector():
             records = Records(self._cupti.list_call_names)
             for buffer, offsets in self._cupti.take_buffers():
-                records.add(buffer, offsets)
+                records.add_buffer(buffer, offsets)
             stream_ids = records.take_events(len(stream_infos))
             streams = {
                 n: replace(info, stream_id=n) for n, info in zip(stream_ids, stream_infos, strict=False)
             }
             timeline_parts = records.make_timeline_parts(self._make_host_info(streams))
-        lost_records = self._cupti.count_dropped() + timeline_parts.unfinished
+        lost_records = self._cupti.count_dropped() + timeline_parts.unfinished_count
 
         def is_recorded(entry: HostCall | Synchronization) -> bool:
             # The synchronization that ends the recording is none of the program's.
@@ -223,7 +223,7 @@ def _make_note(timeline_parts: TimelineParts, lost_records: int) -> str:
     clauses = []
     if lost_records:
         clauses.append(f"CUPTI reported no times for {count(lost_records, 'record')}")
-    if timeline_parts.graphs:
+    if timeline_parts.has_graphs:
         clauses.append(
             "a graph takes longer while its nodes are recorded, and the order of the "
             "nodes is the observed order, not that of the edges"

@@ -106,12 +106,12 @@ def ncu_rules(kernel: str, most: int = 3) -> Table:
         The largest number of rules.
     """
     launch = next(launch for launch in read_launches() if launch.kernel == kernel)
-    rules = [rule for rule in launch.rules if rule.saving is not None and rule.scope == "global"]
-    rules.sort(key=lambda rule: -(rule.saving or 0))
+    rules = [rule for rule in launch.rules if rule.saving_fraction is not None and rule.scope == "global"]
+    rules.sort(key=lambda rule: -(rule.saving_fraction or 0))
     rule_rows = tuple(
         (
             rule.section,
-            f"{100 * (rule.saving or 0):.0f} %",
+            f"{100 * (rule.saving_fraction or 0):.0f} %",
             textwrap.shorten(rule.message, 190, placeholder=" ..."),
         )
         for rule in rules[:most]

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpulab import session
 from gpulab.lab.links.records import find_records
-from gpulab.lab.links.schedules import find_bounds, find_operations, make_schedule, model_ns
+from gpulab.lab.links.schedules import count_operations, find_chunk_bounds, make_schedule, model_ns
 from gpulab.views import CollectiveView
 from gpulab.views.tables import Table
 from gpulab.words import duration, number, size
@@ -144,7 +144,7 @@ def graph_records(gpus: int = 4) -> Table:
         for schedule in _SCHEDULE_TITLES:
             _, steps = make_schedule("all-reduce", schedule, gpus)
             time_ns = model_ns(
-                record["gpu"], gpus, find_bounds(recorded_row["size_bytes"] // 4, steps), steps
+                record["gpu"], gpus, find_chunk_bounds(recorded_row["size_bytes"] // 4, steps), steps
             )
             time_texts.append(f"{duration(1000 * recorded_row[f'{schedule}_us'])} / {duration(time_ns)}")
         size_rows.append(
@@ -164,7 +164,7 @@ def python_records(gpus: int = 4, fitted_bytes: int = 16 << 10) -> Table:
     """
     record = recorded(gpus)
     operation_counts = {
-        schedule: find_operations(make_schedule("all-reduce", schedule, gpus)[1])
+        schedule: count_operations(make_schedule("all-reduce", schedule, gpus)[1])
         for schedule in _SCHEDULE_TITLES
     }
     fitted_row = next(row for row in record["all_reduce"] if row["size_bytes"] == fitted_bytes)

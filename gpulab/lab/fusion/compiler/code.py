@@ -12,7 +12,7 @@ import numpy as np
 
 from gpulab import session
 from gpulab.lab.fusion.compiler.plan import Plan
-from gpulab.lab.fusion.compiler.trace import Node, Ref, have_same_elements
+from gpulab.lab.fusion.compiler.trace import Node, NodeRef, have_same_elements
 
 _COMMON_OPERATIONS = {
     "add": "{0} + {1}",
@@ -187,29 +187,31 @@ def generate_kernel(plan: Plan, group: Sequence[int], name: str) -> GeneratedKer
 
 def _generate_reduction(
     plan: Plan,
-    node: Node,
-    statements: dict[bool, list[str]],
-    stores: list[str],
+    reduction: Node,
+    statements_by_phase: dict[bool, list[str]],
+    store_statements: list[str],
     name_of_node: dict[int, str],
     array_numbers: tuple[tuple[int, ...], tuple[int, ...]],
     name: str,
 ) -> GeneratedKernel:
-    reduce_operator = _REDUCE_OPERATORS.get(node.name)
-    axis = node.kwargs.get("axis", node.args[1] if len(node.args) > 1 else None)
-    if reduce_operator is None or {*node.kwargs} - {"axis", "keepdims"} or len(node.args) > 2:
-        raise NoCodeError(f"No C++ code can be generated for {node.name!r} with these arguments.")
+    reduce_operator = _REDUCE_OPERATORS.get(reduction.name)
+    axis = reduction.kwargs.get("axis", reduction.args[1] if len(reduction.args) > 1 else None)
+    if reduce_operator is None or {*reduction.kwargs} - {"axis", "keepdims"} or len(reduction.args) > 2:
+        raise NoCodeError(f"No C++ code can be generated for {reduction.name!r} with these arguments.")
     nodes = plan.nodes
-    source_node = next(source_node for _, source_node in plan.sources[node.number])
-    c_type = _find_wide_type(node.dtype)
+    source_node = next(source_node for _, source_node in plan.sources[reduction.number])
+    c_type = _find_wide_type(reduction.dtype)
     input_nodes = [nodes[n] for n in array_numbers[0]]
     output_nodes = [nodes[n] for n in array_numbers[1]]
     in_params = ", ".join(f"const {_find_c_type(n.dtype)}& {name_of_node[n.number]}" for n in input_nodes)
     out_params = "".join(f", {_find_c_type(n.dtype)}& out{k}" for k, n in enumerate(output_nodes))
-    origin_node = next(origin_number for origin_number, _ in plan.sources[node.number])
+    origin_node = next(origin_number for origin_number, _ in plan.sources[reduction.number])
     value_name = name_of_node.get(source_node.number) or name_of_node[origin_node]
     preamble = (
-        f"__device__ {c_type} before({in_params}) {{ {' '.join(statements[False])} return {value_name}; }}\n"
-        f"__device__ void behind({c_type} a{out_params}) {{ {' '.join([*statements[True], *stores])} }}\n"
+        f"__device__ {c_type} before({in_params}) {{ {' '.join(statements_by_phase[False])} "
+        f"return {value_name}; }}\n"
+        f"__device__ void behind({c_type} a{out_params}) "
+        f"{{ {' '.join([*statements_by_phase[True], *store_statements])} }}\n"
     )
     if any(n.dtype.name == "float16" for n in (*input_nodes, *output_nodes)):
         preamble = f"{_HALF_INCLUDE}{preamble}"
@@ -229,13 +231,13 @@ def _generate_reduction(
         )
         for nodes_of_side, parameter_names in ((input_nodes, input_names), (output_nodes, output_names))
     )
-    identity_literal = reduce_operator[1] or _make_extreme_literal(node.dtype, node.name)
+    identity_literal = reduce_operator[1] or _make_extreme_literal(reduction.dtype, reduction.name)
     kernel = session.cp().ReductionKernel(
         *declarations, *expressions, identity_literal, name, reduce_type=c_type, preamble=preamble
     )
     source_text = f"map: {expressions[0]}\nreduce: {expressions[1]}\npost: {expressions[2]}\n{preamble}"
     return GeneratedKernel(
-        kernel, source_text, *array_numbers, axis, bool(node.kwargs.get("keepdims", False))
+        kernel, source_text, *array_numbers, axis, bool(reduction.kwargs.get("keepdims", False))
     )
 
 
@@ -245,11 +247,11 @@ def _make_extreme_literal(dtype: np.dtype[Any], name: str) -> str:
         return f"{sign_text}__int_as_float(0x7f800000)"
     integer_limits = np.iinfo(dtype)
     literal = f"{integer_limits.max}{'ull' if dtype.kind == 'u' else 'll'}"
-    extreme = literal if not sign_text else "0" if dtype.kind == "u" else f"(-{literal} - 1)"
-    return f"({_find_c_type(dtype)}){extreme}"
+    extreme_text = literal if not sign_text else "0" if dtype.kind == "u" else f"(-{literal} - 1)"
+    return f"({_find_c_type(dtype)}){extreme_text}"
 
 
-def _make_statement(plan: Plan, node: Node, name_of_node: dict[int, str], inputs: list[Node]) -> str:
+def _make_statement(plan: Plan, node: Node, name_of_node: dict[int, str], input_nodes: list[Node]) -> str:
     loop_type = _find_loop_type(plan, node)
     operation_template = {
         **_COMMON_OPERATIONS,
@@ -268,7 +270,7 @@ def _make_statement(plan: Plan, node: Node, name_of_node: dict[int, str], inputs
             plan,
             argument,
             name_of_node,
-            inputs,
+            input_nodes,
             np.dtype(bool) if node.name == "where" and not k else loop_type,
         )
         for k, argument in enumerate(arguments)
@@ -298,21 +300,21 @@ _TYPELESS_OPERATIONS = frozenset(
 
 
 def _make_operand(
-    plan: Plan, argument: Any, name_of_node: dict[int, str], inputs: list[Node], loop_type: np.dtype[Any]
+    plan: Plan, argument: Any, name_of_node: dict[int, str], input_nodes: list[Node], loop_type: np.dtype[Any]
 ) -> str:
     """Return the C++ text of an operand, which is a variable or a constant.
 
     Half-precision values are computed in float.
     """
     c_type = _find_wide_type(loop_type)
-    if isinstance(argument, Ref):
+    if isinstance(argument, NodeRef):
         node = plan.nodes[argument.number]
         name = name_of_node.get(argument.number)
         if name is None:  # the same elements by another name, or a view of what was computed here
-            equal_inputs = (n for n in inputs if have_same_elements(n.result, node.result))
+            equal_inputs = (n for n in input_nodes if have_same_elements(n.result, node.result))
             name = next((name_of_node[n.number] for n in equal_inputs), None)
-        while name is None and node.before:
-            node = plan.nodes[node.before[0]]
+        while name is None and node.read_numbers:
+            node = plan.nodes[node.read_numbers[0]]
             name = name_of_node.get(node.number)
         return str(name) if c_type == _C_NAMES.get(node.dtype.name) else f"({c_type}){name}"
     if not isinstance(argument, (bool, int, float, np.generic)):
@@ -335,7 +337,7 @@ def _find_loop_type(plan: Plan, node: Node) -> np.dtype[Any]:
     operands = node.args[1:] if node.name == "where" else node.args
     operand_types: list[Any] = []
     for operand in operands:
-        if isinstance(operand, Ref):
+        if isinstance(operand, NodeRef):
             operand_types.append(plan.nodes[operand.number].dtype)
         elif isinstance(operand, np.generic):
             operand_types.append(operand.dtype)

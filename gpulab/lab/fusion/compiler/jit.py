@@ -32,9 +32,9 @@ class CompiledEntry:
     guards: dict[str, Any]
     trace: Trace
     program: Program | None
-    because: str
-    hits: int = 0
-    names: list[tuple[str, Callable[[], Any], Any]] = field(default_factory=list)
+    compile_reason: str
+    hit_count: int = 0
+    outer_variables: list[tuple[str, Callable[[], Any], Any]] = field(default_factory=list)
 
     def find_failed_guards(self, current_guards: dict[str, Any]) -> list[str]:
         """Return one sentence for each guard that the current call does not satisfy."""
@@ -44,7 +44,7 @@ class CompiledEntry:
             new_value = current_guards.get(name)
             if old_value != new_value:
                 change_sentences.append(f"{name} was {old_value} and is {new_value}")
-        for name, get_value, old_value in self.names:
+        for name, get_value, old_value in self.outer_variables:
             current_value = get_value()
             if (
                 current_value is not old_value
@@ -80,7 +80,7 @@ class CompiledFunction:
         for entry in reversed(self.entries):
             differences = entry.find_failed_guards(guards)
             if not differences:
-                entry.hits += 1
+                entry.hit_count += 1
                 return self.function(*args) if entry.program is None else entry.program(args)
             failed_guards.append(differences)
         compile_reason = min(failed_guards, key=len)[0] if failed_guards else "the first call"
@@ -92,15 +92,18 @@ class CompiledFunction:
 
     def _compile(self, args: Sequence[Any], guards: dict[str, Any], reason: str) -> CompiledEntry:
         cp = session.cp()
-        trace = trace_function(self.function, *(a.copy() if isinstance(a, cp.ndarray) else a for a in args))
+        trace = trace_function(
+            self.function,
+            *(argument.copy() if isinstance(argument, cp.ndarray) else argument for argument in args),
+        )
         if any(is_shared for name, is_shared in guards.items() if name.endswith(_SHARED_SUFFIX)):
-            trace.breaks.append("two arguments share memory")
-        program = None if trace.breaks else Program(Plan(trace))
-        return CompiledEntry(guards, trace, program, reason, names=trace.used)
+            trace.break_reasons.append("two arguments share memory")
+        program = None if trace.break_reasons else Program(Plan(trace))
+        return CompiledEntry(guards, trace, program, reason, outer_variables=trace.outer_variables)
 
     def __repr__(self) -> str:
-        hits = count(sum(entry.hits for entry in self.entries), "hit")
-        return f"{self.function.__name__}: compiled {count(len(self.entries), 'time')}, {hits}."
+        hits_text = count(sum(entry.hit_count for entry in self.entries), "hit")
+        return f"{self.function.__name__}: compiled {count(len(self.entries), 'time')}, {hits_text}."
 
     def explain(self) -> Table:
         """Return a table with one row per compilation. Each row shows the reason, the number of kernels, and
@@ -109,9 +112,9 @@ class CompiledFunction:
         entry_rows = tuple(
             (
                 str(entry_number),
-                entry.because,
+                entry.compile_reason,
                 _describe_kernels(entry),
-                str(entry.hits),
+                str(entry.hit_count),
                 "; ".join(_list_folded_values(entry)) or "–",
             )
             for entry_number, entry in enumerate(self.entries, 1)
@@ -147,11 +150,11 @@ def make_guards(function: Callable[..., Any], args: Sequence[Any]) -> dict[str, 
     each argument.
     """
     cp = session.cp()
-    names = getattr(getattr(function, "__code__", None), "co_varnames", ())
+    parameter_names = getattr(getattr(function, "__code__", None), "co_varnames", ())
     guards: dict[str, Any] = {"device": int(cp.cuda.Device().id)}
     arrays = []
     for index, argument in enumerate(args):
-        parameter_name = names[index] if index < len(names) else f"argument {index}"
+        parameter_name = parameter_names[index] if index < len(parameter_names) else f"argument {index}"
         if isinstance(argument, cp.ndarray):
             arrays.append((parameter_name, argument))
             guards[f"{parameter_name}.dtype"] = argument.dtype.name
@@ -162,17 +165,24 @@ def make_guards(function: Callable[..., Any], args: Sequence[Any]) -> dict[str, 
             guards[parameter_name] = (
                 (type(argument).__name__, argument) if isinstance(argument, np.generic) else argument
             )
-    for (a, argument), (b, other_array) in combinations(arrays, 2):
-        guards[f"{a} and {b} {_SHARED_SUFFIX}"] = overlaps(argument, other_array)
+    for (first_name, argument), (second_name, other_array) in combinations(arrays, 2):
+        guards[f"{first_name} and {second_name} {_SHARED_SUFFIX}"] = overlaps(argument, other_array)
     return guards
 
 
 def _describe_kernels(entry: CompiledEntry) -> str:
     if entry.program is None:
-        return f"as written: {entry.trace.breaks[0]}"
+        return f"as written: {entry.trace.break_reasons[0]}"
     return str(len(entry.program.kernels))
 
 
 def _list_folded_values(entry: CompiledEntry) -> list[str]:
-    names = [f"{name} = {old_value}" for name, _, old_value in entry.names if not hasattr(old_value, "shape")]
-    return [*(f"{expression} = {value}" for expression, value in entry.trace.folded), *dict.fromkeys(names)]
+    outer_variable_texts = [
+        f"{name} = {old_value}"
+        for name, _, old_value in entry.outer_variables
+        if not hasattr(old_value, "shape")
+    ]
+    return [
+        *(f"{expression} = {value}" for expression, value in entry.trace.folded_calls),
+        *dict.fromkeys(outer_variable_texts),
+    ]

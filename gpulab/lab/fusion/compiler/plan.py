@@ -42,17 +42,17 @@ HOST_REASON = "Python needs a value in between"
 
 @dataclass(frozen=True, slots=True)
 class RefusedEdge:
-    """A dependency between expressions in different kernels. The attribute `why` states why the expressions
-    are not fused.
+    """A dependency between expressions in different kernels. The attribute `reason` states why the
+    expressions are not fused.
     """
 
-    first: int
-    then: int
-    why: str
+    first_number: int
+    second_number: int
+    reason: str
 
 
 class Plan:
-    """A plan that divides the expressions of a graph into kernels. The fusion mode `way` determines which
+    """A plan that divides the expressions of a graph into kernels. The fusion mode determines which
     expressions can be fused.
 
     Attributes
@@ -63,58 +63,68 @@ class Plan:
         The dependencies between kernels, each of which costs a round trip through memory.
     """
 
-    def __init__(self, trace: Trace, way: FusionMode = "reductions") -> None:
+    def __init__(self, trace: Trace, fusion_mode: FusionMode = "reductions") -> None:
         self.trace = trace
         self.nodes = trace.nodes
-        self.way = way
-        self.work = [n for n in self.nodes if n.kind in WORK_KINDS]
+        self.fusion_mode = fusion_mode
+        self.work_nodes = [n for n in self.nodes if n.kind in WORK_KINDS]
         self.sources = {n.number: [*_find_sources(self.nodes, n)] for n in self.nodes}
         self.consumers: dict[int, set[int]] = defaultdict(set)
         for node in self.nodes:
             for origin_number, _ in self.sources[node.number]:
                 self.consumers[origin_number].add(node.number)
-        self.kept = {_find_origin(self.nodes, n) for n in trace.outputs}
-        self.group = {n.number: n.number for n in self.work}
-        self.orders = self._find_ordered_pairs()
+        self.kept_numbers = {_find_origin(self.nodes, n) for n in trace.outputs}
+        self.group_of_node = {n.number: n.number for n in self.work_nodes}
+        self.ordered_pairs = self._find_ordered_pairs()
         self.edges: list[RefusedEdge] = []
         refused_edges: list[RefusedEdge] = []
-        for node in self.work:
+        for node in self.work_nodes:
             for origin_number, source_node in self.sources[node.number]:
                 if (
                     self.nodes[origin_number].kind in WORK_KINDS
-                    and self.group[origin_number] != self.group[node.number]
+                    and self.group_of_node[origin_number] != self.group_of_node[node.number]
                 ):
                     reason = self._find_fusion_obstacle(self.nodes[origin_number], node, source_node)
                     if reason:
                         refused_edges.append(RefusedEdge(origin_number, node.number, reason))
                     else:
                         self._merge_groups(origin_number, node.number)
-        self.edges = [edge for edge in refused_edges if self.group[edge.first] != self.group[edge.then]]
+        self.edges = [
+            edge
+            for edge in refused_edges
+            if self.group_of_node[edge.first_number] != self.group_of_node[edge.second_number]
+        ]
         self.groups = self._sort_groups()
 
     def _find_members(self, group_number: int) -> list[Node]:
-        return [n for n in self.work if self.group[n.number] == self.group[group_number]]
+        return [
+            n for n in self.work_nodes if self.group_of_node[n.number] == self.group_of_node[group_number]
+        ]
 
     def _merge_groups(self, first_node: int, second_node: int) -> None:
-        old_group = self.group[second_node]
-        new_group = self.group[first_node]
-        self.group.update({n: new_group for n, group in self.group.items() if group == old_group})
+        old_group = self.group_of_node[second_node]
+        new_group = self.group_of_node[first_node]
+        self.group_of_node.update(
+            {n: new_group for n, group in self.group_of_node.items() if group == old_group}
+        )
 
-    def _find_fusion_obstacle(self, first_node: Node, second_node: Node, source: Node) -> str:
+    def _find_fusion_obstacle(self, first_node: Node, second_node: Node, source_node: Node) -> str:
         """Return the reason why two expressions cannot share a kernel, or an empty string.
 
-        `source` is the node that `second` reads.
+        `source_node` is the node that `second_node` reads.
         """
         for node in (first_node, second_node):
             if node.kind in ("matmul", "kernel", "other"):
                 return {"matmul": MATMUL_REASON, "kernel": KERNEL_REASON, "other": OTHER_REASON}[node.kind]
-        if self.way == "single" or (self.way == "maps" and "reduce" in (first_node.kind, second_node.kind)):
+        if self.fusion_mode == "single" or (
+            self.fusion_mode == "maps" and "reduce" in (first_node.kind, second_node.kind)
+        ):
             return REDUCTION_REASON
         if (first_node.stream, first_node.device) != (second_node.stream, second_node.device):
             return STREAM_REASON
         members = [*self._find_members(first_node.number), *self._find_members(second_node.number)]
-        reason = self._find_reduction_obstacle(members, first_node, second_node, source)
-        if reason and self.way == "rows":
+        reason = self._find_reduction_obstacle(members, first_node, second_node, source_node)
+        if reason and self.fusion_mode == "rows":
             reason = self._find_row_obstacle(members)
         return (
             reason
@@ -142,7 +152,9 @@ class Plan:
             if node.number in needed_numbers:
                 if node.shape != loop_shape:
                     return SHAPE_REASON
-                if node.number in self.kept or self.consumers[node.number] - {n.number for n in members}:
+                if node.number in self.kept_numbers or self.consumers[node.number] - {
+                    n.number for n in members
+                }:
                     return CONSUMERS_REASON
             elif node.shape != reduction.shape:
                 return REDUCTION_REASON
@@ -169,10 +181,10 @@ class Plan:
         must not write memory from which another node reads different elements.
         """
         for node in members:
-            if node.writes is None:
+            if node.overwritten_number is None:
                 continue
             for reader in members:
-                read_arrays = [self.nodes[n].result for n in reader.before]
+                read_arrays = [self.nodes[n].result for n in reader.read_numbers]
                 if any(
                     overlaps(node.result, read_array) and not have_same_elements(node.result, read_array)
                     for read_array in read_arrays
@@ -182,9 +194,9 @@ class Plan:
 
     def _find_cycle_reason(self, fused_numbers: set[int], members: list[Node]) -> str:
         """Return a reason if a fused kernel would depend on its own result, or an empty string."""
-        group_of_node = {n: -1 if n in fused_numbers else group for n, group in self.group.items()}
+        group_of_node = {n: -1 if n in fused_numbers else group for n, group in self.group_of_node.items()}
         group_graph: dict[int, set[int]] = defaultdict(set)
-        for first_node, second_node in self.orders:
+        for first_node, second_node in self.ordered_pairs:
             if group_of_node[first_node] != group_of_node[second_node]:
                 group_graph[group_of_node[second_node]].add(group_of_node[first_node])
         try:
@@ -207,13 +219,13 @@ class Plan:
     def _find_ordered_pairs(self) -> list[tuple[int, int]]:
         """Return the pairs of nodes whose order is fixed by data, by shared memory or by the host."""
         ordered_pairs = [
-            (origin_number, n.number) for n in self.work for origin_number, _ in self.sources[n.number]
+            (origin_number, n.number) for n in self.work_nodes for origin_number, _ in self.sources[n.number]
         ]
-        writers = [n for n in self.work if n.writes is not None]
+        writers = [n for n in self.work_nodes if n.overwritten_number is not None]
         for writer in writers:
-            for other_node in self.work:
-                accessed_arrays = [self.nodes[k].result for k in other_node.before]
-                accessed_arrays += [other_node.result] if other_node.writes is not None else []
+            for other_node in self.work_nodes:
+                accessed_arrays = [self.nodes[k].result for k in other_node.read_numbers]
+                accessed_arrays += [other_node.result] if other_node.overwritten_number is not None else []
                 if other_node is not writer and any(_may_overlap(writer.result, a) for a in accessed_arrays):
                     ordered_pairs.append(
                         (min(writer.number, other_node.number), max(writer.number, other_node.number))
@@ -222,11 +234,15 @@ class Plan:
         for host_number in host_numbers:
             ordered_pairs += [
                 (a.number, b.number)
-                for a in self.work
-                for b in self.work
+                for a in self.work_nodes
+                for b in self.work_nodes
                 if a.number < host_number < b.number
             ]
-        return [(a, b) for a, b in dict.fromkeys(ordered_pairs) if a in self.group and b in self.group]
+        return [
+            (a, b)
+            for a, b in dict.fromkeys(ordered_pairs)
+            if a in self.group_of_node and b in self.group_of_node
+        ]
 
     def _find_ancestors(self, node_number: int) -> set[int]:
         ancestors: set[int] = set()
@@ -239,10 +255,10 @@ class Plan:
         return ancestors
 
     def _sort_groups(self) -> list[list[int]]:
-        group_graph: dict[int, set[int]] = {group: set() for group in self.group.values()}
-        for first_node, second_node in self.orders:
-            if self.group[first_node] != self.group[second_node]:
-                group_graph[self.group[second_node]].add(self.group[first_node])
+        group_graph: dict[int, set[int]] = {group: set() for group in self.group_of_node.values()}
+        for first_node, second_node in self.ordered_pairs:
+            if self.group_of_node[first_node] != self.group_of_node[second_node]:
+                group_graph[self.group_of_node[second_node]].add(self.group_of_node[first_node])
         return [
             [n.number for n in self._find_members(group)]
             for group in TopologicalSorter(group_graph).static_order()
@@ -251,7 +267,7 @@ class Plan:
     # --- traffic ------------------------------------------------------------------------------------------
     def find_reads(self, group: Sequence[int]) -> list[Node]:
         """Return the nodes whose arrays a kernel reads from memory. Each node is listed once."""
-        read_numbers = dict.fromkeys(n for node_number in group for n in self.nodes[node_number].before)
+        read_numbers = dict.fromkeys(n for node_number in group for n in self.nodes[node_number].read_numbers)
         return [
             *_find_distinct_nodes(
                 self.nodes[n] for n in read_numbers if _find_origin(self.nodes, n) not in group
@@ -265,7 +281,9 @@ class Plan:
         output_nodes = [
             self.nodes[n]
             for n in reversed(group)  # of several changes of one array the last is stored
-            if n in self.kept or self.nodes[n].writes is not None or self.consumers[n] - {*group}
+            if n in self.kept_numbers
+            or self.nodes[n].overwritten_number is not None
+            or self.consumers[n] - {*group}
         ]
         return [*_find_distinct_nodes(output_nodes)][::-1]
 
@@ -284,15 +302,17 @@ class Plan:
 
 
 def _find_sources(nodes: list[Node], node: Node) -> Iterator[tuple[int, Node]]:
-    """Yield for each array that a node reads the number of the node that computed it, and its own node."""
-    for read_number in node.before:
+    """Yield a pair for each array that a node reads: the number of the node that computed the array, and the
+    array's own node.
+    """
+    for read_number in node.read_numbers:
         yield _find_origin(nodes, read_number), nodes[read_number]
 
 
 def _find_origin(nodes: list[Node], node_number: int) -> int:
     """Return the number of the node that computed the array to which a view refers."""
-    while nodes[node_number].kind in ("view", "host") and nodes[node_number].before:
-        node_number = nodes[node_number].before[0]
+    while nodes[node_number].kind in ("view", "host") and nodes[node_number].read_numbers:
+        node_number = nodes[node_number].read_numbers[0]
     return node_number
 
 

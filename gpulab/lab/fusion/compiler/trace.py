@@ -57,9 +57,10 @@ _HOST_METHODS = ("__bool__", "__float__", "__int__", "__index__", "__complex__")
 class Node:
     """A recorded expression, with the called function, its arguments, and its result.
 
-    In ``args`` and ``kwargs``, a `Ref` replaces each array. ``before`` lists the numbers of the nodes that
-    this node reads. For an in-place operation, ``writes`` is the node whose memory is overwritten. ``stream``
-    and ``device`` come from a ``with`` block of the function; None means those of the caller.
+    In ``args`` and ``kwargs``, a `NodeRef` replaces each array. ``read_numbers`` lists the numbers of the
+    nodes that this node reads. For an in-place operation, ``overwritten_number`` is the number of the node
+    whose memory is overwritten. ``stream`` and ``device`` come from a ``with`` block of the function; None
+    means those of the caller.
     """
 
     number: int
@@ -69,8 +70,8 @@ class Node:
     call: Callable[..., Any] | None = None
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
-    before: tuple[int, ...] = ()
-    writes: int | None = None
+    read_numbers: tuple[int, ...] = ()
+    overwritten_number: int | None = None
     stream: Any = None
     device: int | None = None
 
@@ -91,8 +92,8 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
-    """A reference to the array of another node. A ``Ref`` represents an array in the arguments of a
+class NodeRef:
+    """A reference to the array of another node. A ``NodeRef`` represents an array in the arguments of a
     `Node`.
     """
 
@@ -108,11 +109,11 @@ class Trace:
         Arguments first, then expressions in the order of the program.
     outputs : tuple of int
         The nodes that are returned.
-    folded : list of (str, str)
+    folded_calls : list of (str, str)
         Calls whose result was not an array, and these results, which are constants in the graph.
-    breaks : list of str
+    break_reasons : list of str
         The operations for which Python needed the value of an array. Later code may depend on these values.
-    used : list of (str, callable, object)
+    outer_variables : list of (str, callable, object)
         Outer variables with numbers, strings or arrays: the name, a function that looks it up, and its value.
     """
 
@@ -121,16 +122,18 @@ class Trace:
         self.name = name
         self.nodes: list[Node] = []
         self.outputs: tuple[int, ...] = ()
-        self.returned: Any = None
-        self.folded: list[tuple[str, str]] = []
-        self.breaks: list[str] = []
-        self.used: list[tuple[str, Callable[[], Any], Any]] = []
+        self.returned_value: Any = None
+        self.folded_calls: list[tuple[str, str]] = []
+        self.break_reasons: list[str] = []
+        self.outer_variables: list[tuple[str, Callable[[], Any], Any]] = []
         self._stream, self._device = self._find_stream_and_device()
 
     def _find_stream_and_device(self) -> tuple[Any, int]:
         return self.cp.cuda.get_current_stream(), int(self.cp.cuda.Device().id)
 
-    def add(self, name: str, kind: NodeKind, result: Any, before: Iterable[int] = (), **more: Any) -> Value:
+    def add_node(
+        self, name: str, kind: NodeKind, result: Any, read_numbers: Iterable[int] = (), **node_fields: Any
+    ) -> Value:
         """Add a node to the trace, and return a placeholder for its result."""
         if len(self.nodes) >= MAX_NODES:
             raise GpulabError(
@@ -138,7 +141,14 @@ class Trace:
                 "iteration of its loop."
             )
         stream, device = self._find_stream_and_device()
-        node = Node(len(self.nodes), name, kind, result, before=tuple(dict.fromkeys(before)), **more)
+        node = Node(
+            len(self.nodes),
+            name,
+            kind,
+            result,
+            read_numbers=tuple(dict.fromkeys(read_numbers)),
+            **node_fields,
+        )
         node.stream = None if stream == self._stream else stream
         node.device = None if device == self._device else device
         self.nodes.append(node)
@@ -148,49 +158,51 @@ class Trace:
         """Add an array that the function uses but does not receive as an argument. All runs of the program
         use the same array.
         """
-        return self.add(name, "view", array, call=lambda: array)
+        return self.add_node(name, "view", array, call=lambda: array)
 
     def record_call(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call a CuPy function or an array method, and record the operation."""
         traced_values = list(_find_values((*args, *kwargs.values())))
         result = function(*_map_values(args, _get_real_array), **_map_values(kwargs, _get_real_array))
-        read_args = args[1:] if name == "copyto" else (*args, *(v for k, v in kwargs.items() if k != "out"))
-        read_nodes = [v._node.number for v in _find_values(read_args)]
+        read_args = (
+            args[1:] if name == "copyto" else (*args, *(value for k, value in kwargs.items() if k != "out"))
+        )
+        read_nodes = [value._node.number for value in _find_values(read_args)]
         if name in _HOST_READS or (traced_values and not isinstance(result, (self.cp.ndarray, tuple, list))):
             if traced_values and not isinstance(result, (str, bool, type(None))):
                 self.record_host_read(name, traced_values[0])
             return result
         call_details = {
             "call": function,
-            "args": _map_values(args, _make_ref),
-            "kwargs": _map_values(kwargs, _make_ref),
+            "args": _map_values(args, _make_node_ref),
+            "kwargs": _map_values(kwargs, _make_node_ref),
         }
         if isinstance(result, self.cp.ndarray):
             node_kind = self._find_node_kind(name, traced_values, result)
             if name in ("empty", "empty_like"):  # memory alone: nothing is launched
-                return self.add(name, "view", result, (), **call_details)
-            output_value = next((v for v in traced_values if v._array is result), None)
+                return self.add_node(name, "view", result, (), **call_details)
+            output_value = next((value for value in traced_values if value._array is result), None)
             if output_value is not None:
                 return self._record_write(output_value, name, node_kind, read_nodes, call_details)
-            return self.add(name, node_kind, result, read_nodes, **call_details)
+            return self.add_node(name, node_kind, result, read_nodes, **call_details)
         if isinstance(result, (tuple, list)) and any(
             isinstance(element, self.cp.ndarray) for element in result
         ):
-            value = self.add(name, "other", result, read_nodes, **call_details)
+            value = self.add_node(name, "other", result, read_nodes, **call_details)
             node_number = value._node.number
             return type(result)(
-                self.add(
+                self.add_node(
                     f"{name}[{k}]",
                     "view",
                     element,
                     (node_number,),
                     call=_get_item,
-                    args=(Ref(node_number), k),
+                    args=(NodeRef(node_number), k),
                 )
                 for k, element in enumerate(result)
             )
         if not traced_values:
-            self.folded.append((f"{name}({', '.join(map(repr, args))})", repr(result)))
+            self.folded_calls.append((f"{name}({', '.join(map(repr, args))})", repr(result)))
         return result
 
     def _find_node_kind(self, name: str, values: list[Value], result: Any) -> NodeKind:
@@ -211,14 +223,14 @@ class Trace:
         predecessors: list[int],
         details: dict[str, Any],
     ) -> Value:
-        """Add an in-place operation; the stand-in of its output then refers to the new node."""
+        """Add an in-place operation. Afterwards, the placeholder of its output refers to the new node."""
         old_number = output_value._node.number
-        written_value = self.add(
+        written_value = self.add_node(
             name,
             "map" if node_kind == "view" else node_kind,
             output_value._array,
             predecessors,
-            writes=old_number,
+            overwritten_number=old_number,
             **details,
         )
         object.__setattr__(output_value, "_node", written_value._node)
@@ -232,25 +244,30 @@ class Trace:
         result = function(*_map_values(args, _get_real_array), **_map_values(kwargs, _get_real_array))
         call_details = {
             "call": function,
-            "args": _map_values(args, _make_ref),
-            "kwargs": _map_values(kwargs, _make_ref),
+            "args": _map_values(args, _make_node_ref),
+            "kwargs": _map_values(kwargs, _make_node_ref),
         }
-        predecessor_numbers = [v._node.number for v in traced_values]
+        predecessor_numbers = [traced_value._node.number for traced_value in traced_values]
         if isinstance(result, self.cp.ndarray):
-            return self.add(name, "kernel", result, predecessor_numbers, **call_details)
+            return self.add_node(name, "kernel", result, predecessor_numbers, **call_details)
         for index, value in enumerate(written):
             old_number = value._node.number
             node_details = {"call": _do_nothing, "args": (), "kwargs": {}} if index else call_details
-            written_value = self.add(
-                name, "kernel", value._array, predecessor_numbers, writes=old_number, **node_details
+            written_value = self.add_node(
+                name,
+                "kernel",
+                value._array,
+                predecessor_numbers,
+                overwritten_number=old_number,
+                **node_details,
             )
             object.__setattr__(value, "_node", written_value._node)
         return result
 
-    def record_host_read(self, how: str, value: Value) -> None:
+    def record_host_read(self, operation_name: str, value: Value) -> None:
         """Record that Python code reads the value of an array. The host must wait for this value."""
-        self.add(how, "host", value._array, (value._node.number,))
-        self.breaks.append(f"{how} of the result of {value._node.name!r}")
+        self.add_node(operation_name, "host", value._array, (value._node.number,))
+        self.break_reasons.append(f"{operation_name} of the result of {value._node.name!r}")
 
     def run(self, function: Callable[..., Any], args: Iterable[Any]) -> Trace:
         """Call the function with placeholders for its arrays, and record its operations.
@@ -264,10 +281,10 @@ class Trace:
         for argument_index, value in enumerate(args):
             is_array = isinstance(value, self.cp.ndarray)
             arguments.append(
-                self.add(_name_argument(function, argument_index), "input", value) if is_array else value
+                self.add_node(_name_argument(function, argument_index), "input", value) if is_array else value
             )
         try:
-            self.returned = _FunctionCopies(self).copy_function(function)(*arguments)
+            self.returned_value = _FunctionCopies(self).copy_function(function)(*arguments)
         except TypeError as error:
             if "Value" not in str(error):
                 raise
@@ -276,8 +293,10 @@ class Trace:
                 "not in the function, and use only functions, operators and kernels of "
                 "cp."
             ) from error
-        self.outputs = tuple(v._node.number for v in _find_values((self.returned,)))
-        if not self.outputs and not any(node.writes is not None for node in self.nodes):
+        self.outputs = tuple(
+            traced_value._node.number for traced_value in _find_values((self.returned_value,))
+        )
+        if not self.outputs and not any(node.overwritten_number is not None for node in self.nodes):
             raise GpulabError(
                 f"{self.name} neither returns nor changes a device array, so there is "
                 "nothing to trace. Pass device arrays to it, and return its result."
@@ -328,8 +347,8 @@ class Value:
             raise AttributeError(f"A traced Value has no attribute {name!r}.")
         attribute = getattr(self._array, name)
         if isinstance(attribute, self._trace.cp.ndarray):  # .T, .real
-            view = self._trace.add(name, "view", attribute, (self._node.number,))
-            view._node.call, view._node.args = getattr, (Ref(self._node.number), name)
+            view = self._trace.add_node(name, "view", attribute, (self._node.number,))
+            view._node.call, view._node.args = getattr, (NodeRef(self._node.number), name)
             return view
         if not callable(attribute) or isinstance(attribute, type):
             return attribute
@@ -367,13 +386,13 @@ class Value:
             )
         self._trace.record_call("copyto", _set_elements, (target_view, value), {})
         if not is_whole:  # what the whole array holds has changed, too
-            updated_value = self._trace.add(
+            updated_value = self._trace.add_node(
                 "setitem",
                 "view",
                 self._array,
                 (target_view._node.number,),
                 call=_do_nothing,
-                writes=self._node.number,
+                overwritten_number=self._node.number,
             )
             object.__setattr__(self, "_node", updated_value._node)
 
@@ -439,12 +458,14 @@ _define_operators()
 
 
 class _Module:
-    """The stand-in for ``cp`` or a submodule. `wrap` returns the stand-in for a kernel that it creates."""
+    """A placeholder for ``cp`` or a submodule. `wrap_kernel` returns a placeholder for a kernel that the
+    function creates.
+    """
 
-    def __init__(self, trace: Trace, module: Any, wrap: Callable[[Any], Any], path: str = "") -> None:
+    def __init__(self, trace: Trace, module: Any, wrap_kernel: Callable[[Any], Any], path: str = "") -> None:
         self.__trace = trace
         self.__module = module
-        self.__wrap = wrap
+        self.__wrap = wrap_kernel
         self.__path = path
 
     def __getattr__(self, name: str) -> Any:
@@ -500,15 +521,15 @@ class _FunctionCopies:
         self.done[id(function)] = rebound_function
         return rebound_function
 
-    def look_up(self, name: str, look: Callable[[], Any]) -> Any:
+    def look_up(self, name: str, look_up_value: Callable[[], Any]) -> Any:
         """Return the value of a variable from outside the function, or a placeholder for the value. If the
         value is a number, a string or an array, the trace records its use.
         """
-        found_value = look()
+        found_value = look_up_value()
         if isinstance(found_value, (bool, int, float, str, np.generic)):
-            self.trace.used.append((name, look, found_value))
+            self.trace.outer_variables.append((name, look_up_value, found_value))
         elif isinstance(found_value, self.trace.cp.ndarray):
-            self.trace.used.append((name, look, found_value))
+            self.trace.outer_variables.append((name, look_up_value, found_value))
             return self.trace.add_outer_array(name, found_value)
         return self.copy_value(found_value)
 
@@ -530,7 +551,7 @@ class _FunctionCopies:
 
 def _wrap_raw_kernel(trace: Trace, kernel: Any) -> Callable[..., Any]:
     def launch(grid: Any, block: Any, args: Any, **kwargs: Any) -> Any:
-        constant_parameters = _constant_parameters(kernel)
+        constant_parameters = _find_constant_parameters(kernel)
         written_arrays = [
             value
             for index, value in enumerate(args)
@@ -542,7 +563,7 @@ def _wrap_raw_kernel(trace: Trace, kernel: Any) -> Callable[..., Any]:
     return launch
 
 
-def _constant_parameters(kernel: Any) -> list[bool]:
+def _find_constant_parameters(kernel: Any) -> list[bool]:
     """Return for each parameter of a kernel whether its source declares it const."""
     source_code = str(kernel.code)
     name = str(kernel.name)
@@ -555,13 +576,13 @@ def _constant_parameters(kernel: Any) -> list[bool]:
 
 
 # --- helpers ----------------------------------------------------------------------------------------------
-def _map_values(value: Any, change: Callable[[Value], Any]) -> Any:
+def _map_values(value: Any, convert_value: Callable[[Value], Any]) -> Any:
     if isinstance(value, Value):
-        return change(value)
+        return convert_value(value)
     if isinstance(value, dict):
-        return {key: _map_values(element, change) for key, element in value.items()}
+        return {key: _map_values(element, convert_value) for key, element in value.items()}
     return (
-        type(value)(_map_values(element, change) for element in value)
+        type(value)(_map_values(element, convert_value) for element in value)
         if type(value) in (tuple, list)
         else value
     )
@@ -581,8 +602,8 @@ def _get_real_array(value: Value) -> Any:
     return value._array
 
 
-def _make_ref(value: Value) -> Ref:
-    return Ref(value._node.number)
+def _make_node_ref(value: Value) -> NodeRef:
+    return NodeRef(value._node.number)
 
 
 def _make_method_caller(name: str) -> Callable[..., Any]:
@@ -633,15 +654,19 @@ def _find_span(array: Any) -> tuple[int, int]:
     return array.data.ptr + lowest_offset, sum(map(abs, extents_bytes)) + array.itemsize
 
 
-def overlaps(first: Any, other: Any) -> bool:
+def overlaps(first_array: Any, second_array: Any) -> bool:
     """Return whether two arrays may share memory."""
-    (first_start, first_bytes), (other_start, other_bytes) = _find_span(first), _find_span(other)
+    (first_start, first_bytes), (other_start, other_bytes) = _find_span(first_array), _find_span(second_array)
     return first_start < other_start + other_bytes and other_start < first_start + first_bytes
 
 
-def have_same_elements(first: Any, second: Any) -> bool:
+def have_same_elements(first_array: Any, second_array: Any) -> bool:
     """Return whether two arrays have the same elements at the same addresses."""
-    return (first.data.ptr, first.shape, first.strides) == (second.data.ptr, second.shape, second.strides)
+    return (first_array.data.ptr, first_array.shape, first_array.strides) == (
+        second_array.data.ptr,
+        second_array.shape,
+        second_array.strides,
+    )
 
 
 def _is_within(inner_array: Any, outer_array: Any) -> bool:
