@@ -34,7 +34,7 @@ def count_statistics(trace: AllocatorTrace) -> AllocatorStatistics:
 
     Examples
     --------
-    >>> statistics(trace).figures["reserved_bytes"]["all"].peak
+    >>> count_statistics(trace).figures["reserved_bytes"]["all"].peak
     2097152
     """
     return _StatisticsCounter(trace).count()

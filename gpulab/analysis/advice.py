@@ -57,7 +57,7 @@ def make_advice(timeline: Timeline) -> tuple[Advice, ...]:
 
     Examples
     --------
-    >>> print(advice(timeline)[0].text)
+    >>> print(make_advice(timeline)[0].text)
     Remove the wait in cell [3], line 4 (`float(y)`), behind which ...: up to about 412 µs of 1.05 ms (39 %).
     """
     timeline_lookup = TimelineLookup(timeline)

@@ -23,7 +23,7 @@ def find_critical_path(timeline: Timeline) -> tuple[PathStep, ...]:
 
     Examples
     --------
-    >>> sum(step.duration_ns for step in critical_path(timeline)) == timeline.duration_ns
+    >>> sum(step.duration_ns for step in find_critical_path(timeline)) == timeline.duration_ns
     True
     """
     return _PathSearch(TimelineLookup(timeline)).steps()

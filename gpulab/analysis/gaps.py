@@ -60,7 +60,7 @@ def find_gaps(timeline: Timeline, min_ns: int = 0) -> tuple[Gap, ...]:
 
     Examples
     --------
-    >>> [gap.cause for gap in gaps(timeline, min_ns=1_000)]
+    >>> [gap.cause for gap in find_gaps(timeline, min_ns=1_000)]
     ['hidden synchronisation', 'nothing to do']
     """
     timeline_lookup = TimelineLookup(timeline)

@@ -158,7 +158,7 @@ def test_sixteen_open_figures_are_drawn_and_faulty_ones_left_out(monkeypatch: py
 )
 def test_only_a_last_expression_is_shown(code: str, bundle: dict[str, str]) -> None:
     result = Cell(code, "cell", {"x": 3}, ())()
-    assert (result.values, result.bundle) == ({}, bundle)
+    assert (result.values, result.display_bundle) == ({}, bundle)
 
 
 def test_an_expression_is_shown_as_text_page_and_drawing() -> None:
@@ -175,7 +175,7 @@ def test_an_expression_is_shown_as_text_page_and_drawing() -> None:
         def _repr_png_(self) -> bytes:
             return b"png"
 
-    bundle = Cell("rich", "cell", {"rich": Rich()}, ())().bundle
+    bundle = Cell("rich", "cell", {"rich": Rich()}, ())().display_bundle
     assert bundle == {"text/plain": "rich", "text/html": "<b>rich</b>", "image/svg+xml": "<svg/>"}
 
 
