@@ -39,7 +39,7 @@ def layout(block_map: BlockMap) -> list[tuple[int, list[tuple[int, bool]]]]:
 
 
 @pytest.mark.parametrize("seeds", [range(start, start + 40) for start in (0, 40, 80)])
-def test_equal_to_the_documented_rules_after_every_request(seeds: range) -> None:
+def test_pool_follows_the_documented_rules_after_every_request(seeds: range) -> None:
     refused = split = 0
     for seed in seeds:
         pool = CuPyAllocator(capacity_bytes=CAPACITY)
@@ -74,7 +74,7 @@ def test_equal_to_the_documented_rules_after_every_request(seeds: range) -> None
     assert split > 10
 
 
-def test_events_tell_what_the_pool_holds() -> None:
+def test_block_map_rebuilt_from_events_equals_the_pool() -> None:
     for seed in range(30):
         pool = CuPyAllocator(capacity_bytes=CAPACITY)
         trace = replay(requests(seed), pool)

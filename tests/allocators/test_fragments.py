@@ -31,7 +31,7 @@ def segment(
     return Segment(start, place - start, stream, tuple(blocks), pool, expandable)
 
 
-def test_figures_on_paper() -> None:
+def test_fragmentation_measures_of_a_known_block_map() -> None:
     result = measure_fragmentation(
         BlockMap(
             MODELLED,
@@ -86,7 +86,7 @@ def test_free_blocks_of_other_streams_do_not_count() -> None:
         ("small", [(1, False), (0.5, True), (0.5, False)], 3.9, 0, 0.5),
     ],
 )
-def test_pages_of_expandable_segments_on_paper(
+def test_releasable_pages_of_expandable_segments(
     pool: str, pieces: list[tuple[float, bool]], limit: float, released: int, most: float
 ) -> None:
     one = segment(1 << 40, 0, *pieces, pool=pool, expandable=True)  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ def test_an_empty_pool_is_not_fragmented() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_largest_request_is_the_largest_that_the_virtual_pool_serves(seed: int) -> None:
+def test_largest_request_of_the_virtual_pool_is_exact(seed: int) -> None:
     """In a random state, that request succeeds, and one that is larger by a unit fails."""
     import random
 
@@ -146,7 +146,7 @@ def test_the_largest_request_is_the_largest_that_the_virtual_pool_serves(seed: i
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
-def test_the_largest_request_is_the_largest_that_pytorchs_allocator_serves(seed: int, settings: str) -> None:
+def test_largest_request_of_pytorchs_allocator_is_exact(seed: int, settings: str) -> None:
     """In a random state, that request succeeds, and one that is larger by two units fails."""
     requests = random_requests(seed, 250)
 

@@ -15,7 +15,7 @@ FREED = ACTIONS.index("segment_free")
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_segments_that_went_are_found_from_their_bytes(seed: int) -> None:
+def test_released_segments_are_identified_by_their_sizes(seed: int) -> None:
     whole = trace_of(random_rows(seed, 2000, waits=False))
     event_rows = list(whole.events.rows())
     # As a recorder sees them: what goes at a time is one number of bytes.
@@ -49,7 +49,7 @@ def test_the_segments_that_went_are_found_from_their_bytes(seed: int) -> None:
     assert runs([row[:3] for row in events.rows()]) == runs(expected)
 
 
-def test_released_bytes_that_fit_no_segments_are_unnamed() -> None:
+def test_released_bytes_that_match_no_segments_are_counted() -> None:
     base = 1 << 30
     rows = [
         ("segment_alloc", base, 2 * MIB, 0, 0, -1),
@@ -92,7 +92,7 @@ def test_segments_of_up_to_ten_streams_can_be_combined(
     assert freed == ([(base * (n + 1), n) for n in indices] if is_known else [])
 
 
-def test_other_events_stay_unchanged() -> None:
+def test_naming_released_segments_keeps_other_events() -> None:
     base = 1 << 30
     first = replace(
         trace_of([]).first,
@@ -115,7 +115,7 @@ def test_other_events_stay_unchanged() -> None:
     ]
 
 
-def test_a_segment_that_went_does_not_hide_a_larger_one_in_its_place() -> None:
+def test_a_larger_segment_at_a_released_address_is_identified() -> None:
     base = 1 << 30
     rows = [
         ("segment_alloc", base + 4 * MIB, 2 * MIB, 0, 0, -1),

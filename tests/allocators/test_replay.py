@@ -156,8 +156,8 @@ def test_failed_requests_are_freed_at_once_except_the_last() -> None:
         ),
     ],
 )
-def test_a_wait_for_a_stream_ends_where_the_trace_says_so(later_rows: list[Any], kinds: list[str]) -> None:
-    """Allocators check streams when they allocate; otherwise the wait is a request."""
+def test_a_pending_free_completes_where_it_did_in_the_trace(later_rows: list[Any], kinds: list[str]) -> None:
+    """Allocators complete pending frees when they allocate; at other times, this needs a request."""
     first = 1 << 29
     second = 1 << 30
     rows = [
@@ -173,7 +173,7 @@ def test_a_wait_for_a_stream_ends_where_the_trace_says_so(later_rows: list[Any],
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
-def test_each_request_is_of_the_time_of_its_event(settings: str) -> None:
+def test_each_request_has_the_time_of_its_event(settings: str) -> None:
     for seed in range(6):
         trace = replay(program(seed), TorchAllocator(settings))
         times_and_kinds = [(r.time_ns, r.kind) for r in reconstruct_requests(trace)]

@@ -79,7 +79,7 @@ def traced(seed: int, settings: str, length: int = 160) -> tuple[AllocatorTrace,
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True", "max_split_size_mb:20"])
-def test_a_written_snapshot_reads_the_same(tmp_path: Path, settings: str) -> None:
+def test_a_snapshot_is_unchanged_after_writing_and_reading(tmp_path: Path, settings: str) -> None:
     for seed in range(12):
         trace, last = traced(seed, settings)
         snapshot = opened(write_snapshot(tmp_path / "pool.pickle", trace, last))
@@ -93,9 +93,7 @@ def test_a_written_snapshot_reads_the_same(tmp_path: Path, settings: str) -> Non
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True", "max_split_size_mb:20"])
-def test_sizes_of_blocks_are_worked_out_where_pytorch_does_not_tell_them(
-    tmp_path: Path, settings: str
-) -> None:
+def test_block_sizes_missing_in_pytorch_snapshots_are_inferred(tmp_path: Path, settings: str) -> None:
     for seed in range(12):
         trace, last = traced(seed, settings)
         snapshot = opened(as_pytorch(write_snapshot(tmp_path / "pool.pickle", trace, last)))
@@ -104,7 +102,7 @@ def test_sizes_of_blocks_are_worked_out_where_pytorch_does_not_tell_them(
         assert snapshot.traces[0].provenance.source == "recorded"
 
 
-def test_another_allocators_trace_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_cupy_trace_is_unchanged_after_writing_and_reading(tmp_path: Path) -> None:
     pool = CuPyAllocator()
     trace = replay([replace(r, stack=-1, time_ns=r.time_ns * 1000) for r in program(2)], pool)
     snapshot = opened(write_snapshot(tmp_path / "pool.pickle", trace, pool.block_map()))
@@ -114,7 +112,7 @@ def test_another_allocators_trace_comes_back_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
-def test_a_trace_that_begins_later_has_its_first_state(tmp_path: Path, settings: str) -> None:
+def test_a_trace_that_starts_late_has_its_initial_state(tmp_path: Path, settings: str) -> None:
     for seed in range(12):
         pool = TorchAllocator(settings)
         requests = program(seed)
@@ -159,7 +157,7 @@ SETITEMS SHORT_BINUNICODE STOP TUPLE TUPLE1 TUPLE2 TUPLE3
 """
 
 
-def test_the_viewer_knows_every_opcode(tmp_path: Path) -> None:
+def test_pickles_use_only_opcodes_that_pytorchs_viewer_supports(tmp_path: Path) -> None:
     """PyTorch's ``MemoryViz.js`` reads only these opcodes of pickles."""
     for settings in ("", "expandable_segments:True,garbage_collection_threshold:0.5"):
         data = write_snapshot(tmp_path / "x.pickle", *traced(5, settings)).read_bytes()
@@ -168,7 +166,7 @@ def test_the_viewer_knows_every_opcode(tmp_path: Path) -> None:
         assert [arg for name, arg in used if name == "PROTO"] == [4]
 
 
-def test_several_devices(tmp_path: Path) -> None:
+def test_a_snapshot_of_several_devices_is_read(tmp_path: Path) -> None:
     trace, last = traced(1, "")
     one, other = (
         pickle.loads(write_snapshot(tmp_path / "x", t, m).read_bytes())
@@ -186,7 +184,7 @@ def test_several_devices(tmp_path: Path) -> None:
     assert rows(snapshot.traces[2]) == rows(trace)
 
 
-def test_segments_alone_and_old_snapshots(tmp_path: Path) -> None:
+def test_segments_without_traces_and_old_snapshots_are_read(tmp_path: Path) -> None:
     old = [
         {
             "device": 0,
@@ -222,7 +220,7 @@ def real(name: str, tmp_path: Path) -> Path:
     return path
 
 
-def test_a_training_loop_on_a_gpu(tmp_path: Path) -> None:
+def test_snapshot_of_a_training_loop_is_read_and_replayed(tmp_path: Path) -> None:
     snapshot = read_snapshot(real("torch_loop", tmp_path))
     (trace,) = snapshot.traces.values()
     assert (len(trace.events), trace.note, trace.settings) == (232, "", "expandable_segments:False")
@@ -236,7 +234,7 @@ def test_a_training_loop_on_a_gpu(tmp_path: Path) -> None:
     assert sum(block.is_waiting for block in snapshot.last_maps[0].blocks) == 3
 
 
-def test_a_program_that_ran_out_of_memory_on_a_gpu(tmp_path: Path) -> None:
+def test_snapshot_of_an_out_of_memory_error_is_read(tmp_path: Path) -> None:
     snapshot = read_snapshot(real("torch_oom", tmp_path))
     trace = snapshot.traces[0]
     last = snapshot.last_maps[0]
@@ -262,7 +260,7 @@ class _Runs:
         return self.what
 
 
-def test_a_hostile_pickle_is_refused_by_name_and_does_not_run(tmp_path: Path) -> None:
+def test_a_malicious_pickle_is_refused_and_not_executed(tmp_path: Path) -> None:
     path = tmp_path / "bad.pickle"
     flag = tmp_path / "flag"
     for protocol in range(6):
@@ -303,21 +301,21 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("data", OTHERS.values(), ids=OTHERS.keys())
-def test_other_pickles_are_refused_in_one_sentence(data: bytes) -> None:
+def test_pickles_that_are_no_snapshots_are_refused_briefly(data: bytes) -> None:
     with pytest.raises(SnapshotError) as caught:
         worker.make_arrays(plain.load_pickle(io.BytesIO(data)))
     assert 20 < len(str(caught.value)) < 250
     assert "\n" not in str(caught.value)
 
 
-def test_a_snapshot_cut_off_anywhere_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_snapshot_is_refused(tmp_path: Path) -> None:
     data = write_snapshot(tmp_path / "whole.pickle", *traced(3, "", length=30)).read_bytes()
     for end in range(0, len(data), 97):
         with pytest.raises(SnapshotError):
             worker.make_arrays(plain.load_pickle(io.BytesIO(data[:end])))
 
 
-def test_a_snapshot_with_wrong_bytes_is_read_or_refused(tmp_path: Path) -> None:
+def test_a_corrupted_snapshot_is_read_or_refused(tmp_path: Path) -> None:
     data = write_snapshot(tmp_path / "whole.pickle", *traced(3, "", length=30)).read_bytes()
     rng = np.random.default_rng(5)
     refused = 0
@@ -381,8 +379,8 @@ def test_inconsistent_snapshots_are_refused(change: Callable[[dict[str, Any]], N
     assert "\n" not in str(caught.value)
 
 
-def test_one_impossible_number_does_not_refuse_a_snapshot(tmp_path: Path) -> None:
-    """As PyTorch writes them: counters that fell below 0, unsigned; the handle of an internal stream."""
+def test_a_snapshot_with_out_of_range_numbers_is_read(tmp_path: Path) -> None:
+    """PyTorch writes counters below 0 and handles of internal streams as large unsigned numbers."""
     path = tmp_path / "x.pickle"
     path.write_bytes(_snapshot(lambda s: None, tmp_path))
     whole = opened(path).traces[0]
@@ -430,14 +428,14 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("data", BOMBS.values(), ids=BOMBS.keys())
-def test_bombs_are_refused_without_harm(data: bytes, tmp_path: Path) -> None:
+def test_pickle_bombs_are_refused(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "bomb.pickle"
     path.write_bytes(data)
     with pytest.raises(SnapshotError, match=r"bomb\.pickle"):
         read_snapshot(path)
 
 
-def test_lists_of_lists_of_lists_are_not_unfolded(tmp_path: Path) -> None:
+def test_deeply_nested_shared_lists_are_not_expanded(tmp_path: Path) -> None:
     laughs: list[Any] = ["ha"]
     for _ in range(60):
         laughs = [laughs] * 10

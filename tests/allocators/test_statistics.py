@@ -41,7 +41,7 @@ def of_nested(nested: dict[str, Any]) -> AllocatorStatistics:
 
 @pytest.mark.skipif(not RECORDINGS, reason="no recording of PyTorch's allocator")
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
-def test_a_summary_reads_as_pytorchs(path: Any) -> None:
+def test_summary_tables_equal_pytorchs(path: Any) -> None:
     records = Recording.load(path).about["statistics"]
     assert len(records) > 10
     for record in records:
@@ -59,7 +59,7 @@ def model_figures(pool: TorchAllocator) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True", "max_split_size_mb:25"])
-def test_a_trace_tells_what_pytorchs_allocator_counts(settings: str) -> None:
+def test_statistics_from_a_trace_equal_pytorchs_counts(settings: str) -> None:
     """The model's figures are equal to those that PyTorch recorded, see `test_torch_recorded`."""
     retries = ooms = split = 0
     for seed in range(40):
@@ -77,7 +77,7 @@ def test_a_trace_tells_what_pytorchs_allocator_counts(settings: str) -> None:
 
 
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
-def test_earlier_blocks_count_as_current_and_peak(settings: str) -> None:
+def test_blocks_from_before_the_trace_count_as_current_and_peak(settings: str) -> None:
     for seed in range(15):
         pool = TorchAllocator(settings, capacity_bytes=1 << 40)
         requests = program(seed, 240)
@@ -116,7 +116,7 @@ def sums(trace: AllocatorTrace) -> dict[str, tuple[int, int, int, int]]:
     return totals
 
 
-def test_cupys_pool_counts_without_pools_of_sizes() -> None:
+def test_statistics_of_cupys_pool_are_not_split_by_block_size() -> None:
     for seed in range(40):
         pool = CuPyAllocator(capacity_bytes=CAPACITIES[1])
         trace = replay(cupy_requests(seed), pool)
@@ -135,7 +135,7 @@ def test_cupys_pool_counts_without_pools_of_sizes() -> None:
         assert figures["segment"].current == len(block_map.segments)
 
 
-def test_cupys_summary_is_a_table_without_pools_of_sizes() -> None:
+def test_summary_of_cupys_pool_is_not_split_by_block_size() -> None:
     pool = CuPyAllocator(limit_bytes=4096, device_name="H200")
     pool.malloc(1000, 0)
     result = count_statistics(replay(cupy_requests(3), pool))
@@ -151,7 +151,7 @@ def test_cupys_summary_is_a_table_without_pools_of_sizes() -> None:
 
 
 def test_incomplete_traces_have_statistics() -> None:
-    """Without requested frees, with frees of unknown blocks, and blocks outside of all segments."""
+    """The trace has frees without requests, frees of unknown blocks, and blocks outside all segments."""
     rows = [
         ("alloc", 4096, 512, 100, 0, 0),
         ("free_completed", 4096, 512, 100, 0, 0),

@@ -52,7 +52,7 @@ def replayed(trace: AllocatorTrace, step: int) -> list[Tile]:
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("expandable", [False, True])
-def test_any_step_in_any_order_is_what_a_replay_leaves(seed: int, expandable: bool) -> None:
+def test_block_map_at_any_step_equals_a_plain_replay(seed: int, expandable: bool) -> None:
     trace = trace_of(random_rows(seed, 400, expandable=expandable))
     lives = make_history(trace)
     order = list(range(401))
@@ -69,7 +69,7 @@ def test_any_step_in_any_order_is_what_a_replay_leaves(seed: int, expandable: bo
         assert lives.reserved_bytes[step] == block_map.total_bytes
 
 
-def test_a_block_has_the_event_that_changed_it() -> None:
+def test_a_block_refers_to_the_event_that_last_changed_it() -> None:
     base = 1 << 30
     lives = make_history(
         trace_of(
@@ -97,7 +97,7 @@ def test_a_block_has_the_event_that_changed_it() -> None:
 
 
 def test_blocks_of_unknown_segments_are_joined() -> None:
-    """Blocks whose segment is not in the trace join where they touch, and stay as free memory."""
+    """Adjacent blocks whose segment is not in the trace form one segment; freed, they stay as free memory."""
     base = 1 << 30
     lives = make_history(
         trace_of(
@@ -136,7 +136,7 @@ def test_a_block_across_unknown_segments_joins_them(reach: int, segments: list[i
 
 
 @pytest.mark.parametrize("most", [0, 1, 150, 400, 1000])
-def test_the_tail_of_a_trace_ends_as_the_trace_does(most: int) -> None:
+def test_final_maps_are_the_same_with_only_the_last_events(most: int) -> None:
     trace = trace_of(random_rows(3, 400))
     whole = make_history(trace)
     cut = make_history(keep_last_events(trace, most))
@@ -151,8 +151,8 @@ def test_the_tail_of_a_trace_ends_as_the_trace_does(most: int) -> None:
     assert ("400 events" in cut.trace.note) == (most < 400)
 
 
-def test_blocks_from_before_the_trace_may_be_gone_where_its_tail_begins() -> None:
-    """Of four blocks, one stays, one is freed, one waits, and the address of the last is reused."""
+def test_initial_blocks_can_be_freed_before_the_kept_events() -> None:
+    """One of four blocks stays, one is freed, one has a pending free, and one's address is reused."""
     base = 1 << 30
     blocks = tuple(
         Block(
@@ -201,7 +201,7 @@ def test_a_hole_in_an_expandable_segment_is_not_mapped() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("settings", ["", "expandable_segments:True"])
-def test_the_last_step_is_what_the_allocator_itself_holds(seed: int, settings: str) -> None:
+def test_the_last_step_equals_the_allocators_block_map(seed: int, settings: str) -> None:
     model = TorchAllocator(settings, capacity_bytes=150 * MIB)
     lives = make_history(replay(random_requests(seed, 250), model))
 
@@ -219,8 +219,8 @@ def test_the_last_step_is_what_the_allocator_itself_holds(seed: int, settings: s
     assert contents(make_block_map(lives, lives.last_step)) == contents(model.block_map())
 
 
-def test_blocks_that_overlap_leave_the_longest_extent() -> None:
-    """In a damaged trace, a block within another ends neither the other nor its segment."""
+def test_an_overlapping_block_does_not_shorten_its_segment() -> None:
+    """In a damaged trace, a block inside another one shortens neither that block nor its segment."""
     base = 1 << 30
     blocks = (
         Block(address=base, size_bytes=4 * MIB, is_free=False, requested_bytes=4 * MIB),
@@ -236,7 +236,7 @@ def test_blocks_that_overlap_leave_the_longest_extent() -> None:
         assert [block.state for block in segment.blocks] == ["used", "used"]
 
 
-def test_a_map_is_of_the_time_of_the_event_that_made_it() -> None:
+def test_a_block_map_has_the_time_of_its_event() -> None:
     trace = trace_of(random_rows(1, 20))
     first = replace(trace.first, time_ns=-5)
     lives = make_history(replace(trace, first=first))

@@ -30,7 +30,7 @@ MIB = 1 << 20
         ("per_process_memory_fraction:0.5", Settings(per_process_memory_fraction=0.5)),
     ],
 )
-def test_settings_as_pytorch_writes_them(text: str, expected: Settings) -> None:
+def test_settings_strings_of_pytorch_are_parsed(text: str, expected: Settings) -> None:
     assert Settings.parse(text) == expected
     assert Settings.parse(expected.text) == expected
 
@@ -61,21 +61,21 @@ def test_settings_as_pytorch_writes_them(text: str, expected: Settings) -> None:
         (",", "name:value"),
     ],
 )
-def test_settings_that_pytorch_refuses(text: str, part: str) -> None:
+def test_settings_that_pytorch_refuses_are_refused(text: str, part: str) -> None:
     with pytest.raises(SettingsError, match=r"[.?]$") as caught:
         TorchAllocator(text)
     assert part in str(caught.value)
 
 
-def test_keywords_win_over_the_text() -> None:
+def test_keyword_arguments_override_the_settings_string() -> None:
     settings = Settings.of("max_split_size_mb:64", max_split_size_mb=32, roundup_power2_divisions=2)
     assert (settings.max_split_size_mb, settings.roundup_power2_divisions) == (32, (2,) * 16)
     with pytest.raises(SettingsError, match="Did you mean 'expandable_segments'"):
         Settings.of(expandable_segment=True)
 
 
-def test_an_oversize_block_serves_requests_a_little_smaller() -> None:
-    """If it is larger by less than `max_non_split_rounding_mb`."""
+def test_an_oversize_block_is_reused_for_slightly_smaller_requests() -> None:
+    """The block must be larger than the request by less than `max_non_split_rounding_mb`."""
     for size, is_reused in ((41 * MIB, True), (40 * MIB, False), (40 * MIB + 512, True)):
         pool = TorchAllocator("max_split_size_mb:20,max_non_split_rounding_mb:20")
         first = pool.malloc(60 * MIB, 0)
@@ -83,7 +83,7 @@ def test_an_oversize_block_serves_requests_a_little_smaller() -> None:
         assert (pool.malloc(size, 0) == first) is is_reused
 
 
-def test_giving_memory_back_waits_for_the_device() -> None:
+def test_releasing_memory_waits_for_the_device() -> None:
     """``cudaFree`` waited in all 25 recorded cases with pending work, ``cudaMalloc`` in none of 1,682."""
     pool = TorchAllocator("max_split_size_mb:20", capacity_bytes=130 * MIB)
     waits, *large = (pool.malloc(size, 0) for size in (1000, 40 * MIB, 40 * MIB))
@@ -96,7 +96,7 @@ def test_giving_memory_back_waits_for_the_device() -> None:
     assert pool.malloc(1000, 0) == waits
 
 
-def test_memory_that_others_have_is_not_given() -> None:
+def test_memory_of_other_programs_is_not_available() -> None:
     pool = TorchAllocator(capacity_bytes=100 * MIB, other_programs_bytes=30 * MIB)
     pool.malloc(60 * MIB, 0)
     with pytest.raises(OutOfMemory, match="can reserve 10,485,760 more"):
@@ -106,7 +106,7 @@ def test_memory_that_others_have_is_not_given() -> None:
 
 
 @pytest.mark.parametrize("address", [1, 1 << 50])
-def test_foreign_addresses_and_second_frees_are_named(address: int) -> None:
+def test_unknown_addresses_and_double_frees_are_reported(address: int) -> None:
     pool = TorchAllocator()
     with pytest.raises(RequestError, match=hex(address)):
         pool.free(address)

@@ -49,14 +49,14 @@ def differences(recording: Recording, index: int, *, own_addresses: bool = False
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_as_pytorch_on_a_gpu(path: Path) -> None:
+def test_model_equals_pytorchs_allocator_on_a_gpu(path: Path) -> None:
     recording = Recording.load(path)
     wrong = [text for index in range(len(recording.starts)) if (text := differences(recording, index))]
     assert not wrong, f"{len(wrong)} of {len(recording.starts)}: {wrong[:5]}"
 
 
-def test_where_the_driver_would_put_segments() -> None:
-    """Which of two equal blocks is taken depends on the addresses, so that the figures tell."""
+def test_model_predicts_the_segment_addresses_of_the_driver() -> None:
+    """The choice between two equal blocks depends on addresses, so wrong addresses change the statistics."""
     recording = Recording.load(FILES[0])
     wrong = [differences(recording, i, own_addresses=True) for i in range(len(recording.starts))]
     assert not any(wrong), wrong

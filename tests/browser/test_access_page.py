@@ -42,7 +42,7 @@ def plain(box: Any) -> Any:
     return json.loads(json.dumps(pack(box)[0]))
 
 
-def test_the_pages_twin_is_the_rule(open_saved: Any) -> None:
+def test_javascript_cost_rule_equals_the_python_rule(open_saved: Any) -> None:
     page = open_saved(gl.access())
     code = read_module("access/view").replace("export default", TWIN)
     page.add_script_tag(content=code, type="module")
@@ -100,8 +100,8 @@ def test_the_pages_twin_is_the_rule(open_saved: Any) -> None:
     "group",
     ["shared_load_4", "shared_load_16", "shared_atom_4", "shared_cas_4", "global_load_16", "global_atom_4"],
 )
-def test_an_access_costs_the_same_compiled_in_python_and_on_the_page(group: str, open_saved: Any) -> None:
-    """LLVM counts while a warp accesses random places; Python and the page are given their addresses."""
+def test_compiled_python_and_javascript_access_costs_agree(group: str, open_saved: Any) -> None:
+    """Compiled code counts random accesses; Python and the page compute costs from the addresses."""
     rng = np.random.default_rng(len(group))
     accesses = []
     counted = []
@@ -136,7 +136,7 @@ def figures_of(page: Any) -> list[str]:
     return page.locator(".gl-panel:not([hidden]) .gl-figure b").all_text_contents()
 
 
-def test_sliders_need_no_python(open_saved: Any) -> None:
+def test_sliders_work_without_python(open_saved: Any) -> None:
     page = open_saved(gl.access(stride=31), 1024, 700, dark=True)
     assert figures_of(page) == ["32", "12.5 %", "31", "1", "no"]
     page.get_by_label("Stride").press("ArrowRight")
@@ -155,7 +155,7 @@ def test_sliders_need_no_python(open_saved: Any) -> None:
     assert box["height"] < 690
 
 
-def test_a_kernels_accesses_are_chosen_and_edited_by_keys(open_saved: Any) -> None:
+def test_accesses_of_a_kernel_are_selected_and_edited_by_keyboard(open_saved: Any) -> None:
     view = transposed(warp=7)
     page = open_saved(view, 1024, 700)
     assert figures_of(page) == ["32", "32-way"]

@@ -43,7 +43,9 @@ PICTURES = """async () => {
 @pytest.mark.parametrize(
     "make", [pools.one, lambda: pools.two(settings="expandable_segments:True")], ids=["one", "two"]
 )
-def test_the_page_and_python_agree(make: Callable[[], AllocatorView], open_saved: Callable[..., Any]) -> None:
+def test_page_and_python_describe_each_step_equally(
+    make: Callable[[], AllocatorView], open_saved: Callable[..., Any]
+) -> None:
     view = make()
     page = open_saved(view)
     draw = random.Random(7)

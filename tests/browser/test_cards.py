@@ -32,7 +32,7 @@ def test_the_full_view_opens_and_closes_by_keyboard(browser: Any) -> None:
 
 
 @pytest.mark.parametrize("width", [600, 933])
-def test_no_table_leaves_its_card(browser: Any, width: int) -> None:
+def test_tables_do_not_overflow_their_card(browser: Any, width: int) -> None:
     page = browser.new_page(viewport={"width": width, "height": 700})
     page.set_content("".join(make()._repr_html_() for make in TABLES.values()))
     assert page.evaluate(OVERFLOW) == []

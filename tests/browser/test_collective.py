@@ -51,7 +51,9 @@ def test_play_shows_all_steps_and_space_pauses(open_saved: Callable[..., Any]) -
 
 
 @pytest.mark.parametrize("motion", ["no-preference", "reduce"])
-def test_chunks_travel_to_the_ends_of_their_arrows(open_saved: Callable[..., Any], motion: str) -> None:
+def test_animated_chunks_move_to_the_ends_of_their_arrows(
+    open_saved: Callable[..., Any], motion: str
+) -> None:
     page = opened(open_saved)
     page.emulate_media(reduced_motion=motion)
     step = page.get_by_role("button", name="Step on")

@@ -60,7 +60,7 @@ def painted(page: Any, kind: str) -> list[str]:
 
 
 def test_stored_pictures_are_dark_in_a_dark_theme_before_a_cell_runs(cells: Any) -> None:
-    """The rule of the extension is the one that views bring (`palette.css`)."""
+    """The extension has the same style rule as the views (`palette.css`)."""
     rule = cells.evaluate(
         """() => [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules])
           .find((rule) => rule.cssText.includes("needs-light-background") && rule.cssText.includes("invert"))
@@ -70,7 +70,7 @@ def test_stored_pictures_are_dark_in_a_dark_theme_before_a_cell_runs(cells: Any)
     assert rule in palette.make_css()
 
 
-def test_each_kind_has_its_words(cells: Any) -> None:
+def test_each_token_kind_is_highlighted(cells: Any) -> None:
     words = {"const", "extern", "__global__", "if"}
     assert set(painted(cells, "keyword")) == words
     assert set(painted(cells, "type")) == {"void", "float", "uint32_t", "int"}
@@ -82,7 +82,7 @@ def test_each_kind_has_its_words(cells: Any) -> None:
     assert painted(cells, "comment") == ['// a comment with int and "a text', "/* for", "    while */"]
 
 
-def test_other_strings_have_no_colours(cells: Any) -> None:
+def test_strings_without_cuda_code_are_not_highlighted(cells: Any) -> None:
     for number in (1, 2):
         assert cells.locator(".jp-Cell").nth(number).locator("[class*=gpulab-cuda]").count() == 0
     assert "".join(
@@ -90,7 +90,7 @@ def test_other_strings_have_no_colours(cells: Any) -> None:
     ) == KERNEL.replace("\n", "")
 
 
-def test_kinds_differ_to_the_eye_in_both_themes(cells: Any, lab: Any) -> None:
+def test_token_colours_are_distinguishable_in_both_themes(cells: Any, lab: Any) -> None:
     colour = """kind => {
         let found = document.querySelector(`.gpulab-cuda-${kind}`);
         while (found.firstElementChild) found = found.firstElementChild;
@@ -111,7 +111,7 @@ def test_kinds_differ_to_the_eye_in_both_themes(cells: Any, lab: Any) -> None:
     assert colours[0] != colours[1]
 
 
-def test_colours_follow_edits(cells: Any) -> None:
+def test_highlighting_is_updated_after_an_edit(cells: Any) -> None:
     line = cells.locator(".jp-Cell").nth(0).locator(".cm-line", has_text="0xFFu")
     line.click()
     cells.keyboard.press("End")
@@ -137,7 +137,7 @@ def faults(lab: Any) -> Iterator[Any]:
         yield lab
 
 
-def test_lines_that_errors_and_verdicts_name_are_marked_until_they_are_mended(faults: Any) -> None:
+def test_faulty_lines_are_marked_until_they_are_edited(faults: Any) -> None:
     page = faults.page
     marked = page.locator(".gpulab-cuda-fault")
     page.wait_for_function("document.querySelectorAll('.gpulab-cuda-fault').length === 3", timeout=60_000)
@@ -154,5 +154,5 @@ def test_lines_that_errors_and_verdicts_name_are_marked_until_they_are_mended(fa
     assert faults.problems == []
 
 
-def test_nothing_went_wrong_on_the_page(cells: Any, lab: Any) -> None:
+def test_page_has_no_errors(cells: Any, lab: Any) -> None:
     assert lab.problems == []

@@ -50,7 +50,7 @@ def forms(lab: Any) -> Iterator[tuple[Any, Any]]:
         yield lab, kernel
 
 
-def test_a_choice_is_made_and_locked_with_keys(forms: tuple[Any, Any]) -> None:
+def test_a_choice_is_selected_and_locked_by_keyboard(forms: tuple[Any, Any]) -> None:
     lab, kernel = forms
     group = lab.page.get_by_role("group", name="Predict: What does x hold?")
     group.get_by_role("radio", name="red").focus()
@@ -74,7 +74,7 @@ def test_code_in_a_question_looks_like_code(forms: tuple[Any, Any]) -> None:
     assert group.locator("code").all_text_contents() == ["x", "n"]
 
 
-def test_a_number_is_locked_with_keys_and_reveals_the_comparison(forms: tuple[Any, Any]) -> None:
+def test_a_number_is_locked_by_keyboard_and_then_compared(forms: tuple[Any, Any]) -> None:
     lab, kernel = forms
     group = lab.page.get_by_role("group", name="Predict: How many blocks?")
     field = group.get_by_role("textbox", name="Your prediction in blocks")
@@ -98,7 +98,7 @@ def test_a_number_is_locked_with_keys_and_reveals_the_comparison(forms: tuple[An
     assert "gl-wrong" in str(compared.get_attribute("class"))
 
 
-def test_a_quiz_answers_where_the_learner_is(forms: tuple[Any, Any]) -> None:
+def test_quiz_feedback_appears_at_the_question(forms: tuple[Any, Any]) -> None:
     lab, kernel = forms
     group = lab.page.get_by_role("group", name="1. Which?")
     right = [option.right for option in _options(kernel)].index(True)
@@ -120,7 +120,7 @@ def _options(kernel: Any) -> list[Any]:
     return [SimpleNamespace(right=right) for right in kernel.value("[o.right for o in questions.options(1)]")]
 
 
-def test_a_reason_is_written_compared_and_ticked(forms: tuple[Any, Any]) -> None:
+def test_a_written_answer_is_compared_and_ticked(forms: tuple[Any, Any]) -> None:
     lab, kernel = forms
     group = lab.page.get_by_role("group", name="2. Why?")
     assert not group.is_visible(), "one question at a time"
@@ -173,7 +173,7 @@ def test_an_interview_card_is_answered_with_keys(forms: tuple[Any, Any]) -> None
     assert not lab.problems
 
 
-def test_after_a_restart_the_form_says_so_where_it_was_pressed(forms: tuple[Any, Any]) -> None:
+def test_a_form_reports_a_kernel_restart_at_the_pressed_button(forms: tuple[Any, Any]) -> None:
     lab, kernel = forms
     kernel.client.execute("import os; os._exit(1)", silent=True)
     # JupyterLab says in a dialog that it starts the kernel anew.
@@ -184,7 +184,7 @@ def test_after_a_restart_the_form_says_so_where_it_was_pressed(forms: tuple[Any,
     group.get_by_text("No answer from Python. Run this cell again.").wait_for(timeout=20_000)
 
 
-def test_no_label_is_cut(forms: tuple[Any, Any]) -> None:
+def test_labels_are_not_truncated(forms: tuple[Any, Any]) -> None:
     lab, _ = forms
     cut = lab.page.evaluate(
         """selector => [...document.querySelectorAll(selector)]

@@ -19,7 +19,7 @@ TWIN = "globalThis.twin = { cellTexts, sentenceOfElement, sentenceOfLane }; cons
 SELECTED = ".gpulab-fragment-view .gl-selection"
 
 
-def test_the_pages_texts_are_those_of_python(open_saved: Any) -> None:
+def test_texts_of_the_page_equal_those_of_python(open_saved: Any) -> None:
     trace = fragment_traces.trace()
     view = FragmentView(trace)
     page = open_saved(view)
@@ -131,7 +131,7 @@ def test_a_small_window_shows_a_multiplication_without_scrolling(browser: Any, t
 
 
 @pytest.mark.slow
-def test_python_knows_what_is_selected_in_a_notebook(lab: Any) -> None:
+def test_selection_in_a_notebook_is_sent_to_python(lab: Any) -> None:
     setup = f"import gpulab as gl\ngl.use_device('virtual:A100')\nfrom gpulab import cp\ncode = {TILE!r}"
     cell = (
         "arrays = cp.ones((16, 64), cp.float16), cp.ones((16, 8), cp.float16), cp.zeros(128, cp.float32)\n"

@@ -25,7 +25,7 @@ def page(browser: Any) -> Iterator[Any]:
     assert problems == []
 
 
-def test_every_page_is_reached_and_shows_its_view(page: Any) -> None:
+def test_every_link_opens_a_page_that_shows_its_view(page: Any) -> None:
     page.goto((GALLERY / "index.html").as_uri())
     links = page.locator("article a")
     assert links.count() == len(list(GALLERY.glob("*.html"))) - 1

@@ -29,7 +29,7 @@ def progress(page: Any) -> tuple[float, int, int]:
     return float(value.replace(",", "")) * SCALE[unit], int(eager), int(replayed)
 
 
-def test_single_steps_show_what_the_record_has_done(open_saved: Callable[..., Any]) -> None:
+def test_single_steps_show_the_nodes_completed_at_each_time(open_saved: Callable[..., Any]) -> None:
     record = chain(5)
     comparison = compared(record)
     view = GraphView(record, comparison)
@@ -62,7 +62,7 @@ def test_single_steps_show_what_the_record_has_done(open_saved: Callable[..., An
     assert progress(page)[2] == len(starts) - 1
 
 
-def test_play_runs_at_the_rate_that_it_names(open_saved: Callable[..., Any]) -> None:
+def test_play_runs_at_the_selected_speed(open_saved: Callable[..., Any]) -> None:
     record = chain(5)
     view = GraphView(record, compared(record))
     page = open_saved(view)

@@ -47,7 +47,7 @@ def status(lab: Any) -> str:
     return str(lab.page.locator(f"{VIEW} .gl-dag .gl-said").inner_text())
 
 
-def test_keys_walk_from_node_to_node(views: tuple[Any, Any]) -> None:
+def test_keys_move_from_node_to_node(views: tuple[Any, Any]) -> None:
     lab, _ = views
     lab.page.locator(f"{VIEW} .gl-dag canvas").focus()
     assert status(lab).startswith("Node 0: kernel add")
@@ -67,7 +67,7 @@ def test_keys_walk_from_node_to_node(views: tuple[Any, Any]) -> None:
     )  # past the last node: on to the next
 
 
-def test_a_node_that_is_picked_is_marked_in_the_timeline_and_back(views: tuple[Any, Any]) -> None:
+def test_keyboard_selects_nodes_and_timeline_bars(views: tuple[Any, Any]) -> None:
     lab, kernel = views
     lab.page.locator(f"{VIEW} .gl-dag canvas").focus()
     lab.page.keyboard.press("Home")
@@ -87,7 +87,7 @@ def test_a_node_that_is_picked_is_marked_in_the_timeline_and_back(views: tuple[A
     assert kernel.value("view.selected") > 0
 
 
-def test_a_click_picks_a_node(views: tuple[Any, Any]) -> None:
+def test_a_click_selects_a_node(views: tuple[Any, Any]) -> None:
     lab, kernel = views
     kernel.value("setattr(view, 'node', -1)")
     canvas = lab.page.locator(f"{VIEW} .gl-dag canvas")
@@ -98,12 +98,12 @@ def test_a_click_picks_a_node(views: tuple[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("selector", [VIEW, CHAIN, DANGLING])
-def test_views_are_small_enough(views: tuple[Any, Any], selector: str) -> None:
+def test_views_are_at_most_560_pixels_high(views: tuple[Any, Any], selector: str) -> None:
     lab, _ = views
     assert lab.page.locator(selector).bounding_box()["height"] <= 560
 
 
-def test_a_dangling_array_is_named(views: tuple[Any, Any]) -> None:
+def test_dangling_arrays_and_collapsed_nodes_are_reported(views: tuple[Any, Any]) -> None:
     lab, _ = views
     assert "x dangles" in lab.page.locator(DANGLING).inner_text()
     assert "200 nodes drawn as 1" in lab.page.locator(CHAIN).inner_text()

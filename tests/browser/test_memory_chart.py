@@ -53,7 +53,7 @@ def press(lab: Any, name: str) -> None:
     lab.page.locator(VIEW).get_by_role("button", name=name, exact=True).click()
 
 
-def test_the_chart_moves_while_a_cell_runs(views: tuple[Any, Any]) -> None:
+def test_the_chart_is_updated_while_a_cell_runs(views: tuple[Any, Any]) -> None:
     lab, _ = views
     # Nobody waits for the last cell, which is the active one, and this time runs for a minute.
     lab.page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-cell'); }")
@@ -69,7 +69,7 @@ def test_the_chart_moves_while_a_cell_runs(views: tuple[Any, Any]) -> None:
     lab.picture("memory_live", VIEW)
 
 
-def test_its_buttons_change_the_pool(views: tuple[Any, Any]) -> None:
+def test_chart_buttons_allocate_and_free_memory(views: tuple[Any, Any]) -> None:
     lab, kernel = views
     press(lab, "Allocate")
     lab.page.locator(f"{VIEW} .gl-note", has_text="waits until the cell").wait_for()
@@ -91,7 +91,7 @@ def test_its_buttons_change_the_pool(views: tuple[Any, Any]) -> None:
     assert kernel.value("m.record.peak[0]") == 94 << 20
 
 
-def test_pause_stops_the_readings_and_the_end_keeps_the_chart(views: tuple[Any, Any]) -> None:
+def test_pause_stops_sampling_and_the_chart_remains_after_stop(views: tuple[Any, Any]) -> None:
     lab, kernel = views
     press(lab, "Pause")
     lab.expect(kernel, "m.state", "paused")
@@ -109,7 +109,7 @@ def test_pause_stops_the_readings_and_the_end_keeps_the_chart(views: tuple[Any, 
     assert lab.problems == []
 
 
-def test_after_a_restart_its_buttons_ask_for_another_run(lab: Any) -> None:
+def test_chart_buttons_request_a_rerun_after_a_kernel_restart(lab: Any) -> None:
     with lab.notebook("restarted.ipynb", CELLS[:2]):
         lab.page.locator(f"{VIEW} canvas").wait_for(timeout=90_000)
         lab.page.evaluate(f"() => {SESSION}.kernel.restart()")

@@ -83,7 +83,7 @@ def rgb(name: str, dark: bool = False) -> tuple[int, ...]:
 
 @pytest.mark.parametrize(("size", "scheme"), [("projector", "light"), ("laptop", "dark")])
 @pytest.mark.parametrize("name", MAKERS)
-def test_every_view_fits_and_is_whole(
+def test_every_view_fits_the_window_without_clipped_text(
     browser: Any, tmp_path: Path, name: str, size: str, scheme: str
 ) -> None:
     width, height = SIZES[size]
@@ -121,7 +121,9 @@ ESSENTIALS = {
 
 @pytest.mark.parametrize("size", BESIDE_THE_FILES)
 @pytest.mark.parametrize("name", ESSENTIALS)
-def test_the_essentials_are_visible_together(browser: Any, tmp_path: Path, name: str, size: str) -> None:
+def test_essential_elements_are_visible_without_scrolling(
+    browser: Any, tmp_path: Path, name: str, size: str
+) -> None:
     width, height = BESIDE_THE_FILES[size]
     bare = Bare(browser, tmp_path, viewport={"width": width, "height": height})
     page = bare.open(MAKERS[name]())
@@ -184,7 +186,7 @@ def launch(**options: Any) -> LaunchChart:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_each_block_has_the_colour_of_its_wave(browser: Any, tmp_path: Path, scheme: str) -> None:
-    """The picture on the page against the record: the tail is not painted like any wave."""
+    """Pixels of the page are compared with the record; the tail has a colour that no wave has."""
     view = launch()
     waves = view.waves
     order = view.waves.order
@@ -205,7 +207,7 @@ def test_each_block_has_the_colour_of_its_wave(browser: Any, tmp_path: Path, sch
     bare.page.close()
 
 
-def test_pointing_and_keys_show_the_record(bare: Bare) -> None:
+def test_pointer_and_keys_show_details_of_the_record(bare: Bare) -> None:
     view = launch()
     trace = view.trace
     order = view.waves.order
@@ -257,7 +259,7 @@ def many_values() -> dict[str, list[float]]:
 
 
 def test_the_page_formats_numbers_as_python_does(bare: Bare) -> None:
-    """The browser writes what follows the hand itself; numbers look one way in every view and every text."""
+    """JavaScript formats the numbers at the pointer; they must look like those of Python's texts."""
     page = bare.open(launch())
     page.add_script_tag(
         content=read_module("parts/view").replace("export default", "const unused =")
@@ -275,7 +277,7 @@ def test_the_page_formats_numbers_as_python_does(bare: Bare) -> None:
     assert plurals == [[words.count(n, "wait"), words.count(n, "copy", "copies")] for n in (0, 1, 2, 1000)]
 
 
-def test_a_wider_page_is_laid_out_again_without_python(bare: Bare) -> None:
+def test_resizing_the_page_redraws_the_view_without_python(bare: Bare) -> None:
     page = bare.open(launch())
     narrow = bare.width()
     page.set_viewport_size({"width": 860, "height": 700})
@@ -286,8 +288,8 @@ def test_a_wider_page_is_laid_out_again_without_python(bare: Bare) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 860
 
 
-def test_a_cell_that_leaves_the_page_is_painted_when_it_comes_back(bare: Bare) -> None:
-    """As JupyterLab does with cells out of sight: there the view has no size."""
+def test_a_reattached_cell_is_repainted(bare: Bare) -> None:
+    """JupyterLab detaches cells that are out of sight; a detached view has no size."""
     page = bare.open(launch())
     page.evaluate(
         """async () => {
@@ -307,7 +309,7 @@ def test_a_cell_that_leaves_the_page_is_painted_when_it_comes_back(bare: Bare) -
     }
 
 
-def test_zoom_shows_a_part_and_comes_back(bare: Bare) -> None:
+def test_zoom_shows_a_part_and_can_be_reset(bare: Bare) -> None:
     view = launch()
     first = int(view.waves.in_tail.argmax())
     y = 17 * view.trace.sm_id[view.waves.order][first] + (view.waves.slot[first] + 0.5) * 16 / 6

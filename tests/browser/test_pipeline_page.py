@@ -24,7 +24,9 @@ def opened(
 
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize(("width", "height"), [(1024, 700), (1400, 900)])
-def test_it_fits_the_window(open_saved: Callable[..., Any], width: int, height: int, dark: bool) -> None:
+def test_pipeline_page_fits_the_window(
+    open_saved: Callable[..., Any], width: int, height: int, dark: bool
+) -> None:
     page, _ = opened(open_saved, width, height, dark, left_out=("barrier",))
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.locator("canvas").bounding_box()["height"] > 100

@@ -70,7 +70,7 @@ def page(browser: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", pictures())
-def test_a_saved_page_is_read_from_the_back_row(name: str, page: Any, tmp_path: Path) -> None:
+def test_a_saved_page_is_zoomed_until_its_text_is_legible(name: str, page: Any, tmp_path: Path) -> None:
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.goto(pictures()[name]().save(tmp_path / "view.html").as_uri())
@@ -116,7 +116,7 @@ view
 VIEW = ".jp-Cell .gpulab-view"
 
 
-def test_a_button_fills_the_window_and_escape_gives_it_back(lab: Any) -> None:
+def test_a_button_fills_the_window_and_escape_restores_it(lab: Any) -> None:
     lab.page.set_viewport_size(SIZE)
     lab.page.context.add_init_script(LISTEN)
     with lab.notebook("room.ipynb", [CELL]) as kernel:

@@ -42,10 +42,10 @@ def page(lab: Any) -> Iterator[tuple[Any, Any]]:
         yield lab, kernel
 
 
-def test_running_all_again_leaves_nothing_behind(
+def test_rerunning_all_cells_leaks_no_elements_or_models(
     page: tuple[Any, Any], record_property: Callable[[str, object], None]
 ) -> None:
-    """Neither elements nor listeners on the page nor models in the kernel."""
+    """No elements or listeners may remain on the page, and no models in the kernel."""
     lab, kernel = page
     devtools = lab.page.context.new_cdp_session(lab.page)
     devtools.send("Performance.enable")

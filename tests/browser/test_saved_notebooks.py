@@ -30,7 +30,7 @@ def saved_models(lab: Any, name: str) -> int:
     return len(state.get("state", {}))
 
 
-def test_views_of_an_earlier_day_are_pictures_and_forms_are_text(lab: Any) -> None:
+def test_outputs_of_an_earlier_kernel_are_pictures_and_text(lab: Any) -> None:
     name = "days.ipynb"
     with lab.notebook(name, [VIEW_CELL, FORM_CELL, "2 + 2"]):
         lab.page.wait_for_selector(f"{VIEW} .gl-sentence:has-text('Step 1')", timeout=60_000)
@@ -64,7 +64,7 @@ def test_views_of_an_earlier_day_are_pictures_and_forms_are_text(lab: Any) -> No
     lab.picture("third_day")
 
 
-def test_a_name_error_says_how_to_run_the_cells_above(lab: Any) -> None:
+def test_a_name_error_explains_how_to_run_the_cells_above(lab: Any) -> None:
     cells = ["from math import (pi, tau)", "first, second = 1, 2", "del tau, second\nraise SystemExit"]
     with lab.notebook("restarted.ipynb", [*cells, "tau + 1", "second + 1", "third + 1", "third = 3"]):
         lab.page.locator(".jp-Cell").last.locator(".jp-InputPrompt:has-text('[')").wait_for(timeout=60_000)

@@ -51,7 +51,7 @@ def restart(lab: Any) -> None:
     lab.page.evaluate(f"() => {{ window.restarted = {SESSION}.kernel.restart(); }}")
 
 
-def test_a_slider_waits_and_claims_no_picture_that_is_not_there(lab: Any) -> None:
+def test_a_waiting_slider_still_labels_the_picture_that_is_shown(lab: Any) -> None:
     done = Path(lab.folder / "done")
     done.unlink(missing_ok=True)
     with lab.notebook("sliders.ipynb", [CELL]):

@@ -58,8 +58,8 @@ ZOOM = """async () => {
 }"""
 
 
-def test_canvas_and_picture_paint_the_same(browser: Any, tmp_path: Path) -> None:
-    """Two painters that share nothing but the display list, pixel by pixel where no letters stand."""
+def test_canvas_and_static_picture_have_equal_pixels(browser: Any, tmp_path: Path) -> None:
+    """The two renderers share only the display list. Pixels are compared outside of text."""
     source = timelines.many(2000, 6)
     record = replace(source, activities=tuple(replace(item, after=()) for item in source.activities))
     view = TimelineView(record)
@@ -142,7 +142,7 @@ def test_pointing_shows_the_operation_and_its_line(page: Callable[..., Any]) -> 
     assert status.text_content() == "half way: 0 ns from 90 µs, NVTX mark."
 
 
-def test_keys_walk_zoom_and_come_back(page: Callable[..., Any]) -> None:
+def test_keys_navigate_zoom_and_reset(page: Callable[..., Any]) -> None:
     record = timelines.tiny_kernels()
     opened = page(record)
     canvas = opened.locator("canvas")
@@ -167,7 +167,7 @@ def test_keys_walk_zoom_and_come_back(page: Callable[..., Any]) -> None:
     assert opened.evaluate("document.activeElement.type") == "search"
 
 
-def test_search_counts_dims_and_goes_from_match_to_match(page: Callable[..., Any]) -> None:
+def test_search_counts_matches_dims_others_and_moves_between_them(page: Callable[..., Any]) -> None:
     record = timelines.overlapped(4, 8)
     opened = page(record)
     box = opened.locator("input[type=search]")
@@ -195,7 +195,7 @@ def test_search_counts_dims_and_goes_from_match_to_match(page: Callable[..., Any
     assert outlined(opened, "good") == green
 
 
-def test_a_match_far_away_comes_into_sight(page: Callable[..., Any]) -> None:
+def test_search_scrolls_to_a_distant_match(page: Callable[..., Any]) -> None:
     record = timelines.many(3000)
     last = max(record.activities, key=lambda item: item.start_ns if item.name == "kernel_9" else -1)
     opened = page(record)
@@ -227,7 +227,7 @@ def test_clicks_select_and_outline_an_operation(page: Callable[..., Any]) -> Non
     assert outlined(plain, "error") == red, "a second click lets go"
 
 
-def test_dragging_with_shift_moves_and_selects_nothing(page: Callable[..., Any]) -> None:
+def test_dragging_with_shift_pans_without_selecting(page: Callable[..., Any]) -> None:
     opened = page(timelines.overlapped())
     canvas = opened.locator("canvas")
     canvas.focus()
@@ -333,7 +333,7 @@ def test_keys_measure_from_one_bar_to_another(page: Callable[..., Any]) -> None:
     assert opened.evaluate("document.activeElement.tagName") == "CANVAS"
 
 
-def test_advice_leaves_only_the_bars_of_its_lines_in_colour(page: Callable[..., Any]) -> None:
+def test_selecting_advice_highlights_the_bars_of_its_lines(page: Callable[..., Any]) -> None:
     record = timelines.overlapped()
     sources = {
         call.source for call in record.calls if call.correlation_id == record.activities[0].correlation_id
@@ -369,7 +369,7 @@ def test_advice_leaves_only_the_bars_of_its_lines_in_colour(page: Callable[..., 
     assert [outlined(opened, colour) for colour in colours] == everything, "the third names no line"
 
 
-def test_the_axis_reads_as_python_writes_it(page: Callable[..., Any]) -> None:
+def test_axis_labels_equal_those_of_python(page: Callable[..., Any]) -> None:
     opened = page(timelines.alone())
     opened.add_script_tag(
         content=read_module("parts/view").replace("export default", "const unused =")
@@ -392,7 +392,7 @@ def test_the_axis_reads_as_python_writes_it(page: Callable[..., Any]) -> None:
         ]
 
 
-def test_a_hundred_thousand_operations_are_zoomed_into(page: Callable[..., Any]) -> None:
+def test_wheel_zooms_into_a_hundred_thousand_operations(page: Callable[..., Any]) -> None:
     assert page(timelines.many()).evaluate(ZOOM)
 
 
@@ -405,7 +405,7 @@ CELLS = [
 
 
 @pytest.mark.slow
-def test_in_a_lab_it_is_there_at_once_and_selects_both_ways(
+def test_timeline_appears_fast_in_jupyterlab_and_syncs_selection(
     lab: Any, record_property: Callable[[str, object], None]
 ) -> None:
     with lab.notebook("timeline.ipynb", CELLS) as kernel:

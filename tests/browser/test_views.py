@@ -184,7 +184,7 @@ def kernel_waves(threads: int) -> str:
     return Waves(synthetic.launch_trace(threads)).describe_waves()
 
 
-def test_fast_slides_end_on_the_last_place(views: tuple[Any, Any]) -> None:
+def test_fast_slider_moves_end_at_the_last_position(views: tuple[Any, Any]) -> None:
     lab, kernel = views
     slide(lab, "Home")
     for _ in range(12):
@@ -194,7 +194,7 @@ def test_fast_slides_end_on_the_last_place(views: tuple[Any, Any]) -> None:
     lab.expect(kernel, "launch.trace.block[0]", 416)
 
 
-def test_an_error_is_shown_and_the_kernel_lives(views: tuple[Any, Any]) -> None:
+def test_an_error_is_shown_and_the_kernel_keeps_running(views: tuple[Any, Any]) -> None:
     lab, kernel = views
     slide(lab, "ArrowRight", BROKEN)
     error = lab.page.locator(f"{BROKEN} .gl-error")
@@ -228,7 +228,7 @@ def test_live_readings_refresh_and_pause(views: tuple[Any, Any]) -> None:
     lab.picture("card", CARD)
 
 
-def test_a_live_chart_keeps_the_time_that_a_reader_points_at(views: tuple[Any, Any]) -> None:
+def test_a_live_chart_keeps_the_selected_time(views: tuple[Any, Any]) -> None:
     lab, kernel = views
     said = lab.page.locator(f"{LOAD} .gl-said")
     lab.page.locator(f"{LOAD} canvas").focus()
@@ -336,7 +336,7 @@ def test_views_use_the_keyboard_only(views: tuple[Any, Any]) -> None:
     assert lab.page.evaluate("s => document.querySelector(s).contains(document.activeElement)", STEPPER)
 
 
-def test_narrow_page_keeps_everything_inside(views: tuple[Any, Any]) -> None:
+def test_views_do_not_overflow_a_narrow_page(views: tuple[Any, Any]) -> None:
     lab, _ = views
     lab.page.set_viewport_size({"width": 760, "height": 1500})
     lab.page.wait_for_timeout(500)
@@ -364,6 +364,6 @@ def test_running_a_cell_again_closes_its_view(views: tuple[Any, Any]) -> None:
     assert kernel.value(counting) == before
 
 
-def test_no_script_failed(views: tuple[Any, Any]) -> None:
+def test_page_has_no_script_errors(views: tuple[Any, Any]) -> None:
     lab, _ = views
     assert [problem for problem in lab.problems if "gpulab" in problem or "anywidget" in problem] == []

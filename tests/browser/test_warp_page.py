@@ -107,7 +107,7 @@ def by_instruction(view: WarpStepper) -> WarpStepper:
     return view
 
 
-def test_lanes_have_the_colours_of_the_picture(open_saved: Any) -> None:
+def test_lane_colours_equal_those_of_the_static_picture(open_saved: Any) -> None:
     page = open_saved(by_instruction(WarpStepper(synthetic.warp_trace(n=24))))
     colours = dict[str, str]()
     for step in range(14):
@@ -123,7 +123,7 @@ def test_lanes_have_the_colours_of_the_picture(open_saved: Any) -> None:
         assert colours[state.key] == f"rgb({red}, {green}, {blue})", state.name
 
 
-def test_every_step_reads_as_in_python(open_saved: Any) -> None:
+def test_sentence_and_lanes_of_every_step_equal_pythons(open_saved: Any) -> None:
     trace = synthetic.warp_trace(n=24)
     view = by_instruction(WarpStepper(trace, synthetic.measured_blocks(trace)))
     page = open_saved(view)
@@ -142,7 +142,7 @@ def test_every_step_reads_as_in_python(open_saved: Any) -> None:
     assert view.steps.access_texts[0].heading == "Sectors: global load · 4 bytes per lane × 24 lanes"
 
 
-def test_registers_and_shared_memory_are_those_of_the_trace(block: BlockTrace, open_saved: Any) -> None:
+def test_registers_and_shared_memory_equal_the_trace(block: BlockTrace, open_saved: Any) -> None:
     view = by_instruction(WarpStepper(block, warp=1))
     page = open_saved(view)
     trace = view.trace
@@ -188,7 +188,7 @@ def test_registers_and_shared_memory_are_those_of_the_trace(block: BlockTrace, o
             assert {"-1.5", "2.25"} <= wide or sequence < int(np.median(trace.detail.sequence))
 
 
-def test_keys_go_where_python_goes(block: BlockTrace, open_saved: Any) -> None:
+def test_keyboard_moves_equal_pythons_moves(block: BlockTrace, open_saved: Any) -> None:
     view = by_instruction(WarpStepper(block, warp=0))
     page = open_saved(view)
     listing = page.locator(".gl-listing")
@@ -230,7 +230,7 @@ def test_folded_loops_have_fewer_steps(block: BlockTrace, open_saved: Any) -> No
     assert int(slider.get_attribute("max")) == whole
 
 
-def test_play_goes_on_and_stops_at_the_end(open_saved: Any) -> None:
+def test_play_stops_at_the_end_and_can_be_restarted(open_saved: Any) -> None:
     view = WarpStepper(synthetic.warp_trace(repeat=300))
     page = open_saved(view)
     visits = len(view.steps.visits)
@@ -247,7 +247,7 @@ def test_play_goes_on_and_stops_at_the_end(open_saved: Any) -> None:
     )
 
 
-def test_lines_read_as_in_python(block: BlockTrace, open_saved: Any) -> None:
+def test_sentence_and_lanes_of_every_line_equal_pythons(block: BlockTrace, open_saved: Any) -> None:
     view = WarpStepper(block)
     view.fold = False
     page = open_saved(view)
@@ -261,7 +261,7 @@ def test_lines_read_as_in_python(block: BlockTrace, open_saved: Any) -> None:
         assert int(current) == steps.visits.line[visit]
 
 
-def test_a_line_is_gone_to_by_click_and_by_enter(block: BlockTrace, open_saved: Any) -> None:
+def test_click_and_enter_on_a_line_move_to_its_next_visit(block: BlockTrace, open_saved: Any) -> None:
     view = WarpStepper(block)
     view.fold = False
     page = open_saved(view)
@@ -288,10 +288,10 @@ def test_a_line_is_gone_to_by_click_and_by_enter(block: BlockTrace, open_saved: 
 @pytest.mark.parametrize(
     ("width", "height", "dark"), [(640, 579, False), (820, 599, True), (1400, 900, False)]
 )
-def test_the_essentials_are_on_one_screen(
+def test_essential_elements_fit_on_one_screen(
     block: BlockTrace, open_saved: Any, width: int, height: int, dark: bool
 ) -> None:
-    """Buttons, the current line and the lanes together, nothing cut off and nothing on top of another."""
+    """Buttons, the current line and the lanes are visible together, not clipped and not overlapping."""
     from tests.browser.conftest import PICTURES
 
     page = open_saved(WarpStepper(block), width, height, dark)
@@ -340,7 +340,7 @@ def test_the_whole_block_fits_into_the_window(
 
 @pytest.mark.parametrize("by_line", [False, True], ids=["instruction", "line"])
 @pytest.mark.parametrize("fold", [False, True], ids=["all", "folded"])
-def test_the_strip_and_its_slider_have_one_axis(
+def test_overview_strip_and_slider_have_the_same_axis(
     block: BlockTrace, open_saved: Any, by_line: bool, fold: bool
 ) -> None:
     """A click in the middle of a column selects its step; the column's height is the number of its lanes."""
@@ -379,7 +379,7 @@ def test_the_strip_and_its_slider_have_one_axis(
         assert blue == pytest.approx(lanes / 32, abs=0.06)
 
 
-def test_steps_of_a_long_trace_are_all_made(open_saved: Any) -> None:
+def test_fast_key_presses_are_all_applied_in_a_long_trace(open_saved: Any) -> None:
     view = WarpStepper(synthetic.warp_trace(n=24, repeat=1_400))
     view.by_line = False
     page = open_saved(view)
@@ -415,7 +415,7 @@ def watching(**options: Any) -> WarpStepper:
 
 
 @pytest.mark.parametrize("by_line", [False, True], ids=["instruction", "line"])
-def test_keys_lead_to_the_next_stop_and_run_back(open_saved: Any, by_line: bool) -> None:
+def test_keys_move_to_the_next_and_previous_stop(open_saved: Any, by_line: bool) -> None:
     view = watching()
     view.by_line = by_line
     page = open_saved(view)
@@ -443,7 +443,7 @@ def test_keys_lead_to_the_next_stop_and_run_back(open_saved: Any, by_line: bool)
     assert sentence.text_content() == steps.sentence(way[0], by_line)
 
 
-def test_watched_values_are_those_of_the_record(open_saved: Any) -> None:
+def test_watched_values_equal_the_record(open_saved: Any) -> None:
     view = by_instruction(watching(stop="write rows[63]"))
     page = open_saved(view)
     assert page.locator(".gl-sentence").text_content() == view.steps.sentence(view.step)
@@ -461,7 +461,7 @@ def test_watched_values_are_those_of_the_record(open_saved: Any) -> None:
             assert rows_ == [[name, text] for name, _, text in parts_]
 
 
-def test_a_saved_page_says_where_it_stops(open_saved: Any) -> None:
+def test_a_saved_page_lists_its_stops(open_saved: Any) -> None:
     page = open_saved(watching())
     note = page.locator(".gl-confirmation").first.text_content()
     assert note.startswith("Stop at write sum: ")
@@ -488,7 +488,7 @@ extern "C" __global__ void fold(int* out)
 
 
 @pytest.mark.parametrize("options", [(), ("-G",)], ids=["optimized", "for debugging"])
-def test_a_variable_that_is_optimized_out_says_how_to_keep_it(
+def test_an_optimized_out_variable_has_advice_on_how_to_keep_it(
     open_saved: Any, options: tuple[str, ...]
 ) -> None:
     gl.use_device("virtual:A100")
@@ -507,8 +507,8 @@ def test_a_variable_that_is_optimized_out_says_how_to_keep_it(
 
 
 @pytest.mark.parametrize(("width", "height", "dark"), [(640, 700, False), (1024, 700, True)])
-def test_watches_have_room(open_saved: Any, width: int, height: int, dark: bool) -> None:
-    """All of a few watch expressions are in sight, and nothing lies on anything else."""
+def test_watch_expressions_are_fully_visible(open_saved: Any, width: int, height: int, dark: bool) -> None:
+    """A few watch expressions are all visible, and no elements overlap."""
     from tests.browser.conftest import PICTURES
 
     page = open_saved(watching(), width, height, dark)

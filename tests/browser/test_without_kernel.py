@@ -37,7 +37,7 @@ def test_a_saved_view_steps_without_a_kernel(lab: Any) -> None:
 
 
 def test_an_export_shows_the_picture_offline(lab: Any, browser: Any, tmp_path: Path) -> None:
-    """nbconvert writes the widget, whose loader is on the network; the picture after it needs none."""
+    """nbconvert writes a widget, which needs the network, and then a picture, which does not."""
     with lab.notebook("exported.ipynb", [CELL]):
         lab.page.wait_for_selector(f"{VIEW} .gl-sentence:has-text('Step 1')", timeout=60_000)
         lab.save("exported.ipynb", until="metadata.widgets")
@@ -52,8 +52,8 @@ def test_an_export_shows_the_picture_offline(lab: Any, browser: Any, tmp_path: P
     assert box["height"] > 200
 
 
-def test_a_stripped_view_is_a_picture(lab: Any) -> None:
-    """As the course's notebooks are stored: no widget state, no reference to a live widget."""
+def test_a_view_without_widget_state_is_a_picture(lab: Any) -> None:
+    """The course's notebooks are stored without widget state and without references to live widgets."""
     with lab.notebook("stripped.ipynb", [CELL]):
         lab.page.wait_for_selector(f"{VIEW} .gl-sentence:has-text('Step 1')", timeout=60_000)
         lab.save("stripped.ipynb", until="metadata.widgets")

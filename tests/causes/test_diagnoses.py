@@ -16,7 +16,7 @@ DRAWN = [(cause, number) for number, cause in enumerate(table.CAUSES)]
 
 
 @pytest.mark.parametrize(("cause", "number"), DRAWN)
-def test_the_flaw_is_named_and_its_remedy_yields_the_stated_gain(cause: str, number: int) -> None:
+def test_diagnosis_finds_the_flaw_and_predicts_the_gain_of_a_fix(cause: str, number: int) -> None:
     row = table.row(SEED, cause, number)
     assert row.right, f"{row}\n{row.diagnosis}"
     assert row.near, f"{row}\n{row.diagnosis}"
@@ -28,14 +28,14 @@ def test_the_flaw_is_named_and_its_remedy_yields_the_stated_gain(cause: str, num
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_a_sound_kernel_is_left_alone(number: int) -> None:
+def test_an_efficient_kernel_has_no_cause_worth_fixing(number: int) -> None:
     row = table.row(SEED, table.SOUND, number)
     assert row.right, f"{row}\n{row.diagnosis}"
     assert repr(row.diagnosis).count("No cause is worth fixing.") == 1
     assert not row.diagnosis.tables()
 
 
-def test_a_cause_is_worth_its_gain_after_the_others_unless_it_is_a_tail() -> None:
+def test_a_cause_needs_a_remaining_gain_unless_it_is_a_tail() -> None:
     causes = [
         Cause(kind="tail", before_ns=6_000.0, after_ns=4_000.0, remaining=1.0),
         Cause(kind="atomics", before_ns=6_000.0, after_ns=4_100.0, remaining=1.0),

@@ -53,7 +53,7 @@ def anchored(counted: Counted) -> Anchored:
 
 
 @pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
-def test_instructions_are_those_of_the_h200(
+def test_instruction_counts_equal_an_h200s(
     kernel: str, size: int, anchored: Anchored, nsight_of: Nsight
 ) -> None:
     as_run = anchored(kernel, size)
@@ -72,7 +72,7 @@ def test_instructions_are_those_of_the_h200(
 
 
 @pytest.mark.parametrize("kernel", sorted(UNROLLED))
-def test_branches_of_unrolled_loops_are_not_guessed(kernel: str, anchored: Anchored) -> None:
+def test_divergent_branches_of_unrolled_loops_are_not_estimated(kernel: str, anchored: Anchored) -> None:
     for size in case(kernel).sizes:
         as_run = anchored(kernel, size)
         assert as_run.divergent_branches is None
@@ -80,10 +80,10 @@ def test_branches_of_unrolled_loops_are_not_guessed(kernel: str, anchored: Ancho
 
 
 @pytest.mark.parametrize("kernel", sorted(MERGED | PREDICATED))
-def test_kernels_that_run_differently_name_the_reason(
+def test_differences_between_ptx_and_sass_are_explained(
     kernel: str, counted: Counted, anchored: Anchored, nsight_of: Nsight
 ) -> None:
-    """A kernel whose plain counts become equal can leave the lists of `test_nsight`."""
+    """If the plain counts of a kernel become equal, remove it from the exceptions in `test_nsight`."""
     differ = False
     for size in case(kernel).sizes:
         plain = counted(kernel, size)
@@ -98,7 +98,7 @@ def test_kernels_that_run_differently_name_the_reason(
     assert differ
 
 
-def test_a_tiled_matmul_merges_a_quarter_of_its_loads_from_shared_memory(anchored: Anchored) -> None:
+def test_shared_loads_of_a_tiled_matmul_are_merged_into_lds_128(anchored: Anchored) -> None:
     as_run = anchored("matmul_tiled", 256)
     loads = [a for a in as_run.accesses if a.space == "shared" and a.kind == "load"]
     assert sum(a.written for a in loads) == 1_048_576

@@ -64,7 +64,7 @@ def difference(row: list[float | None], column: int) -> float:
     return 0.0 if recorded is None or modelled is None else abs(recorded - modelled)
 
 
-def test_the_card_has_what_was_recorded() -> None:
+def test_the_card_lists_every_recorded_launch() -> None:
     launches = {
         (kernel, int(size))
         for kernel, sizes in caches.load_recording()["kernels"].items()
@@ -76,7 +76,7 @@ def test_the_card_has_what_was_recorded() -> None:
     assert {kernel for kernel, _ in launches} <= {c.kernel for c in CASES}
 
 
-def test_hit_rates_are_within_five_points() -> None:
+def test_modelled_hit_rates_are_within_five_points_of_an_h200() -> None:
     rows = card_rows()
     off = {launch for launch, row in rows.items() if difference(row, 0) > 3}
     assert off <= L1_OFF.keys()
@@ -88,7 +88,7 @@ def test_hit_rates_are_within_five_points() -> None:
     assert sum(count == 3 for count in near.values()) >= 25
 
 
-def test_l2_keeps_what_an_earlier_launch_left_there() -> None:
+def test_l2_hits_after_an_earlier_launch_equal_an_h200s() -> None:
     """For launches whose data an H200 finds nearly completely or hardly at all in L2."""
     data = caches.load_recording()
     launches = (("add_words", 1 << 18), ("turn_naive", 512), ("rows_by_warp", 1024), ("read_all", 48))
@@ -106,7 +106,7 @@ def test_l2_keeps_what_an_earlier_launch_left_there() -> None:
         assert abs(hits - (caches.model_caches(case, size).l2_hit_rate or 0)) > 0.1 or size == 48
 
 
-def test_bytes_read_are_within_a_tenth() -> None:
+def test_modelled_dram_reads_are_within_10_percent_of_an_h200() -> None:
     off = set()
     for launch, row in card_rows().items():
         recorded, modelled = row[4:6]
@@ -118,7 +118,7 @@ def test_bytes_read_are_within_a_tenth() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.kernel)
-def test_the_card_tells_what_the_model_says(case: caches.CacheCase) -> None:
+def test_card_values_equal_the_cache_model(case: caches.CacheCase) -> None:
     rows = card_rows()
     for size in case.sizes:
         if (case.kernel, size) not in rows or (case.kernel, size) in SLOW:

@@ -88,9 +88,7 @@ class Line:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_caches_of_one_set_are_those_of_a_plain_simulation(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_single_set_caches_equal_a_plain_simulation(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one set each, every cache is a list of the most recently used lines."""
     monkeypatch.setattr(replay, "STORE_AGE_SHARE", 0.0)
     rng = np.random.default_rng(seed)
@@ -137,7 +135,7 @@ def test_caches_of_one_set_are_those_of_a_plain_simulation(
     assert min(*expected.values(), result.written_sectors, result.completed_sectors) > 0
 
 
-def test_what_is_read_once_comes_from_memory_once() -> None:
+def test_data_that_is_read_once_is_loaded_from_dram_once() -> None:
     result = caches("copy_words", 1 << 18)
     assert result.l1_hit_rate == 0.0
     assert result.dram_read_bytes == 4 << 18
@@ -145,17 +143,17 @@ def test_what_is_read_once_comes_from_memory_once() -> None:
     assert (result.start, result.one_in) == ("cold", 1)
 
 
-def test_what_a_block_reads_again_comes_from_its_l1_while_it_fits() -> None:
+def test_data_that_a_block_rereads_hits_l1_if_it_fits() -> None:
     """Three of four passes hit: each of 132 blocks reads 160 KiB on an SM with 256 KiB."""
     assert caches("reread", 160).l1_hit_rate == pytest.approx(0.75, abs=0.01)
 
 
-def test_l2_keeps_what_an_earlier_launch_left() -> None:
+def test_l2_keeps_data_of_an_earlier_launch() -> None:
     assert caches("read_all", 16, "cold", times=2).dram_read_bytes == 16 * MIB
     assert caches("read_all", 16, "warm", times=2).dram_read_bytes == 0
 
 
-def test_plain_counts_have_no_caches() -> None:
+def test_plain_counters_have_no_cache_model() -> None:
     shape = find_case("copy_words").launch(1 << 14)
     launch = Launch.of(
         KernelSource("copy_words", read_code()), shape.grid, shape.block, shape.arguments(session.cp())
@@ -165,7 +163,7 @@ def test_plain_counts_have_no_caches() -> None:
     assert plain == counted("copy_words", 1 << 14)  # all but the caches
 
 
-def test_a_part_of_the_lines_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_of_cache_lines_represents_all_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = {size: counted("five_points", size) for size in (512, 1024)}
     monkeypatch.setattr(notes.AccessNotes.__init__, "__defaults__", (1 << 14,))
     for size, expected in whole.items():
@@ -180,7 +178,7 @@ def test_a_part_of_the_lines_stands_for_all(monkeypatch: pytest.MonkeyPatch) -> 
         assert counters.caches.dram_read_bytes == pytest.approx(expected.caches.dram_read_bytes, rel=0.1)
 
 
-def test_a_few_lines_that_are_in_no_part_stay_in_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_table_stays_cached_if_no_line_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = caches("broadcast", 256)
     monkeypatch.setattr(notes.AccessNotes.__init__, "__defaults__", (1 << 10,))
     result = caches("broadcast", 256)
@@ -190,13 +188,13 @@ def test_a_few_lines_that_are_in_no_part_stay_in_the_caches(monkeypatch: pytest.
     assert result.dram_read_bytes <= 2 * whole.dram_read_bytes
 
 
-def test_a_word_that_all_lanes_change_is_fetched_once() -> None:
+def test_a_word_that_all_lanes_update_is_fetched_once() -> None:
     result = caches("tally", 256)
     assert result.dram_read_bytes == 1024
     assert result.l2_hit_rate == pytest.approx(1.0, abs=0.001)
 
 
-def test_constant_memory_serves_different_words_one_after_another() -> None:
+def test_constant_loads_of_different_words_are_replayed() -> None:
     for different in (2, 32):
         result = caches("several_weights", different)
         assert result.constant_passes == different * result.constant_requests
@@ -205,8 +203,8 @@ def test_constant_memory_serves_different_words_one_after_another() -> None:
 
 
 @pytest.mark.parametrize("kernel", sorted(c.kernel for c in CASES))
-def test_notes_are_the_sectors_that_are_counted(kernel: str) -> None:
-    """The engine's counters and the notes of lines see the same addresses."""
+def test_sectors_in_cache_notes_equal_the_counters(kernel: str) -> None:
+    """The engine's counters and the recorder of cache lines observe the same addresses."""
     backend = session.backend()
     shape = find_case(kernel).launch(find_case(kernel).sizes[0])
     launch = Launch.of(
@@ -256,10 +254,10 @@ def test_notes_are_the_sectors_that_are_counted(kernel: str) -> None:
         ((9, 0), 5248, 8, 156),
     ],
 )
-def test_l1_has_what_shared_memory_leaves(
+def test_l1_size_is_reduced_by_shared_memory(
     capability: tuple[int, int], shared_bytes: int, blocks: int, kib: int
 ) -> None:
-    """Sizes of the CUDA C++ Programming Guide."""
+    """The sizes are from the CUDA C++ Programming Guide."""
     info = replace(device_info("T4"), compute_capability=capability)
     assert compute_cache_sizes(info, shared_bytes, blocks).l1_bytes == kib * 1024
 

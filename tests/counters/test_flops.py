@@ -97,7 +97,7 @@ def counted(name: str, grid: Any, block: Any, args: tuple[Any, ...]) -> KernelCo
         ("guarded", "ff", {"f32": N}),
     ],
 )
-def test_operations_are_those_counted_by_hand(name: str, types: str, expected: dict[str, int]) -> None:
+def test_flops_equal_a_count_by_hand(name: str, types: str, expected: dict[str, int]) -> None:
     x, y = (session.cp().ones(N, kind) for kind in types)
     counters = counted(name, -(-N // 128), 128, (x, y, np.int32(N)))
     assert counters.flops == expected
@@ -105,7 +105,7 @@ def test_operations_are_those_counted_by_hand(name: str, types: str, expected: d
 
 
 @pytest.mark.parametrize("n", [16, 37])
-def test_a_product_of_matrices_takes_two_n_cubed(n: int) -> None:
+def test_a_matrix_multiplication_takes_two_n_cubed_flops(n: int) -> None:
     cp = session.cp()
     a = cp.ones((n, n), np.float32)
     b = cp.ones((n, n), np.float32)
@@ -115,7 +115,7 @@ def test_a_product_of_matrices_takes_two_n_cubed(n: int) -> None:
     assert counters.flops == {"f32": 2 * n**3}
 
 
-def test_tensor_cores_count_as_the_product_that_they_do() -> None:
+def test_tensor_core_flops_equal_their_matrix_multiplication() -> None:
     cp = session.cp()
     a = cp.ones((16, 32), np.float16)
     b = cp.ones((32, 16), np.float16)
@@ -166,7 +166,7 @@ def mma_kernel(form: str) -> str:
 
 
 @pytest.mark.parametrize("form", MMA_FORMS)
-def test_matrix_instructions_count_by_format(form: str) -> None:
+def test_tensor_core_operations_are_counted_by_format(form: str) -> None:
     cp = session.cp()
     _, _, _, sum_letter, factor_letter, name = MMA_FORMS[form]
     x = cp.zeros(8 * 32, {"r": np.uint32, "d": np.float64}[factor_letter])
@@ -179,7 +179,7 @@ def test_matrix_instructions_count_by_format(form: str) -> None:
     assert counters.total_flops == (0 if name == "s8 to s32" else expected)
 
 
-def test_a_product_of_doubles_is_that_of_numpy() -> None:
+def test_a_double_precision_mma_equals_numpy() -> None:
     cp = session.cp()
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((8, 4)), rng.standard_normal((4, 8))
@@ -191,7 +191,7 @@ def test_a_product_of_doubles_is_that_of_numpy() -> None:
     np.testing.assert_allclose(result, 3 * (a @ b), rtol=1e-14)
 
 
-def test_whole_numbers_are_no_floating_point_operations() -> None:
+def test_integer_operations_are_not_counted_as_flops() -> None:
     cp = session.cp()
     a = cp.ones((16, 16), np.int8)
     b = cp.ones((16, 16), np.int8)

@@ -47,7 +47,7 @@ def loads_of(words: npt.NDArray[np.int64]) -> list[AccessCounters]:
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 @pytest.mark.parametrize("name", PATTERNS)
-def test_pieces_in_one_column_take_a_pass_each(name: str) -> None:
+def test_line_passes_and_missed_requests_of_access_patterns(name: str) -> None:
     words = PATTERNS[name]
     first, second = loads_of(words)
     assert first.requests == second.requests == 1

@@ -107,7 +107,7 @@ def launch(root: str, count: int, transposed: bool, offsets: list[int]) -> Launc
 
 @pytest.mark.parametrize("pattern", OFFSETS)
 @pytest.mark.parametrize("form", [form for form in RECORD["passes"] if "matrix" in form])
-def test_passes_are_those_that_nsight_compute_counts_on_an_h200(form: str, pattern: str) -> None:
+def test_matrix_access_passes_equal_nsight_compute_on_an_h200(form: str, pattern: str) -> None:
     root, count, *modifiers = form.split(".")
     transposed = modifiers == ["trans"]
     record = session.observe(launch(root, int(count[1:]), transposed, OFFSETS[pattern]), Counters()).record
@@ -115,8 +115,8 @@ def test_passes_are_those_that_nsight_compute_counts_on_an_h200(form: str, patte
     assert access.wavefronts == RECORD["passes"][form][pattern]
 
 
-def test_wide_loads_have_the_passes_that_nsight_compute_counts_on_an_h200() -> None:
-    """In contrast to ``ldmatrix``, they join lanes that read the same word."""
+def test_wide_load_passes_equal_nsight_compute_on_an_h200() -> None:
+    """In contrast to ``ldmatrix``, wide loads combine lanes that read the same word."""
     for pattern, offsets in OFFSETS.items():
         cost = Access(tuple(offsets), 16, "shared").banks()
         assert cost.wavefronts == RECORD["passes"]["ld.v4"][pattern], pattern
@@ -124,9 +124,7 @@ def test_wide_loads_have_the_passes_that_nsight_compute_counts_on_an_h200() -> N
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 @pytest.mark.parametrize(("root", "count", "transposed"), _FORMS)
-def test_passes_are_those_of_eight_rows_at_a_time(
-    root: str, count: int, transposed: bool, pattern: str
-) -> None:
+def test_passes_are_counted_per_eight_rows(root: str, count: int, transposed: bool, pattern: str) -> None:
     offsets = PATTERNS[pattern]
     record = session.observe(launch(root, count, transposed, offsets), Counters()).record
     (access,) = (a for a in record.accesses if a.text.startswith(root))

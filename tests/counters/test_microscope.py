@@ -104,7 +104,7 @@ def equal_to_counters(traces: list[AccessTrace]) -> int:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_every_space_and_width_adds_up(seed: int) -> None:
+def test_accesses_of_each_space_and_width_add_up_to_the_counters(seed: int) -> None:
     rng = np.random.default_rng(seed)
     places = rng.integers(0, (64, 7, 200, 33)[seed], 64).astype(np.int32)
     arrays = (np.zeros(256), np.zeros(256, np.float32), np.zeros(256, np.uint8), places, np.int32(45))
@@ -114,13 +114,13 @@ def test_every_space_and_width_adds_up(seed: int) -> None:
     assert spaces >= {"global", "shared", "local"}
 
 
-def test_fragments_of_matrices_add_up() -> None:
+def test_accesses_of_matrix_fragments_add_up_to_the_counters() -> None:
     traces = traced(FRAGMENTS, "fragments", 32, (np.zeros(512, np.float16), np.zeros(256, np.float32)))
     assert equal_to_counters(traces) >= 5
 
 
 @pytest.mark.parametrize("group", [g for index, g in enumerate(GROUPS) if index % 3 == 0])
-def test_single_accesses_are_what_nsight_compute_fitted_counters_say(group: str) -> None:
+def test_single_accesses_equal_counters_fitted_to_nsight_compute(group: str) -> None:
     for pattern in GROUPS[group][::6]:
         arrays = (np.array(pattern.places, np.int32), np.uint32(pattern.mask), np.zeros(2048 * 16, np.uint8))
         code = cases.source(patterns.FILE)
@@ -133,7 +133,7 @@ def test_single_accesses_are_what_nsight_compute_fitted_counters_say(group: str)
 
 
 @pytest.mark.parametrize("file", ["transpose", "matmul_tiled", "block_sum"])
-def test_course_kernels_add_up(file: str) -> None:
+def test_accesses_of_course_kernels_add_up_to_the_counters(file: str) -> None:
     case = next(case for case in cases.CASES if file in f"{case.file} {case.kernel}")
     shape = case.shape(case.sizes[0])
     block = int(np.prod(shape.block))

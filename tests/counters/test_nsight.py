@@ -44,7 +44,7 @@ def metric(values: dict[str, int], name: str, operations: tuple[str, ...]) -> in
     return sum(values[name.format(op)] for op in operations)
 
 
-def test_enough_is_recorded(recording: dict[str, Any]) -> None:
+def test_the_recording_covers_every_case(recording: dict[str, Any]) -> None:
     assert set(recording["kernels"]) - {"metrics"} == {c.kernel for c in CASES}
     for c in CASES:
         assert set(recording["kernels"][c.kernel]) == {str(size) for size in c.sizes}
@@ -53,7 +53,7 @@ def test_enough_is_recorded(recording: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
-def test_accesses_of_global_memory_are_equal(
+def test_global_memory_accesses_equal_nsight_compute(
     kernel: str, size: int, counted: Counted, nsight_of: Nsight
 ) -> None:
     counters = counted(kernel, size)
@@ -68,7 +68,7 @@ def test_accesses_of_global_memory_are_equal(
 
 
 @pytest.mark.parametrize(("kernel", "size"), LAUNCHES)
-def test_accesses_of_shared_memory_are_equal(
+def test_shared_memory_accesses_equal_nsight_compute(
     kernel: str, size: int, counted: Counted, nsight_of: Nsight
 ) -> None:
     counters = counted(kernel, size)
@@ -85,13 +85,15 @@ def test_accesses_of_shared_memory_are_equal(
 
 
 @pytest.mark.parametrize(("kernel", "size"), [x for x in LAUNCHES if x[0] not in PREDICATED | UNROLLED])
-def test_divergent_branches_are_equal(kernel: str, size: int, counted: Counted, nsight_of: Nsight) -> None:
+def test_divergent_branches_equal_nsight_compute(
+    kernel: str, size: int, counted: Counted, nsight_of: Nsight
+) -> None:
     expected = nsight_of(kernel, size)["sass_branch_targets_threads_divergent"]
     assert divergent(counted(kernel, size)) == expected
 
 
-def test_enough_launches_have_something_to_count(nsight_of: Nsight) -> None:
-    """Comparisons of zeros would prove little."""
+def test_enough_launches_have_nonzero_counters(nsight_of: Nsight) -> None:
+    """Comparisons of counters that are all zero would prove little."""
     compared = [nsight_of(*launch) for launch in LAUNCHES]
     conflicts = "data_bank_conflicts_pipe_lsu_mem_shared_op_{}"
     assert sum(values[conflicts.format("ld")] > 0 for values in compared) >= 15

@@ -43,7 +43,7 @@ def run(group: str, pattern: patterns.Pattern) -> KernelCounters:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_single_accesses_cost_what_an_h200_counts(group: str, recording: dict[str, Any]) -> None:
+def test_counters_of_single_accesses_equal_an_h200s(group: str, recording: dict[str, Any]) -> None:
     hardware = recorded(recording, group)
     compared = 0
     for pattern in GROUPS[group]:
@@ -64,7 +64,7 @@ def test_single_accesses_cost_what_an_h200_counts(group: str, recording: dict[st
 
 
 @pytest.mark.parametrize("group", [g for g in GROUPS if g.startswith("shared")])
-def test_the_rule_in_python_is_the_rule_of_the_counters(group: str) -> None:
+def test_the_python_access_rule_equals_the_counters(group: str) -> None:
     size = patterns.unit_bytes(group)
     kind = next((k for k in ("load", "store") if k in group), "atomic")
     rule: Rule = "atomic"

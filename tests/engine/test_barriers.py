@@ -38,12 +38,12 @@ def test_pattern(pattern: Barrier) -> None:
 
 
 @pytest.mark.parametrize("pattern", ALL, ids=lambda pattern: pattern.name)
-def test_errors_are_what_synccheck_flags_on_an_h200(pattern: Barrier) -> None:
+def test_error_verdicts_equal_synccheck_on_an_h200(pattern: Barrier) -> None:
     verdict = RECORDED["verdicts"][pattern.name]
     assert bool(verdict.get("errors") or verdict.get("hangs")) == (pattern.verdict == "error")
 
 
-def test_whole_warps_at_barriers_of_their_own_run() -> None:
+def test_whole_warps_at_different_barriers_run_to_the_end() -> None:
     """As on GPUs: PTX counts arrivals by the barrier's number."""
     pattern = next(pattern for pattern in ALL if pattern.name == "halves of a block, one line")
     out = cp.zeros(256, np.int32)
@@ -52,7 +52,7 @@ def test_whole_warps_at_barriers_of_their_own_run() -> None:
     assert np.array_equal(out.get()[:64], np.where(t < 32, (t + 1) * 2, (t + 3) * 5))
 
 
-def test_lanes_of_one_warp_at_barriers_of_one_line_are_a_fault() -> None:
+def test_lanes_of_a_warp_at_different_barriers_are_a_fault() -> None:
     pattern = next(pattern for pattern in ALL if pattern.name == "both arms, one line")
     with pytest.raises(LaunchFailure, match=r"threads of one warp wait at different barriers \(of line"):
         cp.RawKernel(pattern.code, "k")((1,), (64,), (cp.zeros(256, np.int32), np.int32(8)))
@@ -60,7 +60,7 @@ def test_lanes_of_one_warp_at_barriers_of_one_line_are_a_fault() -> None:
         sanitized(pattern, tools=("race",))
 
 
-def test_the_report_names_both_places() -> None:
+def test_the_report_names_both_barriers() -> None:
     pattern = next(pattern for pattern in ALL if pattern.name == "halves of a block, two lines")
     report = gl.sanitize(
         cp.RawKernel(pattern.code, "k"), 1, 64, (cp.zeros(256, np.int32), np.int32(8)), tools=("sync",)

@@ -108,7 +108,7 @@ def arrays(turns: int = 3) -> tuple[Any, Any, Any]:
 
 @pytest.mark.parametrize("device", NEWEST)
 @pytest.mark.parametrize("form", COPIES)
-def test_copies_with_a_barrier_arrive(form: str, device: str) -> None:
+def test_awaited_bulk_copies_complete_without_hazards(form: str, device: str) -> None:
     with session.on_device(device):
         a = cp.arange(4096, dtype="f4")
         b = cp.zeros_like(a)
@@ -133,7 +133,7 @@ def test_reading_before_the_copy_arrives_is_reported(form: str) -> None:
 
 @pytest.mark.parametrize("space", ["cta", "cluster"])
 @pytest.mark.parametrize("bytes_", [4096, 528, 16, 0])
-def test_phases_by_hand(space: str, bytes_: int) -> None:
+def test_bulk_copies_with_explicit_mbarrier_phases(space: str, bytes_: int) -> None:
     with session.on_device("virtual:H100"):
         a, b, c = arrays()
         by_hand(space=space)((1,), (64,), (a, b, c, np.uint32(bytes_), np.int32(3)))

@@ -69,7 +69,7 @@ def test_a_barrier_in_a_function_called_in_a_loop(target: int) -> None:
 
 
 @pytest.mark.parametrize("target", [75, 100])
-def test_the_same_function_called_from_two_places_and_two_deep(target: int) -> None:
+def test_a_waiting_function_called_twice_and_nested(target: int) -> None:
     code = (
         ROTATE
         + """
@@ -97,7 +97,7 @@ def test_the_same_function_called_from_two_places_and_two_deep(target: int) -> N
         np.testing.assert_array_equal(out, np.roll(v, -1) + np.roll(5 * v, -1))
 
 
-def test_structures_local_arrays_and_switches() -> None:
+def test_waiting_functions_with_structures_arrays_and_switches() -> None:
     code = """
     struct Summary { int least, most; double mean; int order[5]; };
     __device__ __noinline__ Summary summarise(int* s, Summary old, int how) {
@@ -164,7 +164,7 @@ def test_structures_local_arrays_and_switches() -> None:
     np.testing.assert_array_equal(out, order[0] + 10 * order[1] + 100 * order[2] + order[3] - order[4])
 
 
-def test_blocks_call_as_a_whole_or_not_at_all() -> None:
+def test_a_waiting_function_is_called_by_some_blocks_only() -> None:
     code = (
         ROTATE
         + HEAD
@@ -185,7 +185,7 @@ def test_blocks_call_as_a_whole_or_not_at_all() -> None:
     )
 
 
-def test_threads_may_leave_the_kernel_before_others_call() -> None:
+def test_threads_can_exit_before_others_reach_the_barrier() -> None:
     code = """
     __device__ __noinline__ int count_over(int v, int limit) {
         if (v < 0) asm volatile("exit;");
@@ -358,7 +358,7 @@ def test_recursion_and_pointers_are_refused_clearly(code: str) -> None:
         launch(code, np.ones(96, np.int32))
 
 
-def test_a_hang_in_a_function_is_stopped_and_named() -> None:
+def test_a_hang_in_a_function_is_stopped_and_reported() -> None:
     code = """
     __device__ __noinline__ void wait_for(volatile int* flag) {
         while (*flag == 0) {}
@@ -504,7 +504,9 @@ def fresh_code() -> Iterator[None]:
     forget_code()
 
 
-def test_copied_functions_do_what_called_ones_do(monkeypatch: pytest.MonkeyPatch, fresh_code: None) -> None:
+def test_copied_functions_have_the_results_of_called_functions(
+    monkeypatch: pytest.MonkeyPatch, fresh_code: None
+) -> None:
     """Generated kernels give the same answers and counts when every function is copied."""
     loaded, kernels = virtual_run.compiled(200, 100)
     calling = [k for k in kernels.values() if every_function(loaded.module, k.name)]

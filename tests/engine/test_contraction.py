@@ -31,7 +31,7 @@ def h200() -> Any:
 
 
 @pytest.mark.parametrize("kernel", arithmetic.KERNELS)
-def test_every_bit_is_that_of_an_h200(h200: Any, kernel: str) -> None:
+def test_results_are_bit_identical_to_an_h200s(h200: Any, kernel: str) -> None:
     assert RECORDED["device"] == "NVIDIA H200"
     assert arithmetic.digest(arithmetic.outputs(h200, kernel)) == RECORDED["digests"][kernel]
 
@@ -74,7 +74,7 @@ def compared(code: str, target: int) -> tuple[int, int, list[str]]:
 
 @needs_nvdisasm
 @pytest.mark.parametrize("target", [80, 90])
-def test_everyday_kernels_fuse_what_their_machine_code_fuses(target: int) -> None:
+def test_fused_operations_of_common_kernels_equal_machine_code(target: int) -> None:
     sums, fused, differences = compared(arithmetic.SOURCE, target)
     assert not differences
     assert sums > 400
@@ -83,7 +83,7 @@ def test_everyday_kernels_fuse_what_their_machine_code_fuses(target: int) -> Non
 
 @needs_nvdisasm
 @pytest.mark.parametrize("file", [f for f in list_kernel_files() if "float" in read_kernel_code(f)])
-def test_kernels_of_the_course_fuse_what_their_machine_code_fuses(file: str) -> None:
+def test_fused_operations_of_course_kernels_equal_machine_code(file: str) -> None:
     assert compared(read_kernel_code(file), 80)[2] == []
 
 
@@ -123,7 +123,7 @@ def random_kernel(seed: int) -> str:
 
 @needs_nvdisasm
 @pytest.mark.parametrize("target", [75, 90, 120])
-def test_random_products_and_sums_fuse_what_their_machine_code_fuses(target: int) -> None:
+def test_fused_operations_of_random_code_equal_machine_code(target: int) -> None:
     sums, fused, differences = compared("".join(random_kernel(seed) for seed in range(60)), target)
     assert not differences
     assert sums > 300
@@ -190,7 +190,7 @@ def test_conditions_of_fusion(body: list[str], texts: list[str]) -> None:
 
 
 def test_a_fused_product_is_exact() -> None:
-    """Without its rounding a product minus its rounded value is the error of that value."""
+    """A fused product is not rounded, so subtracting the rounded product leaves its rounding error."""
     a = np.float32([1 + 2**-12, 3 + 2**-20])
     body = """
 .version 8.0
@@ -215,7 +215,7 @@ ret;
             assert result[0] == np.float32(sign * exact) != 0
 
 
-def test_fusion_keeps_texts_and_numbers_of_instructions() -> None:
+def test_fusion_keeps_the_text_and_index_of_instructions() -> None:
     module = parse("\n".join([ENTRY, PRODUCT, SUM, STORE.format("%f12"), "ret;", "}"]))
     original, contracted = (m.functions["k"].instructions for m in (module, contract_products(module)))
     assert [(i.pc, i.text, i.line) for i in original] == [(i.pc, i.text, i.line) for i in contracted]

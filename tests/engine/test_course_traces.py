@@ -28,7 +28,7 @@ def on_a_virtual_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     [case for case in CASES if case.shared_bytes or "__shared__" in case.code],
     ids=lambda case: case.name,
 )
-def test_a_full_trace_is_whole(case: Case, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_full_trace_reproduces_the_shared_memory(case: Case, capfd: pytest.CaptureFixture[str]) -> None:
     cp = session.cp()
     args: list[Any] = [cp.asarray(v) if isinstance(v, np.ndarray) else v for v in case.make_args(1).values]
     kernel = cp.RawKernel(case.code, case.kernel, options=case.options)

@@ -86,7 +86,7 @@ def test_overrun() -> None:
     )
 
 
-def test_a_block_of_another_size_is_no_overrun() -> None:
+def test_the_last_byte_of_an_odd_sized_block_is_no_overrun() -> None:
     code = HEAD + "(char* out){ char* p = (char*)malloc(13); p[12] = 1; out[0] = p[12]; free(p); }"
     assert hazard_messages(code, cp.zeros(4, np.int8)) == {}
 
@@ -100,7 +100,7 @@ def test_a_leak_is_reported_and_is_not_an_error() -> None:
     assert "32 blocks of 2,048 bytes" in leak.message
 
 
-def test_checks_leave_the_heap_as_it_was() -> None:
+def test_checks_do_not_change_the_heap() -> None:
     pointers = cp.zeros(32, np.uint64)
     kernel(MAKE)((1,), (32,), (pointers,))
     blocks = dict(heap().used_blocks)

@@ -99,23 +99,23 @@ def outside(adapt: str, target_processor: Processor) -> set[str]:
 
 # Higher levels lack nothing that these have.
 @pytest.mark.parametrize(("family", "level"), [*product(FAMILIES, processor.list_feature_levels()[:2])])
-def test_instructions_call_no_outside_functions(family: str, level: str) -> None:
+def test_instructions_call_no_external_functions(family: str, level: str) -> None:
     assert called(text_of(family, False), level) <= EVERYWHERE
 
 
 @pytest.mark.parametrize("level", processor.list_feature_levels()[:1])
 @pytest.mark.parametrize("family", ["memory", "textures", "warps"])
-def test_counted_and_observed_code_calls_no_outside_functions(family: str, level: str) -> None:
+def test_counted_and_observed_code_calls_no_external_functions(family: str, level: str) -> None:
     assert called(text_of(family, True), level) <= EVERYWHERE
 
 
 @pytest.mark.parametrize("level", processor.list_feature_levels()[:1])
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("family", ["floats", "halves", "conversions", "comparisons", "integers"])
-def test_shared_functions_of_long_kernels_call_no_outside_functions(
+def test_shared_functions_of_long_kernels_call_no_external_ones(
     family: str, constant: bool, level: str
 ) -> None:
-    """Each kind of step is a function of its own there, which knows of no number."""
+    """Each kind of operation is a separate function there, which has no constant operands."""
     target_processor = processor.make_level_processor(level)
     halves = split.split_kernel(
         stand_ins.replace_missing_operations(text_of(family, False, constant), target_processor)
@@ -126,7 +126,7 @@ def test_shared_functions_of_long_kernels_call_no_outside_functions(
 
 @pytest.mark.parametrize("level", processor.list_feature_levels()[:1])
 @pytest.mark.parametrize(("module", "name"), COMPILED_PYTHON)
-def test_observers_call_no_outside_functions(
+def test_observers_call_no_external_functions(
     module: str, name: str, level: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts: list[str] = []
@@ -145,7 +145,7 @@ def test_observers_call_no_outside_functions(
 
 
 @pytest.mark.parametrize(("family", "which"), [*product(COMPARED, OPERANDS)])
-def test_every_processor_gives_the_same_bits(
+def test_results_are_bit_identical_on_every_processor(
     family: str, which: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = FAMILIES[family]
@@ -175,14 +175,14 @@ def test_every_processor_gives_the_same_bits(
             assert same.all(), f"{name}: {line} in lane {np.flatnonzero(~same)[0]}"
 
 
-def test_every_root_has_its_line() -> None:
+def test_every_opcode_root_is_in_the_test_list() -> None:
     listed = {line.split(" ")[0].split(".")[0] for lines in FAMILIES.values() for line in lines}
     known = {root for module in (arith, bitops, convert, warp_ops) for root in module.HANDLERS}
     assert known - listed <= ELSEWHERE
 
 
 @pytest.mark.skipif(processor.find_architecture() != "x86", reason="x86's lowest level lacks both")
-def test_outside_functions_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_external_functions_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stand_ins, "replace_missing_operations", lambda text, _: text)
     assert "fmaf" in called(text_of("floats", False), "x86-64-v2")
     assert "__truncsfhf2" in called(text_of("halves", False), "x86-64-v2")

@@ -141,7 +141,7 @@ def test_unions_bit_fields_and_shared_memory_by_casts() -> None:
     np.testing.assert_array_equal(sums, mixed)
 
 
-def test_bits_are_counted_reversed_and_shifted_as_pythons() -> None:
+def test_bit_intrinsics_equal_python() -> None:
     code = """extern "C" __global__ void k(const unsigned* a, unsigned* o) {
         unsigned v = a[threadIdx.x], *p = o + 8 * threadIdx.x;
         p[0] = __brev(v); p[1] = __clz(v) + 100 * __ffs(v) + 10000 * __popc(v);
@@ -175,7 +175,7 @@ def test_bits_are_counted_reversed_and_shifted_as_pythons() -> None:
 
 
 @headers
-def test_a_double_sum_and_half_words_by_compare_and_swap() -> None:
+def test_compare_and_swap_on_doubles_and_half_words() -> None:
     code = """
     __device__ double add(double* at, double v) {
         unsigned long long *p = (unsigned long long*)at, old = *p, seen;
@@ -244,8 +244,8 @@ COMPARISONS: dict[str, Any] = {
 
 @pytest.mark.parametrize("order", COMPARISONS)
 @pytest.mark.parametrize("kind", ["f16x2", "bf16x2"])
-def test_packed_halves_are_compared_each_for_itself(kind: str, order: str) -> None:
-    """`__hgt2_mask` and its like."""
+def test_packed_halves_are_compared_separately(kind: str, order: str) -> None:
+    """This checks `__hgt2_mask` and similar intrinsics."""
     numbers = np.array([0, -0.0, 1, -1, 1.5, 300, np.inf, -np.inf, np.nan], np.float32)
     low, high = (n.ravel() for n in np.meshgrid(numbers, numbers))
 
@@ -267,7 +267,7 @@ def test_packed_halves_are_compared_each_for_itself(kind: str, order: str) -> No
     np.testing.assert_array_equal(ones, yes[0] * np.uint32(unit) | yes[1] * np.uint32(unit << 16))
 
 
-def test_doubles_become_half_precision_with_one_rounding() -> None:
+def test_doubles_are_rounded_once_to_half_precision() -> None:
     rng = np.random.default_rng(8)
     values = rng.standard_normal(3000) * 10.0 ** rng.integers(-9, 6, 3000)
     # Just beside half way between two numbers: a float cannot tell the side.

@@ -91,7 +91,7 @@ def test_an_offset_before_a_local_array_is_negative() -> None:
 
 
 @pytest.mark.parametrize("faulty", HARMLESS, ids=lambda faulty: faulty.name)
-def test_suspicious_but_defined(faulty: Faulty) -> None:
+def test_suspicious_but_defined_code_runs_without_a_fault(faulty: Faulty) -> None:
     args = run(faulty)
     assert args[0].get()[: len(faulty.results)].tolist() == list(faulty.results)
     assert_alive()
@@ -107,7 +107,7 @@ def test_printf_of_a_bad_string_pointer(machine: Machine) -> None:
 
 
 def test_an_uninitialized_array_is_not_zero() -> None:
-    """Reading what nothing wrote shows up in the result, as zeros would not."""
+    """Uninitialized values are NaN, which is visible in the result; zeros would not be."""
     x = cp.empty(64, dtype=np.float32)
     y = cp.zeros(64, dtype=np.float32)
     cp.RawKernel(
@@ -138,7 +138,7 @@ extern "C" __global__ void k(float* x, unsigned long long f) {
         (None, r"a pointer to the float32 array of shape \(32,\).*, which is not a device function"),
     ],
 )
-def test_a_call_through_a_bad_pointer_names_it(pointer: int | None, called: str) -> None:
+def test_a_call_through_a_bad_pointer_reports_the_pointer(pointer: int | None, called: str) -> None:
     x = cp.ones(32, np.float32)
     with pytest.raises(faults.LaunchFailure, match=f"kernel 'k' called a function through {called}") as error:
         cp.RawKernel(FUNCTIONS, "k")((1,), (32,), (x, x.data.ptr if pointer is None else pointer))

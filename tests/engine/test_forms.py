@@ -89,7 +89,7 @@ def test_each_accepted_modifier_changes_the_code(family: str) -> None:
     assert not silent
 
 
-def test_every_instruction_has_its_forms() -> None:
+def test_every_opcode_root_has_a_list_of_forms() -> None:
     there = {root for roots in list_supported_roots().values() for root in roots}
     assert there == forms.list_roots() | (forms.UNCHECKED_ROOTS & there)
 
@@ -138,13 +138,15 @@ def bits(*values: float) -> np.ndarray:
         ("min.NaN.f32", bits(1), np.array([QUIET], "u4"), np.array([CANONICAL], "u4")),
     ],
 )
-def test_extremes_of_signs_and_sizes(opcode: str, a: np.ndarray, b: np.ndarray, expected: np.ndarray) -> None:
-    """Bits that an H200 gives (driver 580, CuPy 14.2)."""
+def test_minimum_and_maximum_with_xorsign_abs_and_nan(
+    opcode: str, a: np.ndarray, b: np.ndarray, expected: np.ndarray
+) -> None:
+    """The expected bits are those of an H200 (driver 580, CuPy 14.2)."""
     result = apply(f"{opcode} %out, %in0, %in1;", "f32", ["f32", "f32"], [a.view(F), b.view(F)], target=90)
     assert result.view(np.uint32).tolist() == expected.tolist()
 
 
-def test_a_saturated_sum_of_an_upper_product() -> None:
+def test_mad_hi_sat_saturates_its_sum() -> None:
     columns = [1 << 30, 1 << 30, 5], [1 << 30, -(1 << 30), 7], [2**31 - 1, -(2**31), 9]
     operands = [np.array(column, np.int32) for column in columns]
     result = apply("mad.hi.sat.s32 %out, %in0, %in1, %in2;", "s32", ["s32"] * 3, operands)
@@ -158,12 +160,12 @@ def test_relu_keeps_nan(opcode: str) -> None:
     assert [hex(value) for value in result] == ["0x7fff", "0x7fff", "0x0", "0x0"]
 
 
-def test_an_integer_as_a_saturated_float() -> None:
+def test_integer_to_float_conversion_saturates() -> None:
     result = apply("cvt.rn.sat.f32.s32 %out, %in0;", "f32", ["s32"], [np.array([-3, 0, 1, 5], np.int32)])
     assert result.tolist() == [0, 0, 1, 1]
 
 
-def test_a_subnormal_sign_is_flushed_where_asked() -> None:
+def test_slct_with_ftz_flushes_a_subnormal_selector() -> None:
     tiny = np.array([-1e-40, 1e-40], F)
     one = np.array([1, 1], np.uint32)
     two = np.array([2, 2], np.uint32)
@@ -184,15 +186,15 @@ def test_messages_name_instruction_and_line() -> None:
 
 
 @pytest.mark.parametrize("opcode", ["atom.add.release.gpu.u32", "atom.release.gpu.add.u32"])
-def test_an_atomic_may_name_its_order_before_or_after_the_operation(opcode: str) -> None:
-    """The headers of cooperative groups write it after, for a barrier of the whole grid."""
+def test_memory_order_can_precede_or_follow_the_atomic_operation(opcode: str) -> None:
+    """The headers of cooperative groups write the order last, in the barrier of the whole grid."""
     assert forms.is_supported(tuple(opcode.split(".")))
 
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 @pytest.mark.parametrize("target", [75, 90])
-def test_the_forms_of_everyday_memory_accesses_are_known(target: int) -> None:
-    """As NVRTC writes them: scopes and orders stand before or after the state space."""
+def test_forms_of_common_memory_accesses_are_supported(target: int) -> None:
+    """NVRTC writes scopes and orders before or after the state space."""
     calls = [
         f"r += atomic{name}{scope}({address}, 3);"
         for name in ("Add", "Exch", "Min", "Max", "And", "Or", "Xor")

@@ -280,7 +280,7 @@ extern "C" __global__ void k(const uint4* a, const uint4* b, float* d) {
 
 
 @pytest.mark.parametrize(("options", "passes"), [((), 8), (("-DSWIZZLE",), 1)])
-def test_elements_are_where_the_tile_stores_them(options: tuple[str, ...], passes: int) -> None:
+def test_element_addresses_equal_positions_in_the_tile(options: tuple[str, ...], passes: int) -> None:
     rng = np.random.default_rng(6)
     a = rng.integers(-7, 8, (16, 64)).astype(np.float16)
     b = rng.integers(-7, 8, (16, 8)).astype(np.float16)
@@ -319,9 +319,7 @@ def test_elements_are_where_the_tile_stores_them(options: tuple[str, ...], passe
 
 
 @pytest.mark.parametrize(("options", "counted"), [((), 130), (("-DSWIZZLE",), 18)])
-def test_passes_are_those_that_nsight_compute_counted_on_an_h200(
-    options: tuple[str, ...], counted: int
-) -> None:
+def test_passes_equal_nsight_compute_on_an_h200(options: tuple[str, ...], counted: int) -> None:
     """Recorded with ``ncu`` (wavefronts of shared loads and stores) on 29 November 2026.
 
     ptxas executes ``ldmatrix.x2``, which is the same in each iteration, only once (5 ``ldsm`` instructions),
@@ -526,7 +524,7 @@ def test_wmma_fragments_of_doubles() -> None:
         ("f64", (8, 8, 4)),
     ],
 )
-def test_wmma_has_the_elements_that_an_h200_has(kind: str, shape: tuple[int, int, int]) -> None:
+def test_wmma_element_layouts_equal_an_h200s(kind: str, shape: tuple[int, int, int]) -> None:
     """`record_layouts` also compares results with NumPy after each x[i] was replaced."""
     known = json.loads(wmma_layouts.LAYOUTS_PATH.read_text(encoding="utf-8"))
     assert known["device"] == "NVIDIA H200"
@@ -540,7 +538,7 @@ def test_wmma_has_the_elements_that_an_h200_has(kind: str, shape: tuple[int, int
     ("kind", "k", "of_mma"),
     [("f16", 16, "m16n8k16 f16"), ("bf16", 16, "m16n8k16 bf16"), ("tf32", 8, "m16n8k8 tf32")],
 )
-def test_wmma_on_an_h200_has_the_layouts_of_two_mma(kind: str, k: int, of_mma: str) -> None:
+def test_recorded_wmma_layouts_equal_two_mma_layouts(kind: str, k: int, of_mma: str) -> None:
     _, _, _, a_count, a_at, b_count, b_at, d_at = LAYOUTS[of_mma]
     sums = "c", "f32", 4, d_at
     for name, element_kind, count, formula in (("a", kind, a_count, a_at), ("b", kind, b_count, b_at), sums):
@@ -551,7 +549,7 @@ def test_wmma_on_an_h200_has_the_layouts_of_two_mma(kind: str, k: int, of_mma: s
             assert column[lane, element] == expected_column + 8 * (element // count)
 
 
-def test_a_trace_ends_after_the_most_steps() -> None:
+def test_a_trace_ends_after_the_maximum_number_of_steps() -> None:
     args = (cp.ones((16, 64), cp.float16), cp.ones((16, 8), cp.float16), cp.zeros(128, cp.float32))
     kernel = cp.RawKernel(TILE, "k")
     whole = traced(kernel, 32, args)

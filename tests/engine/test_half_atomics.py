@@ -29,14 +29,14 @@ def bfloats(words: np.ndarray) -> np.ndarray:
 @needs_headers
 @pytest.mark.parametrize("target", [75, 90])
 def test_half_sums(target: int) -> None:
-    """Small whole numbers: every order of adding them gives the same sum."""
+    """The values are small integers, so the sum does not depend on the order."""
     body = "__half* sums) { atomicAdd(sums + threadIdx.x % 4, __float2half(float(blockIdx.x + 1))); }"
     (sums,) = run(body, np.zeros(4, np.float16), grid=3, block=64, target=target)
     np.testing.assert_array_equal(sums, np.full(4, 16 * (1 + 2 + 3)))
 
 
 @needs_headers
-def test_half_pairs_add_each_half() -> None:
+def test_packed_half_atomics_add_both_halves() -> None:
     body = (
         "__half2* sums) { atomicAdd(sums + threadIdx.x % 2, __floats2half2_rn(1.5f, -float(threadIdx.x))); }"
     )
@@ -48,7 +48,7 @@ def test_half_pairs_add_each_half() -> None:
 
 @needs_headers
 def test_half_sums_round_once_and_keep_subnormals() -> None:
-    """One thread adds to each number: the sum is IEEE's, subnormals included."""
+    """One thread adds to each element, so the sum must be the IEEE result, including subnormals."""
     values = np.array([1, 1.0009765625, 2049, 6e-8, -6e-8, 65504, np.inf, -1], np.float16)
     added = np.array([0.00048828125, 0.00048828125, 1, 6e-8, 6e-8, 32, -np.inf, np.nan], np.float16)
     body = "__half* a, const __half* b) { atomicAdd(a + threadIdx.x, b[threadIdx.x]); }"
@@ -82,7 +82,7 @@ def test_bfloat_pairs() -> None:
 @needs_headers
 @pytest.mark.parametrize("width", [2, 4])
 def test_vectors_of_floats(width: int) -> None:
-    """The old values are those of one thread's own address."""
+    """Each thread has its own address, so the returned old values are known."""
     names = ", ".join(f"{n + 1}.f" for n in range(width))
     body = (
         f"float{width}* s, float{width}* old) {{ int i = threadIdx.x;"
@@ -96,7 +96,7 @@ def test_vectors_of_floats(width: int) -> None:
 
 
 @needs_headers
-def test_a_vector_reaching_over_the_end_is_found() -> None:
+def test_a_vector_atomic_past_the_end_is_a_fault() -> None:
     body = "float4* s) { atomicAdd(s + threadIdx.x, make_float4(1, 1, 1, 1)); }"
     with pytest.raises(IllegalAddressError):
         run(body, np.zeros(4 * 31 + 2, np.float32))
@@ -113,7 +113,7 @@ def test_a_vector_reaching_over_the_end_is_found() -> None:
         ("red.global.add.v8.f32 [%d1], {%f1, %f1, %f1, %f1, %f1, %f1, %f1, %f1};", "the type .v8.f32"),
     ],
 )
-def test_wrong_operands_are_a_clean_error(text: str, words: str) -> None:
+def test_wrong_operands_raise_a_ptx_error(text: str, words: str) -> None:
     body = ".reg .b32 %r<3>; .reg .b64 %d<2>; .reg .f32 %f<2>;"
     with pytest.raises(PtxError, match=words):
         parser.parse(f".version 8.3\n.target sm_90\n.entry k() {{ {body} {text} ret; }}\n")

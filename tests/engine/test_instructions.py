@@ -219,8 +219,8 @@ def test_borrow_chain_subtracts_64_bits() -> None:
     assert all(g == (x - y) % (1 << 64) for g, x, y in zip(result, a, b, strict=True))
 
 
-def test_a_subtraction_sets_the_carry_where_nothing_is_borrowed() -> None:
-    """As compilers use it: an addition with carry after a subtraction reads the borrow turned round."""
+def test_sub_cc_sets_the_carry_if_there_is_no_borrow() -> None:
+    """Compilers use this: after a subtraction, an addition with carry reads the inverted borrow."""
     a, b = pairs(WORDS)
     result = apply("sub.cc.u32 %out, %in0, %in1; addc.u32 %out, 0, 0;", "b32", ["b32", "b32"], [a, b])
     np.testing.assert_array_equal(result, (a >= b).astype(np.uint32))

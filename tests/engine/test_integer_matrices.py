@@ -109,7 +109,7 @@ def registers(part: str, shape: tuple[int, int, int], matrix: Any) -> Any:
     [("s8", "s8", True), ("u8", "u8", False), ("s8", "u8", False), ("u8", "s8", True)],
 )
 @pytest.mark.parametrize("shape", [(8, 8, 16), (16, 8, 16), (16, 8, 32)])
-def test_mma_holds_elements_where_the_manual_has_them(
+def test_mma_element_layouts_follow_the_ptx_manual(
     shape: tuple[int, int, int], first: str, second: str, saturate: bool
 ) -> None:
     m, n, k = shape

@@ -83,7 +83,7 @@ def halves_of(code: str) -> split.KernelHalves:
     return halves
 
 
-def test_in_passing_and_whole_give_the_same_bits_and_counts(
+def test_quick_and_full_translation_have_equal_results_and_counts(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, whole_counters = results()
@@ -105,7 +105,7 @@ def test_in_passing_and_whole_give_the_same_bits_and_counts(
     assert passing_counters.accesses == whole_counters.accesses
 
 
-def test_the_kernels_own_half_has_no_wide_operation_left() -> None:
+def test_the_kernel_half_has_no_wide_operations() -> None:
     halves = halves_of(MIXED)
     body = halves.kernel_text.split("define internal i32 @warp_0")[1].split("\n}")[0]
     wide = [line for line in body.split("\n") if "<32 x" in line]
@@ -114,8 +114,8 @@ def test_the_kernels_own_half_has_no_wide_operation_left() -> None:
     assert "count_sectors" in halves.support_text
 
 
-def test_the_kernels_own_half_calls_nothing_by_its_name() -> None:
-    """LLVM's quick selection of instructions does not take names that may be far away."""
+def test_the_kernel_half_calls_functions_only_by_pointer() -> None:
+    """LLVM's fast instruction selection does not support symbols that may be far away."""
     halves = halves_of(MIXED)
     body = halves.kernel_text.split("define internal i32 @warp_0")[1].split("\n}")[0]
     calls = [line for line in body.split("\n") if " call " in line and "@llvm." not in line]
@@ -160,7 +160,7 @@ def test_optimized_code_gives_the_same_results(monkeypatch: pytest.MonkeyPatch) 
     assert second == first
 
 
-def test_a_longer_kernel_or_narrower_registers_cost_more() -> None:
+def test_translation_estimate_grows_with_length_and_narrow_vectors() -> None:
     text = codegen.generate_kernel(
         parser.parse(nvrtc.compile_ptx(MIXED, target=80).ptx), "k", with_counters=True, with_trace=False
     ).text
@@ -183,8 +183,8 @@ def test_unknown_code_is_not_split() -> None:
     assert split.split_kernel("\n".join(lines)) is None
 
 
-def test_values_of_a_loop_keep_their_addresses() -> None:
-    """What a turn reads that was made before the loop, and rows that meet at its head."""
+def test_loop_values_keep_their_stack_addresses() -> None:
+    """An iteration reads values from before the loop and values that are merged at its head."""
     text = """define internal i32 @warp_0(ptr %out) {
 entry:
   %one = add <32 x i32> splat (i32 1), splat (i32 2)

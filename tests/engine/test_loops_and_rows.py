@@ -105,8 +105,8 @@ def test_lanes_that_left_a_loop_keep_their_values(in_passing: bool, monkeypatch:
     assert counters.thread_instructions == 80 * (prologue + epilogue) + body * int(turns.sum())
 
 
-def test_a_loop_outlasts_its_budget() -> None:
-    """Many times over: the budget's end is no lane's end."""
+def test_a_loop_continues_after_its_back_edge_budget() -> None:
+    """The loop exceeds the budget several times; no lane may stop when the budget is used up."""
     n = 3 * layout.BACK_EDGE_BUDGET + 5
     ptx = COLLATZ.replace("setp.gt.u32 %p1, %r1, 1;", f"setp.lt.u32 %p1, %r2, {n};")
     ptx = ptx.replace("mad.lo.u32 %r2, %r7, 65536, %r2;", "")
@@ -192,7 +192,7 @@ def moved(kind: str, body: str, places: npt.NDArray[Any], mask: int) -> tuple[An
 
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("kind", SIZES)
-def test_lanes_move_their_own_values_and_cost_their_sectors(kind: str, mask: str) -> None:
+def test_global_accesses_move_lane_values_and_count_sectors(kind: str, mask: str) -> None:
     for name, places in PLACES.items():
         data, active, stored, _, counters = moved(kind, GLOBAL, places, MASKS[mask])
         expected = np.zeros_like(data)
@@ -208,7 +208,7 @@ def test_lanes_move_their_own_values_and_cost_their_sectors(kind: str, mask: str
 
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("kind", ["u8", "u16", "u32"])
-def test_shared_loads_have_values_and_bank_conflicts_of_their_lanes(kind: str, mask: str) -> None:
+def test_shared_loads_have_the_right_values_and_bank_conflicts(kind: str, mask: str) -> None:
     for name, places in PLACES.items():
         body = SHARED.replace("mov.TYPE %x, ZERO;", "mov.TYPE %x, ZERO;\n  ld.global.TYPE %x, [%rd6];")
         data, active, _, out, counters = moved(kind, body, places, MASKS[mask])
@@ -221,7 +221,7 @@ def test_shared_loads_have_values_and_bank_conflicts_of_their_lanes(kind: str, m
 
 @pytest.mark.parametrize("first", [20, 1])
 @pytest.mark.parametrize("space", ["global", "shared"])
-def test_a_row_over_the_edge_is_refused_at_its_first_lane_outside(space: str, first: int) -> None:
+def test_a_row_past_the_end_faults_at_its_first_lane_outside(space: str, first: int) -> None:
     address = "  mov.u32 %r5, 3968;\n  mad.lo.u32 %r5, %r2, SIZE, %r5;\n  add.s64 %rd6, %rd3, %rd5;\n"
     operand = "[%rd6]" if space == "global" else "[%r5]"
     body = SHARED[: SHARED.index("  mad")] + f"{address}  ld.{space}.TYPE %x, {operand};"

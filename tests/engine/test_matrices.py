@@ -147,7 +147,7 @@ def unrolled(steps: int) -> str:
     }}"""
 
 
-def test_many_fragments_make_little_code_and_the_right_product() -> None:
+def test_a_matrix_multiplication_of_many_fragments_equals_numpy() -> None:
     rng = np.random.default_rng(1)
     a, b = (rng.integers(-4, 5, (32, 16 * 64)).astype(np.float16) for _ in range(2))
     d = cp.zeros((32, 32), cp.float32)
@@ -168,7 +168,7 @@ def test_code_and_frame_grow_little_with_each_fragment() -> None:
     assert frames[1] < frames[0] + 4096
 
 
-def test_a_fault_names_the_fragment_that_leaves_its_array() -> None:
+def test_a_fault_names_the_fragment_that_is_out_of_bounds() -> None:
     a, b = (cp.zeros(size, cp.float16) for size in (32 * 16 * 8, 31 * 16 * 8))
     report = gl.sanitize(cp.RawKernel(unrolled(8), "k"), 1, 32, (a, b, cp.zeros((32, 32), cp.float32)))
     (hazard, *_) = report.hazards

@@ -167,7 +167,7 @@ WIDE = {
 
 @pytest.mark.parametrize("expression", WIDE)
 def test_integers_of_128_bits(expression: str) -> None:
-    """Their division adds the carry flag of a subtraction, which is set where nothing was borrowed."""
+    """Their division adds the carry flag of a subtraction, which is set if there was no borrow."""
     code = (
         "typedef unsigned __int128 wide;"
         + HEAD

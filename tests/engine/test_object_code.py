@@ -31,7 +31,7 @@ def test_functions_of_the_c_library_are_found() -> None:
 
 
 def test_code_has_no_tables_for_unwinding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They would outlive it in libgcc's books, and the next backtrace end the process."""
+    """libgcc would keep such tables after the code is freed, and the next backtrace would crash."""
     stored: list[bytes] = []
     monkeypatch.setattr(jit.disk_cache, "load_entry", lambda kind, key: None)
     monkeypatch.setattr(jit.disk_cache, "store_entry", lambda kind, key, code: stored.append(code))

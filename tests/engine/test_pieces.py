@@ -50,7 +50,7 @@ def defined(piece: pieces.CodePiece) -> list[str]:
     return [pieces.make_declaration(line)[0] for line in lines]
 
 
-def test_each_function_comes_after_those_that_it_calls_and_unused_ones_not_at_all() -> None:
+def test_functions_follow_their_callees_and_unused_are_dropped() -> None:
     parts = pieces.split_by_sharing(kernel(0))
     assert [defined(piece) for piece in parts] == [
         ["run_blocks"],
@@ -62,7 +62,7 @@ def test_each_function_comes_after_those_that_it_calls_and_unused_ones_not_at_al
     assert [piece.is_shared for piece in parts] == [True, True, True, False, True]
 
 
-def test_a_piece_declares_what_it_uses_and_nothing_else() -> None:
+def test_a_piece_declares_only_the_symbols_that_it_uses() -> None:
     text = pieces.split_by_sharing(kernel(0))[2].text
     assert text.split("\n")[:3] == [
         "declare i32 @bits(i32)",
@@ -73,7 +73,7 @@ def test_a_piece_declares_what_it_uses_and_nothing_else() -> None:
     assert "bswap" not in text
 
 
-def test_functions_that_call_each_other_come_once() -> None:
+def test_mutually_recursive_functions_appear_once() -> None:
     text = "\n".join(
         f"define internal void @{name}() noinline {{\n  call void @{other}()\n  ret void\n}}"
         for name, other in (("ping", "pong"), ("pong", "ping"))
@@ -82,7 +82,7 @@ def test_functions_that_call_each_other_come_once() -> None:
     assert sorted(name for piece in parts for name in defined(piece)) == ["ping", "pong"]
 
 
-def test_pieces_compute_the_same_as_the_whole() -> None:
+def test_linked_pieces_have_the_results_of_the_whole_kernel() -> None:
     first = jit.KernelCode(kernel(0))
     second = jit.KernelCode(kernel(100))
     for bits in (0, 1, 8):
@@ -116,7 +116,7 @@ def test_shared_pieces_are_translated_once(monkeypatch: pytest.MonkeyPatch) -> N
     assert set(translations.values()) == {1}
 
 
-def test_a_cache_entry_lists_its_outside_functions() -> None:
+def test_a_cache_entry_lists_its_external_functions() -> None:
     def parts(text: str) -> bytes:
         return jit._compile_module(text, processor.find_chosen_processor(), "usual")
 

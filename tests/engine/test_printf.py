@@ -29,7 +29,7 @@ def said_by_c(text: str, *values: object) -> str:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="C's printf is called by ctypes")
-def test_every_conversion_is_cs() -> None:
+def test_every_conversion_equals_c_printf() -> None:
     for text in WHOLE.split(","):
         for value in INTEGERS if text != "%c" else [65, 122]:
             result = printf.format_text(text, struct.pack("<i", value), unreadable)
@@ -45,7 +45,7 @@ def test_every_conversion_is_cs() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="C's printf is called by ctypes")
-def test_arguments_lie_at_multiples_of_their_size() -> None:
+def test_arguments_are_aligned_to_their_size() -> None:
     text = "100%% %d of %lld, %u: %.2f, %5.1e%% %x\n"
     packed = struct.pack("<ixxxxqIxxxxddi", -3, 1 << 40, 7, 2.5, 1e9, 255)
     values = [ctypes.c_int(-3), ctypes.c_int64(1 << 40), ctypes.c_uint(7), ctypes.c_double(2.5)]
@@ -57,7 +57,7 @@ def test_a_buffer_that_ends_early_reads_as_zeros() -> None:
     assert printf.format_text("%d %d", struct.pack("<i", 5), unreadable) == "5 0"
 
 
-def test_a_full_buffer_counts_what_it_drops() -> None:
+def test_a_full_buffer_counts_dropped_calls() -> None:
     printed = printf.PrintBuffer()
     printed.add("x" * printf.BUFFER_BYTES)
     printed.add("more")

@@ -19,7 +19,7 @@ cp.RawKernel('extern "C" __global__ void k() { never compiled }', "k")((1,), (1,
 """
 
 
-def test_by_default_it_is_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_native_processor_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(processor.CPU_VARIABLE, raising=False)
     assert processor.find_chosen_processor().name == llvm.get_host_cpu_name()
     monkeypatch.setenv(processor.CPU_VARIABLE, "native")
@@ -27,7 +27,7 @@ def test_by_default_it_is_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", processor.list_feature_levels())
-def test_a_level_is_taken_or_refused_by_what_this_processor_has(
+def test_a_level_is_accepted_if_the_processor_has_its_features(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(processor.CPU_VARIABLE, name)
@@ -39,7 +39,7 @@ def test_a_level_is_taken_or_refused_by_what_this_processor_has(
 
 
 @pytest.mark.skipif(not X86, reason="levels of x86")
-def test_levels_build_on_each_other_and_are_made_of_their_instructions() -> None:
+def test_each_feature_level_uses_its_own_vector_instructions() -> None:
     text = "define <16 x float> @f(<16 x float> %x) { %r = fmul <16 x float> %x, %x ret <16 x float> %r }"
     result = {}
     for name in processor.list_feature_levels():
@@ -64,7 +64,7 @@ def test_a_level_above_the_processor_is_refused(monkeypatch: pytest.MonkeyPatch)
     processor._processor_of_name.cache_clear()
 
 
-def test_an_unknown_name_is_refused_in_one_sentence_before_anything_is_compiled() -> None:
+def test_an_unknown_processor_is_refused_before_compilation() -> None:
     environment = {**os.environ, processor.CPU_VARIABLE: "sparc"}
     ended = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
     last = ended.stderr.rstrip().split("\n")[-1]
@@ -74,7 +74,7 @@ def test_an_unknown_name_is_refused_in_one_sentence_before_anything_is_compiled(
     assert "never" not in last
 
 
-def test_code_of_one_processor_is_not_another_s(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_code_is_separate_for_each_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     from virtualgpu.compile import cache as disk_cache
 
     keys = []

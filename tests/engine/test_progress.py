@@ -61,7 +61,7 @@ def graph(vertices: int, seed: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[
 
 @pytest.mark.parametrize("threads", [32, 96, 256])
 @pytest.mark.parametrize(("blocks", "seed"), [(1, 0), (4, 2)])
-def test_vertices_that_wait_for_their_neighbours_all_end(threads: int, blocks: int, seed: int) -> None:
+def test_threads_that_wait_for_their_neighbours_all_finish(threads: int, blocks: int, seed: int) -> None:
     vertices = 700
     first, following = graph(vertices, seed)
     rank = np.random.default_rng(seed).permutation(vertices).astype(np.int32)
@@ -78,8 +78,8 @@ def test_vertices_that_wait_for_their_neighbours_all_end(threads: int, blocks: i
     assert np.array_equal(state.get(), expected)
 
 
-def test_a_lane_far_behind_others_that_spin_gets_its_turn() -> None:
-    """Three sorts of lanes spin in loops of their own, and wait for one that waits for none."""
+def test_a_lane_behind_spinning_lanes_makes_progress() -> None:
+    """Three groups of lanes spin in different loops and wait for a lane that waits for no other lane."""
     code = r"""
 extern "C" __global__ void k(volatile int* flag, int* out) {
   int lane = threadIdx.x & 31, n = 0;
@@ -112,7 +112,7 @@ extern "C" __global__ void k(int* out) {
     assert out.get().tolist() == [2] * 256
 
 
-def test_a_width_bomb_is_clamped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_huge_printf_widths_are_clamped(capsys: pytest.CaptureFixture[str]) -> None:
     cp.RawKernel('extern "C" __global__ void k() { printf("%300000000d|%.*d", 1, 200000000, 2); }', "k")(
         (1,), (1,), ()
     )
@@ -168,7 +168,7 @@ extern "C" __global__ void k(volatile int* flag, int* out) {
 """
 
 
-def test_blocks_that_fit_at_once_may_wait_for_the_last_of_them() -> None:
+def test_resident_blocks_can_wait_for_the_last_block() -> None:
     gl.use_device("virtual:T4")
     kernel = cp.RawKernel(WAIT_FOR_THE_LAST, "k")
     out = cp.zeros(1, np.int32)
@@ -177,7 +177,7 @@ def test_blocks_that_fit_at_once_may_wait_for_the_last_of_them() -> None:
     assert int(out[0]) == blocks
 
 
-def test_blocks_that_wait_for_one_that_cannot_start_say_so() -> None:
+def test_waiting_for_a_block_that_cannot_start_is_reported() -> None:
     gl.use_device("virtual:T4", watchdog_s=1)
     kernel = cp.RawKernel(WAIT_FOR_THE_LAST, "k")
     out = cp.zeros(1, np.int32)

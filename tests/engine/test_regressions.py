@@ -32,8 +32,8 @@ def test_nan_becomes_the_sign_bit_or_zero(source: str, target: str, value: int) 
     assert int(result) == value
 
 
-def test_long_bit_fields_start_where_their_whole_number_says() -> None:
-    """An H200 takes the lowest byte of a position or length in 32 bits, but all of it in 64."""
+def test_64_bit_bfe_uses_all_bits_of_position_and_length() -> None:
+    """An H200 uses only the lowest byte of position and length in bfe.u32, but all bits in bfe.u64."""
     words = np.full(4, 0xF0F0, np.uint32)
     positions = np.array([4, 4 + 256, 260, 4], np.uint32)
     lengths = np.array([8, 8, 8 + 256, 1 << 20], np.uint32)
@@ -97,8 +97,8 @@ NOWHERE = """.version 8.0
 
 @pytest.mark.parametrize("bits", [16, 32, 64])
 @pytest.mark.parametrize("address", [0, 8, -8, -16, 1 << 63, (1 << 55) - 8])
-def test_pointers_to_nowhere_are_faults(address: int, bits: int) -> None:
-    """All lanes the same address: a null pointer, or one so high that its end is address 0."""
+def test_null_and_wrapping_pointers_are_faults(address: int, bits: int) -> None:
+    """All lanes use a null pointer, or an address so high that the access ends at address 0."""
     with pytest.raises(IllegalAddressError):
         launch(NOWHERE.format(address=address, bits=bits), "k", [np.zeros(4, np.uint32)])
 
@@ -141,8 +141,8 @@ DONE:
 """
 
 
-def test_float_atomics_in_global_memory_take_subnormals_for_zero() -> None:
-    """Seen on an H200; in shared memory they keep them (PTX ISA). The old value is returned as it is."""
+def test_global_float_atomics_flush_subnormals_to_zero() -> None:
+    """As on an H200. Shared-memory atomics keep subnormals (PTX ISA). The old value is returned unchanged."""
     tiny = np.float32(3e-39)
     start = np.array([tiny, tiny, 7, 7, tiny], np.float32)
     (after,) = launch(ATOMIC_ADD, "k", [start])
@@ -221,13 +221,13 @@ def test_a_kernel_too_large_to_translate_is_refused(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("text", ["bra;", "bra.uni ;", "brx.idx ;", "@%p1 bra;"])
-def test_a_branch_to_nowhere_is_a_clean_error(text: str) -> None:
+def test_a_branch_without_a_target_raises_a_ptx_error(text: str) -> None:
     body = f".version 8.0\n.target sm_80\n.entry k() {{ .reg .pred %p<2>;\n {text}\n ret;\n}}\n"
     with pytest.raises(PtxError, match="has no target label"):
         parser.parse(body)
 
 
-def test_another_functions_local_memory_has_no_address() -> None:
+def test_the_address_of_local_memory_outside_a_kernel_is_refused() -> None:
     """Damaged PTX that names local memory outside the kernel once ended in a KeyError."""
     text = ".version 8.0\n.target sm_80\n.address_size 64\n.local .align 8 .b8 depot[24];\n"
     text += ".entry k(.param .u64 p) { .reg .b64 %r;\n mov.b64 %r, depot;\n ret;\n}\n"
@@ -236,7 +236,7 @@ def test_another_functions_local_memory_has_no_address() -> None:
 
 
 @pytest.mark.parametrize("target", [".shared .align 8 .b8 other[24];\n", ""])
-def test_a_pointer_variable_to_nothing_global_is_a_clean_error(target: str) -> None:
+def test_a_pointer_to_a_non_global_symbol_raises_a_ptx_error(target: str) -> None:
     text = ".version 8.0\n.target sm_80\n.address_size 64\n" + target
     text += ".global .align 8 .u64 pointer[1] = {other};\n"
     text += ".entry k(.param .u64 p) { .reg .b64 %r;\n mov.b64 %r, pointer;\n ret;\n}\n"

@@ -191,7 +191,7 @@ def bits_of(values: Floats) -> list[bytes]:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_results_are_the_exact_ones_rounded_once(name: str, kind: str, mode: str) -> None:
+def test_results_are_exact_values_rounded_once(name: str, kind: str, mode: str) -> None:
     count, function = FUNCTIONS[name]
     arrays = operands(name, kind)
     inputs = ", ".join(f"%in{n}" for n in range(count))

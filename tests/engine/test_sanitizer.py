@@ -116,7 +116,7 @@ def check_recorded(name: str, report: Any) -> None:
 
 
 @pytest.mark.parametrize("faulty", CATALOGUE, ids=lambda faulty: faulty.name)
-def test_catalogue(faulty: Faulty) -> None:
+def test_each_kernel_of_the_catalogue_has_its_verdict(faulty: Faulty) -> None:
     report = sanitize(faulty)
     if faulty.name not in {*ONLY_OURS, *HANGING, *NO_TOOL}:
         check_recorded(faulty.name, report)
@@ -356,7 +356,7 @@ extern "C" __global__ void k(float* x) {
         "matrix",
     ],
 )
-def test_synchronised_kernels_are_not_blamed(code: str, shape: Any, grid: int, block: int) -> None:
+def test_synchronised_kernels_have_no_hazards(code: str, shape: Any, grid: int, block: int) -> None:
     args = [gl.cp.ones(size, dtype=np.float32) for size in shape]
     gl.use_device(watchdog_s=20)
     kernel = gl.cp.RawKernel(code, "k", enable_cooperative_groups="this_grid" in code)
@@ -367,7 +367,7 @@ def test_synchronised_kernels_are_not_blamed(code: str, shape: Any, grid: int, b
         assert not gl.sanitize(gl.cp.RawKernel(less, "k"), grid, block, args).clean
 
 
-def test_bytes_of_one_word_are_different_places() -> None:
+def test_bytes_of_one_word_are_checked_separately() -> None:
     x = gl.cp.arange(64, dtype=np.int8)
     assert gl.sanitize(gl.cp.RawKernel(SUB_WORD, "k"), 1, 64, (x,)).clean
     racy = SUB_WORD.replace("63 - threadIdx.x", "threadIdx.x ^ 1").replace("  __syncthreads();\n", "")
@@ -375,7 +375,7 @@ def test_bytes_of_one_word_are_different_places() -> None:
     assert race.count == 64
 
 
-def test_two_halves_without_their_barriers_race() -> None:
+def test_wrong_named_barriers_of_two_halves_are_a_race() -> None:
     x = gl.cp.ones(128, dtype=np.float32)
     code = NAMED.replace('"r"(half + 1)', '"r"(t / 32 % 2 + 1)')
     report = gl.sanitize(gl.cp.RawKernel(code, "k"), 1, 128, (x,))

@@ -58,7 +58,7 @@ def test_every_block_runs_once(order: str, blocks: int) -> None:
     assert sorted(block_sequence(order, blocks, 5).tolist()) == list(range(blocks))
 
 
-def test_seeds_give_different_orders_and_the_same_ones_again() -> None:
+def test_block_orders_are_reproducible_from_their_seed() -> None:
     first, repeated, other = (block_sequence("random", 100, seed).tolist() for seed in (1, 1, 2))
     assert first == repeated != other
     with pytest.raises(ValueError, match="'random', 'in turns', not 'shuffled'"):
@@ -66,7 +66,7 @@ def test_seeds_give_different_orders_and_the_same_ones_again() -> None:
 
 
 @needs_nvrtc
-def test_blocks_that_take_turns_go_on_while_one_is_at_a_barrier() -> None:
+def test_interleaved_blocks_run_while_one_waits_at_a_barrier() -> None:
     kernel = gl.cp.RawKernel(NOTED, "k")
     unchanged = {}
     for order in ORDERS:
@@ -79,8 +79,8 @@ def test_blocks_that_take_turns_go_on_while_one_is_at_a_barrier() -> None:
 
 
 @needs_nvrtc
-def test_a_chain_of_blocks_ends_where_they_take_turns() -> None:
-    """Each waits for the one before: more are begun only as far as it helps."""
+def test_a_chain_of_waiting_blocks_ends_if_interleaved() -> None:
+    """Each block waits for the one before it. The scheduler starts more blocks only while that helps."""
     state = gl.cp.zeros(1, dtype=np.int32)
     sums = gl.cp.zeros(501, dtype=np.int32)
     with gl.block_order("in turns", 3):
@@ -89,7 +89,7 @@ def test_a_chain_of_blocks_ends_where_they_take_turns() -> None:
 
 
 @needs_nvrtc
-def test_block_order_holds_inside_the_with_statement() -> None:
+def test_block_order_applies_only_inside_the_with_statement() -> None:
     assert ran(9) == list(range(9))
     with gl.block_order("reversed"):
         assert ran(9) == list(range(8, -1, -1))
@@ -120,7 +120,7 @@ def test_volatile_is_no_fence_between_blocks(qualifier: str) -> None:
 @needs_nvrtc
 @pytest.mark.parametrize("read", ["atomicAdd(flag, 0)", "atomicOr(flag, 0)", "*(volatile int*)flag"])
 @pytest.mark.parametrize("qualifier", ["", "volatile"])
-def test_a_flag_is_a_volatile_store_that_a_loop_waits_for(qualifier: str, read: str) -> None:
+def test_only_a_volatile_store_that_a_loop_polls_is_a_flag(qualifier: str, read: str) -> None:
     stored = "*(volatile int*)flag = 1"
     for fence, clean in (("__threadfence();", True), ("", False)):
         assert passed_on(qualifier, fence, fence, stored, read) == clean
@@ -140,8 +140,8 @@ def passed_on(
 
 
 @needs_nvrtc
-def test_both_sides_of_a_flag_between_blocks_need_a_fence_of_the_device() -> None:
-    """PTX's causality order: a release and an acquire pattern, of a scope that holds both threads."""
+def test_flags_between_blocks_need_device_fences_on_both_sides() -> None:
+    """PTX's causality order requires a release and an acquire pattern whose scope includes both threads."""
     wide = "__threadfence();"
     narrow = "__threadfence_block();"
     assert passed_on("", wide, wide)

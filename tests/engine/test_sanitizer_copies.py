@@ -257,7 +257,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_right_kernels_have_no_hazards(name: str) -> None:
+def test_correct_kernels_have_no_hazards(name: str) -> None:
     body, all_tiles = RIGHT[name]
     a, out, report = checked(body)
     np.testing.assert_array_equal(out, (a.sum(axis=0) if all_tiles else a[0])[::-1])
@@ -315,8 +315,8 @@ def test_stages_are_checked_on_each_architecture(name: str, device: str) -> None
         ("ldmatrix, no wait", False),
     ],
 )
-def test_before_ampere_only_the_order_with_other_threads_can_be_wrong(name: str, is_wrong: bool) -> None:
-    """Copies take place at once there."""
+def test_before_ampere_only_races_with_other_threads_are_reported(name: str, is_wrong: bool) -> None:
+    """There, asynchronous copies are executed synchronously."""
     code, kinds = PIPELINES[name]
     report = sanitized(code, "T4")
     reported = {hazard.kind for hazard in report.hazards}
@@ -325,7 +325,7 @@ def test_before_ampere_only_the_order_with_other_threads_can_be_wrong(name: str,
     assert "7.5" in report.left_out
 
 
-def test_a_stage_in_use_is_named_with_both_lines_and_a_remedy() -> None:
+def test_overwriting_a_stage_in_use_is_reported_with_both_lines() -> None:
     report = sanitized(without(stages(3, 3, 2), USED), "A100")
     (hazard,) = (hazard for hazard in report.hazards if hazard.kind == "WAR")
     assert hazard.first is not None
@@ -335,7 +335,7 @@ def test_a_stage_in_use_is_named_with_both_lines_and_a_remedy() -> None:
         assert text in hazard.message
 
 
-def test_a_bulk_copy_that_is_not_awaited_names_its_mbarrier_as_the_remedy() -> None:
+def test_the_fix_of_an_unawaited_bulk_copy_is_its_mbarrier() -> None:
     report = sanitized(without(BULK, BULK_WAIT), "H100")
     hazard = next(hazard for hazard in report.hazards if hazard.second.source.endswith("// use"))
     assert hazard.first is not None
@@ -344,8 +344,8 @@ def test_a_bulk_copy_that_is_not_awaited_names_its_mbarrier_as_the_remedy() -> N
     assert "__pipeline_wait_prior" not in hazard.message
 
 
-def test_a_stage_that_is_refilled_before_others_read_it_has_two_remedies() -> None:
-    """Warps that copy nothing read late: for them, the new copy is already pending."""
+def test_late_reads_of_a_refilled_stage_have_their_own_message() -> None:
+    """Warps that copy nothing read late, when the new copy is already pending."""
     early, late = (
         next(h for h in sanitized(code, "A100").hazards if h.second.source.endswith("// use")).message
         for code in (without(MATRICES, USED), without(MATRICES, "__pipeline_wait_prior(1);\n"))

@@ -48,7 +48,7 @@ def device() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("pattern", ALL, ids=lambda pattern: pattern.name)
-def test_pattern(pattern: Pattern) -> None:
+def test_wrong_patterns_are_reported_and_right_ones_are_not(pattern: Pattern) -> None:
     x = np.random.default_rng(0).random(4096).astype(np.float32) * 60 - 5
     kernel = cp.RawKernel(pattern.code, "k", enable_cooperative_groups="this_grid" in pattern.code)
     types = {"char": np.uint8, "int": np.int32, "float": np.float32}

@@ -171,7 +171,7 @@ def _hazards(body: str, remedy: Remedy) -> list[str]:
 
 
 @pytest.mark.parametrize("remedy", REMEDIES.values(), ids=REMEDIES)
-def test_a_remedy_helps(remedy: Remedy) -> None:
+def test_applying_the_suggested_fix_removes_the_hazard(remedy: Remedy) -> None:
     messages = _hazards(remedy.body, remedy)
     assert messages
     assert any(remedy.sentence in message for message in messages), messages
@@ -182,7 +182,7 @@ def test_a_remedy_helps(remedy: Remedy) -> None:
     assert not _hazards(body, remedy)
 
 
-def test_elements_of_an_output_that_no_thread_wrote_are_named() -> None:
+def test_output_elements_that_no_thread_wrote_are_reported() -> None:
     code = _HEAD + "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 100) x[i] = y[i]; }"
     kernel = gl.cp.RawKernel(code, "k")
     y = gl.cp.ones(128, "i")

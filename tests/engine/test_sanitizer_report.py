@@ -35,7 +35,7 @@ def element(source: str, offset: int, size_bytes: int = 0, name: str = "a") -> s
 @pytest.mark.parametrize(
     "kind", ["char4", "uchar4", "half2", "float2", "float3", "float4", "int3", "uint4", "double2"]
 )
-def test_components_of_vectors_have_their_letters(kind: str) -> None:
+def test_vector_components_are_named_x_y_z_w(kind: str) -> None:
     width = {"char": 1, "uchar": 1, "half": 2, "double": 8}.get(kind[:-1], 4)
     count = int(kind[-1])
     for n in range(count):
@@ -73,7 +73,7 @@ def test_components_of_vectors_have_their_letters(kind: str) -> None:
         ("CALL", None),
     ],
 )
-def test_an_extent_has_the_value_that_c_gives_it(extent: str, value: int | None) -> None:
+def test_array_extents_are_evaluated_as_in_c(extent: str, value: int | None) -> None:
     source = (
         "#define FOUR 4\n#define EIGHT \\\n (FOUR + FOUR)\n#define CALL f(FOUR)\n"
         f"const int TWO = 2, THREE = TWO + 1;\n__shared__ char first[3][{extent}];"
@@ -87,7 +87,7 @@ def test_an_extent_has_the_value_that_c_gives_it(extent: str, value: int | None)
         assert element(source, 2 * value, 0, "first") == "first[2][0]"
 
 
-def test_one_extent_that_the_source_does_not_give_comes_from_the_size() -> None:
+def test_one_unknown_extent_is_inferred_from_the_array_size() -> None:
     def last(extents: str, count: int) -> str:
         return element(f"__shared__ float a{extents};", 4 * (count - 1), 4 * count)
 
@@ -100,7 +100,7 @@ def test_one_extent_that_the_source_does_not_give_comes_from_the_size() -> None:
     assert (element(recursive, 8, 16), element(recursive, 8, 16, "b")) == ("a[2]", "b[2]")
 
 
-def test_an_open_extent_takes_all_that_there_is() -> None:
+def test_an_open_extent_covers_the_whole_memory() -> None:
     source = "extern __shared__ float a[][4];\n__device__ int b[][N];"
     assert [element(source, 4 * 9, size) for size in (0, 4 * 12, 4 * 13)] == ["a[2][1]", "a[2][1]", ""]
     assert element(source, 4, 16, "b") == "", "its rows may have any length"
@@ -156,7 +156,7 @@ __global__ void other() { __shared__ float cube[24]; __shared__ int As[2]; }
         ("nothing", 4, 8, ""),
     ],
 )
-def test_elements_by_their_declaration(name: str, offset: int, size_bytes: int, text: str) -> None:
+def test_elements_are_named_by_their_declaration(name: str, offset: int, size_bytes: int, text: str) -> None:
     assert element(DECLARED, offset, size_bytes, name) == text
 
 
@@ -190,7 +190,7 @@ def test_names_of_shared_memory() -> None:
     assert name(128 + 1234) == "byte 1,234 of shared array u"
 
 
-def test_names_of_the_devices_memory() -> None:
+def test_names_of_device_memory() -> None:
     memory = DeviceMemory(1 << 20)
     assert names(memory).name_device_element(1 << 40) == ""
     starts = [memory.malloc(4096) for _ in range(5)]
@@ -316,7 +316,7 @@ GUARDED = ["3| st.global.u32 [%rd1], %r3", "END:"]
         [LOAD, COMPARE, "3| @%p1 st.global.u32 [%rd1], %r3"],
     ],
 )
-def test_a_store_that_depends_on_a_comparison_with_the_old_value_is_an_update(code: list[str]) -> None:
+def test_a_store_guarded_by_the_old_value_is_an_update(code: list[str]) -> None:
     assert update_lines(*code) == [(2, 3, "compare")]
 
 
@@ -330,7 +330,7 @@ def test_a_store_that_depends_on_a_comparison_with_the_old_value_is_an_update(co
         [LOAD, "bar.sync 0", COMPARE, "@!%p1 bra END", *GUARDED],
     ],
 )
-def test_a_comparison_that_does_not_decide_about_the_store_is_none(code: list[str]) -> None:
+def test_a_comparison_that_guards_no_store_is_not_an_update(code: list[str]) -> None:
     assert update_lines(*code) == []
 
 
@@ -344,7 +344,7 @@ def test_a_comparison_that_does_not_decide_about_the_store_is_none(code: list[st
         ("st.global.s32 [%rd1], %r3", []),
     ],
 )
-def test_an_atomic_minimum_or_maximum_compares_again(atomic: str, lines: list[int]) -> None:
+def test_atomic_minimum_and_maximum_recheck_a_comparison(atomic: str, lines: list[int]) -> None:
     kernel = function(LOAD, COMPARE, "@!%p1 bra END", f"4| {atomic}", "END:")
     assert [i.line for i in kernel.instructions if id(i) in find_rechecks(kernel)] == lines
 
@@ -458,7 +458,7 @@ def test_a_race_names_lines_threads_blocks_and_element() -> None:
         ("WAR", GRID, False, "error"),
     ],
 )
-def test_severities(kind: str, relation: int, agree: bool, severity: str) -> None:
+def test_severity_of_each_kind_of_race(kind: str, relation: int, agree: bool, severity: str) -> None:
     hazard = Case(*GLOBAL).race(0, 1, kind, relation, space="global", agree=agree).hazard()
     assert (hazard.kind, hazard.severity) == (kind, severity)
     assert (hazard.space, hazard.array) == ("global", "x[16]")
@@ -477,11 +477,13 @@ def test_severities(kind: str, relation: int, agree: bool, severity: str) -> Non
         (1, "RAW", GRID, "Write to another array, use an atomic, or launch two kernels."),
     ],
 )
-def test_a_remedy_reaches_as_far_as_the_race(second: int, kind: str, relation: int, advice: str) -> None:
+def test_the_suggested_fix_covers_the_scope_of_the_race(
+    second: int, kind: str, relation: int, advice: str
+) -> None:
     assert advice in Case(*GLOBAL).race(0, second, kind, relation, space="global").hazard().message
 
 
-def test_a_remedy_reaches_as_far_as_any_race_at_the_same_lines_of_the_same_space() -> None:
+def test_the_suggested_fix_covers_all_races_at_the_same_lines() -> None:
     def messages(*races: tuple[int, int, str, int, str]) -> list[str]:
         case = Case(*SHARED, *GLOBAL)
         for first, second, kind, relation, space in races:
@@ -497,7 +499,7 @@ def test_a_remedy_reaches_as_far_as_any_race_at_the_same_lines_of_the_same_space
     assert ("__syncwarp()" in warp, "Blocks run in any order" in grid) == (True, True)
 
 
-def test_where_flags_are_passed_a_flag_is_advised_between_warps_only() -> None:
+def test_a_flag_is_suggested_only_for_races_between_warps() -> None:
     for relation in (WARP, BLOCK, GRID):
         case = Case(*GLOBAL).race(0, 1, "RAW", relation, space="global")
         assert "wait for a flag" not in case.hazard().message
@@ -505,7 +507,7 @@ def test_where_flags_are_passed_a_flag_is_advised_between_warps_only() -> None:
         assert ("wait for a flag" in case.hazard().message) == (relation == BLOCK)
 
 
-def test_one_pair_of_lines_is_one_hazard_whatever_separates_the_threads() -> None:
+def test_races_of_all_scopes_at_one_line_pair_are_one_hazard() -> None:
     case = Case(*GLOBAL).race(0, 1, "RAW", WARP, space="global", count=3, threads=(1, 2))
     case.race(0, 1, "RAW", GRID, space="global", count=4, threads=(3, 4)).race(0, 1, "RAW", BLOCK, count=5)
     wide, shared = case.hazards()
@@ -518,7 +520,7 @@ def test_one_pair_of_lines_is_one_hazard_whatever_separates_the_threads() -> Non
     assert len(case.hazards()) == 3, "other lines, or the other way round, are others"
 
 
-def test_races_in_the_systems_part_of_shared_memory_are_left_out() -> None:
+def test_races_in_reserved_shared_memory_are_not_reported() -> None:
     def reported(word: int) -> int:
         case = Case(*SHARED).race(0, 1, word=word)
         case.names = names(
@@ -531,7 +533,7 @@ def test_races_in_the_systems_part_of_shared_memory_are_left_out() -> None:
     assert [reported(word) for word in (first - 1, first, end - 1, end)] == [1, 0, 0, 1]
 
 
-def test_addresses_count_in_units_of_the_launch() -> None:
+def test_hazard_addresses_are_converted_to_bytes() -> None:
     assert Case(*GLOBAL, unit=2).race(0, 1, space="global", word=3).hazard().address % 256 == 6
     case = Case("2| ld.local.u32 %r1, [%r2]")
     for word in (5, 13):  # of two threads, 8 words each
@@ -551,7 +553,7 @@ def in_loop(*code: str, first: int, second: int, kind: str = "RAW") -> str:
     return case.hazard().message.split("the two accesses. ")[1]
 
 
-def test_the_barriers_of_a_loop_decide_where_another_belongs() -> None:
+def test_suggested_barrier_depends_on_the_barriers_of_the_loop() -> None:
     write, read = SHARED[:2]
     assert in_loop(write, read, first=0, second=1) == BETWEEN
     useless = in_loop(write, "3| bar.sync 0", "4| bar.sync 0", read, first=0, second=3)
@@ -564,7 +566,7 @@ def test_the_barriers_of_a_loop_decide_where_another_belongs() -> None:
     assert in_loop(write, read, "6| bar.sync 0", first=1, second=0, kind="WAR") == BETWEEN
 
 
-def test_outside_of_a_loop_its_barriers_do_not_count() -> None:
+def test_barriers_outside_the_loop_do_not_change_the_suggestion() -> None:
     after = Case(SHARED[0], "3| bar.sync 0", SHARED[1]).race(0, 2).hazard()
     assert after.message.endswith(BETWEEN)
     assert Case(*SHARED[:2]).race(1, 0, "WAR").hazard().message.endswith(BETWEEN)
@@ -576,7 +578,7 @@ def test_outside_of_a_loop_its_barriers_do_not_count() -> None:
         assert case.race(first, len(called), "WAR").hazard().message.endswith(BETWEEN)
 
 
-def test_an_unrolled_loop_counts_as_one() -> None:
+def test_an_unrolled_loop_is_recognized_as_a_loop() -> None:
     write, read = SHARED[:2]
     assert Case(write, read, write, read).race(1, 2, "WAR").hazard().message.endswith(AGAIN)
     for code, first, second in (([write, read, write], 1, 2), ([write, write, read, read], 2, 1)):
@@ -618,7 +620,7 @@ def atomic_races(*races: tuple[int, int, str, int], space: str = "global") -> li
         ((ATOMIC_ADD, STRONG_READ, "RAW", GRID), "global", "error", ""),
     ],
 )
-def test_a_plain_read_of_an_atomic_variable_may_be_intended(
+def test_severity_of_plain_reads_that_race_with_atomics(
     race: tuple[int, int, str, int], space: str, severity: str, words: str
 ) -> None:
     (hazard,) = atomic_races(race, space=space)
@@ -626,7 +628,7 @@ def test_a_plain_read_of_an_atomic_variable_may_be_intended(
     assert words in hazard.message
 
 
-def test_lines_at_which_blocks_meet_are_a_warning_within_blocks_too() -> None:
+def test_atomic_races_within_and_between_blocks_share_a_warning() -> None:
     races = (ATOMIC_ADD, READ, "RAW", BLOCK), (READ, ATOMIC_ADD, "WAR", GRID)
     (hazard,) = atomic_races(*races)
     assert (hazard.severity, hazard.count) == ("warning", 2)
@@ -636,14 +638,14 @@ def test_lines_at_which_blocks_meet_are_a_warning_within_blocks_too() -> None:
     assert [hazard.severity for hazard in case.hazards()] == ["error", "warning"], "another array"
 
 
-def test_a_read_that_an_atomic_compares_again_is_harmless() -> None:
+def test_a_read_that_an_atomic_rechecks_is_only_an_info() -> None:
     case = Case(*ATOMICS).race(ATOMIC_ADD, READ, "RAW", BLOCK, space="global")
     hazard = case.hazard(recheck_ids={id(case.function.instructions[READ])})
     assert (hazard.severity, "The atomic compares the value again" in hazard.message) == ("info", True)
     assert case.hazard(recheck_ids={id(case.function.instructions[ATOMIC_ADD])}).severity == "error"
 
 
-def test_plain_writes_of_an_array_that_is_swapped_are_a_warning() -> None:
+def test_plain_writes_to_a_compare_and_swap_array_are_a_warning() -> None:
     mixed, stale = atomic_races((WRITE, READ, "RAW", BLOCK), (SWAP, READ, "RAW", BLOCK))
     assert (mixed.severity, stale.severity) == ("warning", "info")
     assert "Compare-and-swaps change the same array" in mixed.message
@@ -671,7 +673,7 @@ def test_a_lost_update_is_one_hazard() -> None:
     assert [hazard.kind for hazard in swapped.hazards()] == ["lost update", "RAW"]
 
 
-def test_reads_of_uninitialized_memory_and_of_absent_lanes() -> None:
+def test_hazards_of_uninitialized_reads_and_inactive_lanes() -> None:
     case = Case("2| ld.global.u32 %r1, [%rd1]", "3| shfl.sync.idx.b32 %r1, %r2, 3, 31, -1")
     case.findings.add(FindingOccurrences(structures.UNWRITTEN, "global", 3, case.start, 9, Access(1, 0, 5)))
     case.findings.add_absent_lane(Access(2, 1, 6), 17)
@@ -695,7 +697,7 @@ def test_reads_of_uninitialized_memory_and_of_absent_lanes() -> None:
         ("2| ld.global.u32 %r1, [%rd1]", 64, ["reads element 64", "0 bytes past its end"]),
     ],
 )
-def test_an_access_that_left_its_array(instruction: str, index: int, words: list[str]) -> None:
+def test_hazard_of_an_access_outside_its_array(instruction: str, index: int, words: list[str]) -> None:
     case = Case()
     bounds = (case.start, case.start + 256)
     case.memory.untrack_allocation(case.start)
@@ -721,7 +723,9 @@ def test_an_access_that_left_its_array(instruction: str, index: int, words: list
         (2, (5, 5), ["barrier's wait)."]),  # its own thread need not wait for others
     ],
 )
-def test_an_access_before_a_copy_has_arrived(second: int, threads: tuple[int, int], words: list[str]) -> None:
+def test_hazard_of_an_access_before_a_copy_completes(
+    second: int, threads: tuple[int, int], words: list[str]
+) -> None:
     code = [
         "2| st.async.shared.u32 [%r1], %r5",
         "4| ld.shared.u32 %r2, [%r3]",
@@ -740,7 +744,7 @@ def test_an_access_before_a_copy_has_arrived(second: int, threads: tuple[int, in
     assert sentences.COPY_WAIT_ADVICE not in Case(*code).race(2, 3, "WAW").hazard().message
 
 
-def test_accesses_to_the_device_heap_outside_its_blocks() -> None:
+def test_hazards_of_accesses_outside_device_heap_blocks() -> None:
     case = Case("2| st.global.u32 [%rd1], %r1", "3| ld.global.u32 %r1, [%rd1]", mib=16)
     heap = case.memory.open_heap()
     with heap.keep_freed_blocks():
@@ -770,7 +774,7 @@ def test_accesses_to_the_device_heap_outside_its_blocks() -> None:
         (0, 1, True, "error"),
     ],
 )
-def test_a_barrier_that_some_threads_do_not_reach(
+def test_hazard_of_a_barrier_that_some_threads_do_not_reach(
     arrival: int, other: int | None, in_loop: bool, severity: str
 ) -> None:
     code = ["2| bar.sync 0", "3| bar.sync 0", "3| barrier.cta.red.popc.aligned.u32 %r1, 0, %p1"]

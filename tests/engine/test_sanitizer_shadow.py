@@ -74,7 +74,7 @@ def pairs(*steps: tuple[Any, ...], **options: Any) -> list[tuple[int, int, int]]
 READ = (0, LOAD_S, 9, 5)
 
 
-def test_lanes_that_name_each_other_are_a_group() -> None:
+def test_syncwarp_orders_lanes_with_matching_masks() -> None:
     run = Run(checks_unwritten=False)
     run.access(0, STORE_S, {3: 0, 5: 4})
     members = [0] * 32
@@ -96,7 +96,7 @@ def sent(*between: tuple[Any, ...], send: int = ATOM_G, take: int = ATOM_G, behi
     return pairs(*steps) == []
 
 
-def test_a_flag_behind_a_fence_tells_another_block() -> None:
+def test_a_flag_after_a_fence_orders_another_block() -> None:
     fence = (0, "fence", 33)
     assert sent(fence)
     assert not sent()
@@ -115,7 +115,7 @@ def test_a_flag_behind_a_fence_tells_another_block() -> None:
     assert not sent((0, "barrier"))
 
 
-def test_a_flag_orders_only_what_came_before_it() -> None:
+def test_a_flag_orders_only_earlier_accesses() -> None:
     steps = [
         (0, STORE_G, 33, 0),
         (0, "fence", 33),
@@ -132,13 +132,13 @@ def test_a_flag_orders_only_what_came_before_it() -> None:
     assert pairs(*steps[:4], (1, ATOM_G, 34, 10), (1, "fence", 34), (1, LOAD_G, 34, 0)) == [(33, 34, 2)]
 
 
-def test_a_store_waits_for_the_loads_that_decide_about_it() -> None:
+def test_a_store_is_ordered_after_the_loads_that_guard_it() -> None:
     steps = [(0, STORE_G, 33, 0), (0, "fence", 33), (0, ATOM_G, 33, 8), (1, ATOM_G, 34, 8)]
     assert pairs(*steps, (1, STORE_G, 34, 0)) == []
     assert pairs(*steps, (1, LOAD_G, 34, 0)) == [(33, 34, 2)], "a load may come before"
 
 
-def test_a_flag_tells_of_the_lanes_that_set_it_behind_a_fence() -> None:
+def test_a_flag_orders_only_lanes_that_set_it_after_a_fence() -> None:
     run = run_steps((0, STORE_G, 33, 0), (0, STORE_G, 34, 1), (0, "fence", 33))
     start = run.starts[0]
     run.access(0, ATOM_G, {33: start + 32, 34: start + 36})
@@ -182,7 +182,7 @@ def test_flags_of_a_block_order_its_threads() -> None:
 
 
 @pytest.mark.parametrize("unit", [1, 2, 4])
-def test_stores_of_one_value_agree(unit: int) -> None:
+def test_racing_stores_of_equal_values_are_marked_as_such(unit: int) -> None:
     def agree(*stores: dict[int, tuple[int, int]]) -> bool:
         """Stores of (word, value) by lanes: whether the one race among them has equal values."""
         run = Run(unit=unit, checks_unwritten=False)
@@ -202,7 +202,7 @@ def test_stores_of_one_value_agree(unit: int) -> None:
     assert agree({3: (0, 7)}, {40: (0, 1 << 8 * unit | 7)}), "more bits than a word has"
 
 
-def test_a_worker_takes_up_one_block_after_the_other() -> None:
+def test_shadow_memory_is_reset_when_a_worker_starts_a_block() -> None:
     run = Run(blocks=2)
     run.access(0, STORE_S, {3: 4})
     run.access(0, STORE_L, {3: 4})
@@ -224,7 +224,7 @@ def test_a_worker_takes_up_one_block_after_the_other() -> None:
     assert len(run.races()) == 1, "the fence was the earlier block's"
 
 
-def test_reads_of_what_nothing_has_written() -> None:
+def test_reads_of_uninitialized_shared_memory_are_reported() -> None:
     run = Run(checks_races=False)
     run.access(0, STORE_S, {3: 8})
     run.access(0, LOAD_S2, {40: 4, 41: 8})
@@ -241,7 +241,7 @@ def test_reads_of_what_nothing_has_written() -> None:
     assert run.findings() == []
 
 
-def test_reads_of_a_threads_own_memory() -> None:
+def test_reads_of_uninitialized_local_memory_are_reported() -> None:
     run = Run(local=4)
     run.access(0, STORE_L, {33: 4})
     run.access(0, LOAD_L, {33: 4})
@@ -259,7 +259,7 @@ def test_reads_of_a_threads_own_memory() -> None:
     assert silent.findings() == []
 
 
-def test_reads_of_arrays_that_nothing_has_written() -> None:
+def test_reads_of_uninitialized_arrays_are_reported() -> None:
     run = Run(arrays=2, checks_races=False, unwritten_words={0: np.ones(1, bool)})
     fresh = np.array([True] * 8 + [False] * 8)
     run.checker.unwritten_words = {run.starts[1]: fresh}
@@ -277,7 +277,7 @@ def test_reads_of_arrays_that_nothing_has_written() -> None:
     assert run.findings() == []
 
 
-def test_pointers_that_leave_their_array() -> None:
+def test_accesses_outside_their_array_are_reported() -> None:
     memory = DeviceMemory(1 << 20)
     start = Run(memory=memory).starts[0]
     run = Run(
@@ -308,7 +308,7 @@ def test_pointers_that_leave_their_array() -> None:
     assert kind.findings() == []
 
 
-def test_generic_addresses_lead_to_each_memory() -> None:
+def test_generic_addresses_are_resolved_to_their_memory_space() -> None:
     run = Run()
     shared = layout.SHARED_TAG | 8
     local = layout.LOCAL_TAG | 8
@@ -343,7 +343,7 @@ def test_accesses_outside_of_any_array_are_no_race() -> None:
         assert finding.start in (first, second, third)
 
 
-def test_arrays_that_the_kernel_only_reads_have_no_history() -> None:
+def test_read_only_arrays_have_no_access_history() -> None:
     def bounds(i: Any) -> tuple[int, int]:
         return (1 << 60, 1 << 61) if "global" in i.parts or i.text.startswith(("ld.u", "st.u")) else (0, 1)
 
@@ -358,7 +358,7 @@ def test_arrays_that_the_kernel_only_reads_have_no_history() -> None:
     assert [race[2:4] for race in run.races()] == [((0, 3, LOAD_G), (0, 40, STORE_G))]
 
 
-def test_the_device_heap_is_looked_at() -> None:
+def test_accesses_outside_device_heap_blocks_are_reported() -> None:
     run = Run(mib=16, warps=2, checks_unwritten=False, checks_races=False)
     heap = run.memory.open_heap()
     run = Run(memory=run.memory, checks_heap=True, checks_unwritten=False, checks_races=False)
@@ -385,7 +385,7 @@ def test_the_device_heap_is_looked_at() -> None:
 ISSUE = (0, COPY_S, 3, 5)
 
 
-def test_a_copy_is_waited_for() -> None:
+def test_accesses_before_a_copy_is_awaited_are_reported() -> None:
     def arrived(event: int, thread: int = 3) -> Any:
         return thread, event
 
@@ -440,7 +440,7 @@ def come(run: Run, warp: int, barrier: int, mask: int = FULL, block: int = 0) ->
     run.tell(block, warp, layout.AT_BLOCK_BARRIER, [barrier] * 32, mask)
 
 
-def test_threads_that_come_to_a_barrier_without_their_warp() -> None:
+def test_partial_warps_at_a_barrier_are_reported() -> None:
     run = Run(checks_barriers=True)
     come(run, 0, BAR)
     come(run, 1, BAR)
@@ -468,7 +468,7 @@ def test_threads_that_come_to_a_barrier_without_their_warp() -> None:
     assert silent.recorder.barriers == []
 
 
-def test_threads_that_wait_at_another_barrier_are_reported_when_it_opens() -> None:
+def test_threads_at_different_barriers_are_reported_at_completion() -> None:
     run = Run(checks_barriers=True, warps=3)
     for _ in range(2):
         come(run, 0, BAR)
@@ -500,7 +500,7 @@ def test_arrivals_of_an_earlier_block_are_forgotten() -> None:
     assert run.recorder.barriers == []
 
 
-def test_a_barrier_that_opens_in_parts_orders_as_any_other() -> None:
+def test_a_barrier_of_two_instructions_orders_accesses() -> None:
     run = run_steps((0, STORE_G, 3, 0), (0, STORE_S, 3, 0), (0, "barrier"), checks_barriers=True)
     come(run, 0, BAR)
     come(run, 1, BAR_IF)
@@ -518,7 +518,7 @@ def test_a_barrier_that_opens_in_parts_orders_as_any_other() -> None:
     assert [race[2][1] for race in run.races()] == [3]
 
 
-def test_arrivals_order_the_threads_that_wait_later() -> None:
+def test_barrier_arrivals_order_threads_that_wait_later() -> None:
     def finding_count(*waits: int, number: int = 1, later: tuple[Any, ...] = (0, LOAD_S, 40, 0)) -> int:
         run = run_steps((0, STORE_S, 3, 0))
         run.tell(0, 0, layout.BARRIER_ARRIVAL, [min(number, 1)] * 32, 0b1000)
@@ -542,7 +542,7 @@ def test_arrivals_order_the_threads_that_wait_later() -> None:
     assert finding_count(40, 41, number=0, later=(0, LOAD_S, 40, 1)) == 1
 
 
-def test_shuffles_from_lanes_that_take_no_part() -> None:
+def test_shuffles_from_inactive_lanes_are_reported() -> None:
     run = Run()
     run.tell(0, 1, layout.SHUFFLE, [*range(1, 32), 0], FULL)
     assert run.recorder.absences == []
@@ -573,7 +573,7 @@ def test_the_table_of_findings_is_emptied_before_it_is_full() -> None:
     assert len({(run.site(f.first_access), run.site(f.second_access)) for f in total if f.first_access}) == 8
 
 
-def test_more_segments_than_there_is_room_for() -> None:
+def test_races_are_found_after_the_segment_table_is_full() -> None:
     run = Run(blocks=2, checks_unwritten=False)
     run.access(0, STORE_G, {3: run.starts[0]})
     for turn in range(1500):

@@ -65,14 +65,14 @@ def test_a_timeout_while_blocks_end_gives_a_partial_report() -> None:
     assert "gl.use_device(watchdog_s=0.6)" in report.left_out
 
 
-def test_a_partial_report_has_what_was_found() -> None:
+def test_a_partial_report_contains_the_hazards_found_so_far() -> None:
     report = sanitized(RACY, 4000, 6)
     assert report.blocks_checked is not None
     assert {hazard.kind for hazard in report.hazards} == {"RAW", "WAR"}
     assert not report.clean
 
 
-def test_a_single_block_that_a_plain_launch_ends_is_not_endless(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_that_ends_in_a_plain_launch_is_not_endless(monkeypatch: pytest.MonkeyPatch) -> None:
     gl.use_device(watchdog_s=5)
     monkeypatch.setattr(run, "TIME_FACTOR", 0.02)
     report = sanitized(LONG, 1, 900)

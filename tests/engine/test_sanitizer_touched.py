@@ -99,7 +99,7 @@ def test_a_regular_layout_is_one_region(
     assert bytes_of(regions) == {(0, base + size * index + n) for index in places for n in range(size)}
 
 
-def test_the_closest_of_very_many_pieces_are_joined() -> None:
+def test_the_closest_regions_are_joined_above_the_limit() -> None:
     draw = np.random.default_rng(2)
     places = np.sort(draw.choice(1000, 120, replace=False))
     regions, base = written(places.tolist())
@@ -112,7 +112,7 @@ def test_the_closest_of_very_many_pieces_are_joined() -> None:
     assert len(touched_bytes) == 4 * (len(places) + sum(gaps[: len(runs) - 64]))
 
 
-def test_large_arrays_are_known_by_coarser_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_arrays_are_tracked_in_coarser_granules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(touched, "_MAX_GRANULES", 256)
     regions, base = written([5, 700], "int", 4096)
     assert [(r.start - base, r.end - base) for r in regions] == [(16, 32), (2800, 2816)]
@@ -120,7 +120,7 @@ def test_large_arrays_are_known_by_coarser_pieces(monkeypatch: pytest.MonkeyPatc
     assert [(r.start - base, r.end - base) for r in regions] == [(4064, 4096)]
 
 
-def test_reads_writes_and_atomics_of_the_devices_memory_alone() -> None:
+def test_only_accesses_to_device_memory_are_recorded() -> None:
     cp = gl.cp
     arrays = [cp.zeros(64, cp.int32) for _ in range(4)]
     wide = cp.zeros(16, cp.float32)
@@ -138,7 +138,7 @@ def test_reads_writes_and_atomics_of_the_devices_memory_alone() -> None:
     assert {region.array for region in work.atomics} == {"int32 array of shape (64,)"}
 
 
-def test_page_locked_memory_is_the_hosts() -> None:
+def test_pinned_memory_is_recorded_as_host_memory() -> None:
     cp = gl.cp
     pinned = cp.cuda.alloc_pinned_memory(64)
     put = cp.RawModule(code=CODE, name_expressions=("put<int>",)).get_function("put<int>")
@@ -147,7 +147,7 @@ def test_page_locked_memory_is_the_hosts() -> None:
     assert bytes_of(work.writes) == {(HOST, pinned.ptr + 8 + n) for n in range(4)}
 
 
-def test_all_arrays_of_a_launch_whose_steps_are_traced_count_as_read() -> None:
+def test_all_arrays_of_a_traced_launch_count_as_read() -> None:
     cp = gl.cp
     put = cp.RawModule(code=CODE, name_expressions=("put<int>",)).get_function("put<int>")
     x = cp.zeros(16, cp.int32)

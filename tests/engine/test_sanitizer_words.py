@@ -39,7 +39,7 @@ def hazards_of(body: str, *args: Any, grid: int = 1, block: Any = 256, head: str
 # -- names ------------------------------------------------------------------------------------------------
 
 
-def test_places_have_the_names_of_the_source() -> None:
+def test_elements_have_the_names_of_the_source() -> None:
     tile = "__shared__ float s[8][32];\nif (threadIdx.x == 40) s[n[2]][n[1]] = x[0];\n"
     assert [h.array for h in hazards_of(tile + "if (threadIdx.x == 70) y[0] = s[n[2]][n[1]];")] == ["s[2][1]"]
     x = cp.ones((4, 8), np.float32)
@@ -101,7 +101,7 @@ def test_a_reduction_without_barriers_is_no_lost_update() -> None:
     assert "lost update" not in kinds
 
 
-def test_lanes_warps_and_blocks_at_the_same_lines_are_one_finding() -> None:
+def test_races_of_all_scopes_at_the_same_lines_are_one_finding() -> None:
     body = "int i = blockIdx.x * 64 + threadIdx.x;\nif (i) y[i] = y[i - 1];"
     hazards = hazards_of(body, grid=4, block=64)
     assert [(h.kind, h.first.block != h.second.block) for h in hazards if h.severity == "error"] == [
@@ -152,7 +152,7 @@ def test_a_lock_free_structure_has_one_finding_per_kind() -> None:
     assert "pairs of lines have such a race on this array" in swaps.message
 
 
-def test_data_beside_a_lock_or_a_slot_taken_by_swap_still_race() -> None:
+def test_unprotected_data_next_to_a_lock_still_race() -> None:
     body = "if (atomicCAS(&n[0], 0, 1) == 0) x[0] = threadIdx.x + 1;\nelse y[threadIdx.x] = x[0];"
     severities = {(hazard.array, hazard.severity) for hazard in hazards_of(body, grid=2, block=64)}
     assert ("x[0]", "error") in severities
@@ -161,7 +161,7 @@ def test_data_beside_a_lock_or_a_slot_taken_by_swap_still_race() -> None:
 # -- grades -----------------------------------------------------------------------------------------------
 
 
-def test_a_race_with_another_warp_comes_before_one_with_a_lane() -> None:
+def test_races_between_warps_are_preferred_to_those_within_a_warp() -> None:
     body = "__shared__ float s[2]; int t = threadIdx.x; if (t == 0) s[n[0]] = 1;\n__syncthreads();\n"
     (hazard,) = hazards_of(body + "y[t] = s[n[0]];\nif (t == 63) s[n[0]] = 2;", block=64)
     assert (hazard.kind, hazard.severity, hazard.first.thread) == ("WAR", "error", (31, 0, 0))
@@ -169,7 +169,7 @@ def test_a_race_with_another_warp_comes_before_one_with_a_lane() -> None:
     assert (hazard.kind, hazard.severity, hazard.first.thread) == ("WAR", "warning", (62, 0, 0))
 
 
-def test_memory_that_the_kernel_wrote_may_be_read() -> None:
+def test_reading_memory_that_the_kernel_wrote_is_no_hazard() -> None:
     x = cp.empty(256, np.float32)
     n = cp.arange(256, dtype=np.int32)
     y = cp.zeros(256, np.float32)
@@ -229,7 +229,7 @@ def test_a_report_names_the_tools_the_order_and_the_launch() -> None:
     assert (random_order.tools, random_order.block_order) == (("race", "nan"), "random, seed 7")
 
 
-def test_a_fault_comes_before_other_hazards() -> None:
+def test_a_fault_is_listed_before_other_hazards() -> None:
     body = "y[n[0]] = threadIdx.x;\n__syncthreads();\nx[threadIdx.x + 4096] = 1;"
     record = report(body)
     first, second = record.hazards

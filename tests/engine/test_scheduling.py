@@ -41,12 +41,12 @@ def ints(count: int, value: int = 0) -> np.ndarray:
     return np.full(count, value, np.int32)
 
 
-def test_before_volta_the_same_lock_hangs() -> None:
+def test_a_lock_within_a_warp_hangs_before_volta() -> None:
     with pytest.raises(LaunchTimeoutError, match=r"still running after 0\.5 s"):
         run(LOCK, ints(1), ints(1), watchdog_s=0.5, independent_threads=False)
 
 
-def test_lanes_of_a_loop_meet_again_after_it() -> None:
+def test_lanes_reconverge_after_a_loop() -> None:
     code = """extern "C" __global__ void k(int* out) {
         int n = 0;
         for (int k = 0; k < threadIdx.x % 8; ++k) n += k;
@@ -56,7 +56,7 @@ def test_lanes_of_a_loop_meet_again_after_it() -> None:
     assert list(out) == [sum(range(t % 8)) + 32_000 for t in range(32)]
 
 
-def test_early_exit_leaves_the_others_alone() -> None:
+def test_an_early_exit_does_not_affect_other_threads() -> None:
     code = """extern "C" __global__ void k(int* out) {
         if (threadIdx.x % 3 == 0) return;
         __syncthreads();
@@ -120,7 +120,7 @@ def runs_again() -> None:
     np.testing.assert_array_equal(out, np.arange(32))
 
 
-def test_an_endless_kernel_can_be_interrupted(stop_button: Callable[[], None]) -> None:
+def test_an_infinite_kernel_can_be_interrupted(stop_button: Callable[[], None]) -> None:
     timer = threading.Timer(0.4, stop_button)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
@@ -128,7 +128,7 @@ def test_an_endless_kernel_can_be_interrupted(stop_button: Callable[[], None]) -
     runs_again()
 
 
-def test_an_interrupt_while_work_is_handed_out_stops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_work_is_distributed_stops_the_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     futures: list[Future[bool]] = []
     pool = crew._get_worker_pool()
 
@@ -145,10 +145,10 @@ def test_an_interrupt_while_work_is_handed_out_stops_it(monkeypatch: pytest.Monk
     runs_again()
 
 
-def test_an_interrupt_within_a_callback_of_the_compiler_is_kept(
+def test_an_interrupt_in_a_compiler_callback_is_not_lost(
     monkeypatch: pytest.MonkeyPatch, stop_button: Callable[[], None]
 ) -> None:
-    """LLVM asks for kept code through a C callback, where Python prints an exception and drops it."""
+    """LLVM requests cached code through a C callback, in which Python prints and discards exceptions."""
     keep = ExecutionEngine.set_object_cache
 
     def interrupted(engine: Any, notify: Any, load: Callable[[Any], bytes]) -> None:

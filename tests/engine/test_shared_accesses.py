@@ -67,7 +67,7 @@ def test_loads_stores_and_atomics_of_two_warps() -> None:
     assert accesses(trace, "copy") == []
 
 
-def test_a_copy_is_recorded_when_it_starts_and_its_data_when_it_is_waited_for() -> None:
+def test_asynchronous_copies_are_recorded_at_start_and_wait() -> None:
     code = (
         "#include <cuda_pipeline.h>\n"
         + HEAD
@@ -101,7 +101,7 @@ def test_a_copy_is_recorded_when_it_starts_and_its_data_when_it_is_waited_for() 
 
 @pytest.mark.skipif(not nvrtc.find_include_options(), reason="the CUDA headers are not installed")
 @pytest.mark.parametrize("bytes_", [4096, 528, 16])
-def test_pieces_of_a_bulk_copy(bytes_: int) -> None:
+def test_a_bulk_copy_is_recorded_in_pieces_of_16_bytes(bytes_: int) -> None:
     with session.on_device("virtual:H100"):
         values: tuple[Any, ...] = (*arrays(), np.uint32(bytes_), np.int32(3))
         launch = Launch.of(by_hand(), 1, 64, values, 0, None)

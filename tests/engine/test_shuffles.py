@@ -57,7 +57,7 @@ def asked_of(mode: str, delta: int, control: int) -> tuple[list[int], list[int]]
 
 @pytest.mark.usefixtures("_translated")
 @pytest.mark.parametrize(("delta", "control"), ASKED)
-def test_lanes_known_before_and_lanes_read_from_memory_are_the_same(delta: int, control: int) -> None:
+def test_constant_and_loaded_shuffle_lanes_have_equal_results(delta: int, control: int) -> None:
     lines = [
         "mad.lo.u32 %r2, %r1, 7, 100;",
         "ld.global.u32 %r3, [%d1];",
@@ -92,8 +92,8 @@ def test_lanes_known_before_and_lanes_read_from_memory_are_the_same(delta: int, 
 
 @pytest.mark.usefixtures("_translated")
 @pytest.mark.parametrize("threads", [64, 40])
-def test_lanes_that_come_late_are_waited_for(threads: int) -> None:
-    """Each lane goes round its own number of times first; the last warp may be short."""
+def test_shuffles_wait_for_late_lanes(threads: int) -> None:
+    """Each lane first runs a different number of iterations. The last warp can be incomplete."""
     ptx = f"""{HEAD}{FIRST}
     mul.wide.u32 %d3, %r1, 4;
     add.u64 %d3, %d3, %d2;
@@ -117,7 +117,7 @@ AGAIN:
     assert not out[threads:].any()
 
 
-def test_a_register_is_known_only_where_nothing_else_writes_it() -> None:
+def test_a_register_is_constant_only_if_written_once() -> None:
     ptx = f"""{HEAD}{FIRST}
     setp.gt.u32 %p1, %r1, 15;
     mov.u32 %r2, 7;

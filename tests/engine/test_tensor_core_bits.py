@@ -30,7 +30,7 @@ def digest(bits: Any) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_class_of_inputs_gives_an_h200s_bits(cp: Any, kind: str) -> None:
+def test_each_input_class_is_bit_identical_to_an_h200(cp: Any, kind: str) -> None:
     kernel = cp.RawKernel(source(kind), "go")
     known = RECORDED["kinds"][kind]["classes"]
     result = {
@@ -41,7 +41,7 @@ def test_every_class_of_inputs_gives_an_h200s_bits(cp: Any, kind: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "cls"), [*product(KINDS, ["near", "spread"])])
-def test_a_million_random_sums_are_an_h200s(cp: Any, kind: str, cls: str) -> None:
+def test_a_million_random_sums_are_bit_identical_to_an_h200(cp: Any, kind: str, cls: str) -> None:
     kernel = cp.RawKernel(source(kind), "go")
     known = RECORDED["kinds"][kind]["million"][cls]
     tiles = RECORDED["million_tiles"]
@@ -53,7 +53,7 @@ def test_a_million_random_sums_are_an_h200s(cp: Any, kind: str, cls: str) -> Non
     assert [digest(on_gpu(cp, kernel, kind, *piece)) for piece in pieces] == known
 
 
-def test_the_record_names_its_machine() -> None:
+def test_the_recording_is_complete_and_from_an_h200() -> None:
     assert RECORDED["device"] == "NVIDIA H200"
     assert set(RECORDED["kinds"]) == set(KINDS)
     assert all(set(known["classes"]) == set(CLASSES) for known in RECORDED["kinds"].values())
@@ -96,5 +96,5 @@ def double_results(cp: Any, m: int, k: int, tiles: int = 64) -> Any:
 
 
 @pytest.mark.parametrize(("m", "k"), DOUBLES)
-def test_sums_of_doubles_are_an_h200s(cp: Any, m: int, k: int) -> None:
+def test_sums_of_doubles_are_bit_identical_to_an_h200(cp: Any, m: int, k: int) -> None:
     assert digest(double_results(cp, m, k)) == DOUBLES[m, k]

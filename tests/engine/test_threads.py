@@ -90,7 +90,7 @@ def test_first_launches_in_eight_threads(launcher: str, timed: bool) -> None:
     assert done.stdout.split("\n")[-2:] == ["1 40 [] 0", ""], done.stdout + done.stderr
 
 
-def test_a_thread_that_has_ended_keeps_its_time() -> None:
+def test_a_stopwatch_keeps_the_time_of_an_ended_thread() -> None:
     watches: list[Stopwatch] = []
 
     def compute() -> None:
@@ -106,7 +106,7 @@ def test_a_thread_that_has_ended_keeps_its_time() -> None:
         time.sleep(0.002)
 
 
-def test_a_stopped_watch_does_not_count_what_its_thread_does_next() -> None:
+def test_a_stopped_stopwatch_does_not_advance() -> None:
     watch = Stopwatch()
     watch.stop()
     before_s = watch.spent_s
@@ -114,7 +114,7 @@ def test_a_stopped_watch_does_not_count_what_its_thread_does_next() -> None:
     assert watch.spent_s == before_s
 
 
-def test_the_size_of_stacks_is_set_by_one_at_a_time() -> None:
+def test_only_one_thread_at_a_time_changes_the_stack_size() -> None:
     gate = threading.Barrier(4)
 
     def change(size_bytes: int) -> None:

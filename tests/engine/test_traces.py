@@ -70,7 +70,7 @@ def barriers(trace: BlockTrace) -> list[int]:
     return np.max(arrivals, axis=0).tolist()
 
 
-def test_shared_memory_at_each_barrier_of_a_scan_is_numpys() -> None:
+def test_shared_memory_at_each_barrier_of_a_scan_equals_numpy() -> None:
     n = 128
     x = np.random.default_rng(5).random(n, np.float32)
     result, (contents,) = traced(SCAN, [x], (n,), block=n, shared_bytes=8 * n)
@@ -98,7 +98,7 @@ def test_shared_memory_at_each_barrier_of_a_scan_is_numpys() -> None:
     np.testing.assert_array_equal(final, trace.shared.final)
 
 
-def test_lanes_keep_their_values_where_others_run() -> None:
+def test_inactive_lanes_keep_their_values() -> None:
     code = """extern "C" __global__ void k(int* x)
 {
     int v = x[threadIdx.x];
@@ -128,7 +128,7 @@ def test_lanes_keep_their_values_where_others_run() -> None:
     np.testing.assert_array_equal(contents[:32], np.where(odd, x[:32] * 3, x[:32] + 1000))
 
 
-def test_a_store_tells_what_it_stores_and_a_vector_load_all_it_loads() -> None:
+def test_traces_have_stored_values_and_all_loaded_components() -> None:
     code = HEAD + "(float4* a, float4* b) { float4 v = a[threadIdx.x]; v.x += v.w; b[threadIdx.x] = v; }"
     a = np.random.default_rng(0).random((32, 4), np.float32)
     result, (_, contents) = traced(code, [a, np.zeros_like(a)])
@@ -152,7 +152,7 @@ def test_a_store_tells_what_it_stores_and_a_vector_load_all_it_loads() -> None:
     np.testing.assert_array_equal(state[names[3]].value.astype(np.uint32).view(np.float32), a[:, 3])
 
 
-def test_shared_atomics_and_narrow_stores_are_played_right() -> None:
+def test_shared_atomics_and_narrow_stores_are_replayed_correctly() -> None:
     code = """extern "C" __global__ void k(int* x)
 {
     __shared__ int bins[8];
@@ -185,7 +185,7 @@ def test_shared_atomics_and_narrow_stores_are_played_right() -> None:
     np.testing.assert_array_equal(rebuilt, memory)
 
 
-def test_one_warps_trace_knows_what_others_store_to_shared_memory() -> None:
+def test_a_warp_trace_includes_shared_stores_of_other_warps() -> None:
     n = 128
     x = np.random.default_rng(6).random(n, np.float32)
     whole, _ = traced(SCAN, [x], (n,), block=n, shared_bytes=8 * n)
@@ -207,7 +207,7 @@ def test_one_warps_trace_knows_what_others_store_to_shared_memory() -> None:
         np.testing.assert_array_equal(own_memory, block_memory)
 
 
-def test_functions_have_registers_of_their_own() -> None:
+def test_called_functions_have_their_own_registers() -> None:
     code = """
 __device__ __noinline__ int fib(int n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
 extern "C" __global__ void k(int* x)
@@ -235,7 +235,7 @@ extern "C" __global__ void k(int* x)
     assert set(kernel_state) != set(state) or state == {}
 
 
-def test_a_barriers_count_reaches_its_register() -> None:
+def test_the_count_of_a_barrier_is_traced_in_its_register() -> None:
     code = HEAD + "(int* x) { x[threadIdx.x] = __syncthreads_count(x[threadIdx.x] > 4) + 7; }"
     x = np.random.default_rng(1).integers(0, 10, 96).astype(np.int32)
     result, (contents,) = traced(code, [x], block=96)
@@ -247,7 +247,7 @@ def test_a_barriers_count_reaches_its_register() -> None:
         assert set(registers_at(warp, len(warp) - 1)[name].value.tolist()) == {count}
 
 
-def test_loops_hold_their_iterations() -> None:
+def test_loops_contain_their_iterations() -> None:
     code = """extern "C" __global__ void k(int* x)
 {
     int sum = 0;
@@ -271,7 +271,7 @@ def test_loops_hold_their_iterations() -> None:
 
 
 @pytest.mark.parametrize("steps", [50, 51, 60, 200])
-def test_a_cut_trace_holds_whole_steps_only(steps: int) -> None:
+def test_a_truncated_trace_contains_whole_steps_only(steps: int) -> None:
     n = 128
     x = np.random.default_rng(5).random(n, np.float32)
     result, (contents,) = traced(

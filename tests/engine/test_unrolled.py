@@ -69,7 +69,7 @@ def trace_of(loop: str, options: tuple[str, ...] = ()) -> WarpTrace:
 
 
 @pytest.mark.parametrize("name", UNROLLED)
-def test_iterations_add_up_to_those_of_the_source(name: str) -> None:
+def test_unrolled_iterations_add_up_to_those_of_the_source(name: str) -> None:
     loop, expected = UNROLLED[name]
     trace = trace_of(loop)
     detail = trace.detail
@@ -87,7 +87,7 @@ def test_iterations_add_up_to_those_of_the_source(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OTHER)
-def test_nothing_is_said_about_other_loops(name: str) -> None:
+def test_other_loops_are_not_marked_as_unrolled(name: str) -> None:
     trace = trace_of(OTHER[name])
     assert trace.detail is not None
     assert not any(trace.detail.unroll_factors)
@@ -107,7 +107,7 @@ def test_nothing_is_said_about_other_loops(name: str) -> None:
     ],
     ids=["for", "for over lines", "for without loads", "while", "do", "break"],
 )
-def test_a_condition_that_is_false_is_no_iteration(
+def test_the_final_false_condition_is_not_an_iteration(
     loop: str, expected: int, options: tuple[str, ...]
 ) -> None:
     loops = find_loops(trace_of(loop, options))

@@ -91,7 +91,7 @@ def history(trace: WarpTrace, name: str) -> list[np.ndarray]:
     return [values[lanes[:, lane], lane] for lane in range(32)]
 
 
-def test_variables_hold_what_the_source_computes() -> None:
+def test_variables_have_the_values_that_the_source_computes() -> None:
     x = cp.arange(32, dtype=np.float32)
     y = cp.zeros(32, dtype=np.float32)
     trace = observed("branches", 32, x, y, np.int32(9))
@@ -126,8 +126,8 @@ def test_variables_without_a_register_are_unknown() -> None:
     assert "n" not in [variable.name for variable in trace.variables]  # a parameter that is nowhere used
 
 
-def test_the_kernel_has_the_effects_of_one_launch(capfd: pytest.CaptureFixture[str]) -> None:
-    """Counters, memory behind pointers in memory, and what is printed: as after one launch."""
+def test_observing_variables_has_the_effects_of_one_launch(capfd: pytest.CaptureFixture[str]) -> None:
+    """Counters, memory that is reached through stored pointers, and output are as after one launch."""
     row = cp.zeros(32, dtype=np.int32)
     count = cp.zeros(1, dtype=np.int32)
     rows = cp.asarray(np.array([row.data.ptr], np.uint64))
@@ -138,7 +138,7 @@ def test_the_kernel_has_the_effects_of_one_launch(capfd: pytest.CaptureFixture[s
     assert capfd.readouterr().out.count("once") == 1
 
 
-def test_variables_of_a_block_are_proven_for_all_of_its_warps() -> None:
+def test_variables_of_a_block_trace_are_known_for_all_warps() -> None:
     x = cp.arange(64, dtype=np.int32)
     block = observed("apart", 64, x, np.int32(0), observation=Block())
     assert isinstance(block, BlockTrace)
@@ -147,7 +147,7 @@ def test_variables_of_a_block_are_proven_for_all_of_its_warps() -> None:
         assert [values[-1] for values in history(warp, "side")] == sides
 
 
-def test_a_trace_without_a_debug_build_names_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_without_a_debug_build_has_no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     x = cp.arange(32, dtype=np.float32)
     y = cp.zeros(32, dtype=np.float32)
     monkeypatch.setattr(debugging, "_MAX_SAVED_BYTES", 64)  # so much memory that it is not kept

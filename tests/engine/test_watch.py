@@ -146,7 +146,7 @@ def test_expressions_compute_as_the_kernel_does() -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("-G",)], ids=["optimised", "for debugging"])
-def test_arrays_structs_and_pointers_are_followed(options: tuple[str, ...]) -> None:
+def test_watches_of_arrays_structs_and_pointers_are_evaluated(options: tuple[str, ...]) -> None:
     point = np.dtype([("x", "f4"), ("tag", "i2", 2), ("next", "u8")])
     points = np.zeros(33, point)
     points["x"], points["tag"] = np.arange(33) * 0.25, np.arange(66).reshape(33, 2) - 8
@@ -185,7 +185,7 @@ def test_arrays_structs_and_pointers_are_followed(options: tuple[str, ...]) -> N
     assert np.isnan(numbers(tile, 3)).all()
 
 
-def test_shared_memory_is_what_all_warps_left_there() -> None:
+def test_watched_shared_memory_includes_stores_of_all_warps() -> None:
     code = r"""
     extern "C" __global__ void folds(int* x)
     {
@@ -232,7 +232,7 @@ def filled(observation: Any, grid: int = 3) -> tuple[WarpTrace, np.ndarray]:
     ), x.get()
 
 
-def test_stops_are_those_that_a_look_at_every_step_finds() -> None:
+def test_stops_equal_a_check_of_every_step() -> None:
     conditions = ("any(sum > 3)", "all(k < 7)", "any(i > n)", "all(sum < 100)", "any(sum == 2 * k)")
     stops = (*conditions, "all(i > n)", "line 9", "write x[37]", "write sum", "write hits[0]", "write x[i]")
     trace, _ = filled(Warp((1, 0, 0), stop=stops))
@@ -287,7 +287,7 @@ def test_stops_are_those_that_a_look_at_every_step_finds() -> None:
     assert stops_by_text["write sum"].step.tolist() == writes.tolist()
 
 
-def test_values_of_other_blocks_are_known_at_own_accesses_only() -> None:
+def test_values_of_other_blocks_are_known_only_at_own_accesses() -> None:
     trace, contents = filled(Warp((1, 0, 0), watch=("hits[0]", "x[i]", "x[0]")))
     hits, own_element, first = trace.watched
     atomics = np.flatnonzero([("atom" in text or "red" in text) for text in trace.instruction])
@@ -302,7 +302,7 @@ def test_values_of_other_blocks_are_known_at_own_accesses_only() -> None:
     assert not first.known.any()  # x[0] has changed in another block, and this one never looked
 
 
-def test_an_index_outside_of_an_array_is_noted() -> None:
+def test_an_index_outside_an_array_is_reported() -> None:
     store = cp.zeros(96 + 32, dtype=np.int32)
     w = cp.arange(8, dtype=np.int32)
     x = store[:96]
@@ -321,7 +321,7 @@ def test_an_index_outside_of_an_array_is_noted() -> None:
     assert trace.stops[0].lanes[0] & 0xFF << 24 == 0
 
 
-def test_optimised_out_variables_are_noted() -> None:
+def test_optimised_out_variables_are_reported() -> None:
     code = r"""
     struct Pair { float a, b; };
     extern "C" __global__ void gone(float* y)
@@ -376,21 +376,21 @@ STOPS = {
 
 
 @pytest.mark.parametrize(("text", "words"), [*MISTAKES.items()], ids=[*MISTAKES])
-def test_a_mistake_in_a_watch_is_named(text: str, words: str) -> None:
+def test_an_invalid_watch_expression_is_reported(text: str, words: str) -> None:
     with pytest.raises(WatchError) as raised:
         filled(Warp(watch=(text,)))
     assert words in str(raised.value)
 
 
 @pytest.mark.parametrize(("text", "words"), [*STOPS.items()], ids=[*STOPS])
-def test_a_mistake_in_a_stop_is_named(text: str, words: str) -> None:
+def test_an_invalid_stop_is_reported(text: str, words: str) -> None:
     with pytest.raises(WatchError) as raised:
         filled(Warp(stop=(text,)))
     assert words in str(raised.value)
 
 
 @pytest.mark.parametrize("mistake", [{"watch": ("im",)}, {"stop": ("any(i)",)}, {"watch": (3,)}])
-def test_after_a_mistake_memory_is_as_it_was(mistake: dict[str, Any]) -> None:
+def test_an_invalid_watch_or_stop_leaves_memory_unchanged(mistake: dict[str, Any]) -> None:
     w = cp.arange(8, dtype=np.int32)
     x = cp.arange(96, dtype=np.int32)
     hits = cp.zeros(1, dtype=np.int32)
@@ -400,7 +400,7 @@ def test_after_a_mistake_memory_is_as_it_was(mistake: dict[str, Any]) -> None:
     assert int(hits[0]) == 0
 
 
-def test_without_debug_information_parameters_lines_and_indices_remain(
+def test_parameters_and_lines_work_without_debug_information(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
@@ -442,7 +442,7 @@ def _plain(record: Any) -> dict[str, Any]:
     return {"value": 0, "known": 0, "outside": 0} if isinstance(record, Watched) else {"lanes": 0}
 
 
-def test_device_variables_of_a_namespace_are_known_from_the_first_launch_on() -> None:
+def test_namespace_variables_are_known_from_the_first_launch() -> None:
     code = r"""
     namespace apart { __device__ float bias = 2; __constant__ int size[2] = {3, 4}; }
     extern "C" __global__ void biased(float* x)

@@ -80,7 +80,7 @@ def test_a_kernel_that_stores_nothing_new_is_endless(body: str) -> None:
     assert "stored and printed nothing new" in str(error)
 
 
-def test_more_memory_than_is_looked_at_is_no_reason_to_call_it_endless(
+def test_a_kernel_with_unchecked_memory_is_not_called_endless(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("virtualgpu.engine.run.watchdog._MAX_CHECKED_BYTES", 1000)
@@ -96,8 +96,8 @@ def test_idle_kernels_have_a_shorter_limit() -> None:
 
 
 @pytest.mark.skipif(not hasattr(time, "pthread_getcpuclockid"), reason="threads have no clocks here")
-def test_on_a_busy_machine_wall_time_counts_where_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread gets a third of a core, by the clock of its stopwatch."""
+def test_wall_time_counts_on_a_busy_machine_if_no_block_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stopwatch sees only a third of the time, as if the thread had a third of a core."""
     slow = SimpleNamespace(
         pthread_getcpuclockid=time.pthread_getcpuclockid,
         clock_gettime=lambda clock: time.clock_gettime(clock) / 3,

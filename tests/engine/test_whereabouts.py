@@ -88,7 +88,7 @@ def test_the_slowest_thread_is_reported(seen: Seen, monkeypatch: pytest.MonkeyPa
     assert (last.block, last.ended, last.line in (4, 5)) == ((5, 0, 0), 7, True)
 
 
-def test_a_block_of_warps_that_meet_has_a_line(seen: Seen) -> None:
+def test_a_block_with_barriers_reports_a_line(seen: Seen) -> None:
     stopped(MEETS, 1, 1)
     lines = {place.line for place in seen.places}
     assert lines & {2, 3, 4, 5}

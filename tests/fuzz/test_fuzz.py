@@ -79,7 +79,7 @@ def test_the_recording_is_large_and_repeatable() -> None:
         for number, first in enumerate(packs())
     ],
 )
-def test_results_are_an_h200s(first: int) -> None:
+def test_results_are_bit_identical_to_an_h200s(first: int) -> None:
     program, kernels = virtual_run.compiled(first, TARGET)
     assert source_digest(program.code) == recording()["sources"][str(first)], (
         "The generator has changed since the recording: run tests.fuzz.record on a GPU again."
@@ -93,8 +93,8 @@ def test_results_are_an_h200s(first: int) -> None:
     assert not differing
 
 
-def test_exceptions_are_of_their_kind() -> None:
-    """What is left out of the comparison recurses and has a barrier."""
+def test_excluded_kernels_have_a_barrier_after_recursion() -> None:
+    """Kernels are left out of the comparison only if they have recursion and a barrier."""
     for seed in BARRIER_AFTER_RECURSION:
         source = generator.kernel(seed).source
         assert "_deep(" in source

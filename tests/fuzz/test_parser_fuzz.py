@@ -35,7 +35,7 @@ def work(first: int, count: int, *flags: str) -> dict[str, Any]:
     return report
 
 
-def test_damage_is_the_same_every_time() -> None:
+def test_damage_is_reproducible_from_its_seed() -> None:
     text = ".version 8.0\n.target sm_80\nadd.s32 %r1, %r2, 3;\n"
     assert damaged(5, text) == damaged(5, text)
     assert len({damaged(seed, text) for seed in range(50)}) > 30
@@ -49,13 +49,13 @@ def check(report: dict[str, Any], count: int) -> None:
     assert outcomes["fine"] > count / 20  # and some of it survives reading
 
 
-def test_reading_and_translating_fail_cleanly() -> None:
+def test_parsing_and_translating_damaged_ptx_fail_cleanly() -> None:
     count = 5000 if ALL else 300
     check(work(10_000, count), count)
 
 
 @pytest.mark.slow
-def test_running_what_is_left_stays_within_bounds() -> None:
+def test_running_damaged_ptx_stays_within_bounds() -> None:
     count = 600 if ALL else 75
     report = work(100_000, count, "run")
     assert report["unexpected"] == []

@@ -29,7 +29,7 @@ def fresh() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_the_map_adds_up_to_the_pools_own_figures(fresh: Any, seed: int) -> None:
+def test_block_map_totals_equal_the_pools_totals(fresh: Any, seed: int) -> None:
     cp = fresh
     draw = random.Random(seed)
     pool = cp.get_default_memory_pool()
@@ -61,7 +61,7 @@ def test_the_map_adds_up_to_the_pools_own_figures(fresh: Any, seed: int) -> None
     assert "returned to the device are still shown" not in a.record.note
 
 
-def test_the_pool_as_it_is_now_shows_living_arrays_and_says_what_is_missing(fresh: Any) -> None:
+def test_a_map_of_the_current_pool_shows_live_arrays_and_a_note(fresh: Any) -> None:
     cp = fresh
     kept = cp.zeros((300, 300), cp.float32)
     cp.zeros(5 * MIB, cp.uint8)
@@ -72,7 +72,7 @@ def test_the_pool_as_it_is_now_shows_living_arrays_and_says_what_is_missing(fres
     assert "bytes of it are not shown" in a.record.note
 
 
-def test_the_same_requests_through_the_models(fresh: Any) -> None:
+def test_replay_in_the_model_of_cupys_pool_equals_the_real_pool(fresh: Any) -> None:
     """The model of CuPy's pool ends as the real one did."""
     cp = fresh
     pool = cp.get_default_memory_pool()

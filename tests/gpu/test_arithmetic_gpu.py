@@ -15,7 +15,7 @@ RECORDED = json.loads(arithmetic.RECORDED.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("kernel", arithmetic.KERNELS)
-def test_the_last_bits_are_those_recorded(cp: Any, kernel: str) -> None:
+def test_results_are_bit_identical_to_the_recording(cp: Any, kernel: str) -> None:
     if cp.cuda.Device().compute_capability != "90":
         pytest.skip(
             "recorded for compute capability 9.0; the headers write bfloat16 otherwise for older ones"

@@ -76,7 +76,7 @@ def test_routines_of_pytorch(name: str, dtype: str, begins: str, watched: Librar
         (lambda cp, x: x + x, "CuPy's own"),
     ],
 )
-def test_libraries_are_seen_live(call: Callable[..., Any], library: str, cp: Any) -> None:
+def test_library_calls_are_detected_on_a_gpu(call: Callable[..., Any], library: str, cp: Any) -> None:
     x = cp.ones(1 << 20, cp.float32)
     call(cp, x)
     report = gl.library_calls(call, cp, x)

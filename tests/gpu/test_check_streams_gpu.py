@@ -53,13 +53,13 @@ def checked(cp: Any, program: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", sorted(set(RIGHT) - WHOLE_ARRAYS))
-def test_right_programs(cp: Any, name: str) -> None:
+def test_correct_programs_have_no_findings(cp: Any, name: str) -> None:
     found = checked(cp, RIGHT[name])
     assert not found.findings, found.describe()
 
 
 @pytest.mark.parametrize("name", sorted(set(WRONG) - OF_THE_HOST))
-def test_wrong_programs(cp: Any, name: str) -> None:
+def test_wrong_programs_have_findings(cp: Any, name: str) -> None:
     program, kinds = WRONG[name]
     found = checked(cp, program)
     assert {finding.kind for finding in found.findings} == kinds, found.describe()
@@ -71,7 +71,7 @@ def test_wrong_programs(cp: Any, name: str) -> None:
 
 
 def test_checks_do_not_nest(cp: Any) -> None:
-    """CUPTI has one subscriber a process; the outer check goes on."""
+    """CUPTI supports one subscriber per process; the outer check continues."""
     stream = cp.cuda.Stream(non_blocking=True)
     with gl.check_streams() as found:
         with pytest.raises(GpulabError, match="one subscriber"), gl.check_streams():
@@ -85,7 +85,7 @@ def test_checks_do_not_nest(cp: Any) -> None:
 
 
 @pytest.mark.parametrize("before", [True, False])
-def test_an_event_of_before_the_check_is_no_wait_for_nothing(cp: Any, before: bool) -> None:
+def test_waiting_for_an_event_from_before_the_check_is_valid(cp: Any, before: bool) -> None:
     a = cp.cuda.Stream(non_blocking=True)
     b = cp.cuda.Stream(non_blocking=True)
     x = cp.arange(1000.0)
@@ -102,7 +102,7 @@ def test_an_event_of_before_the_check_is_no_wait_for_nothing(cp: Any, before: bo
     assert "nothing orders the two" in str(found) or not before
 
 
-def test_kernels_and_arrays_of_long_ago_are_known(cp: Any) -> None:
+def test_kernels_and_arrays_from_before_the_check_are_known(cp: Any) -> None:
     """Two launches read one array and write one each: no order is needed."""
     kernel, (x, y, z), (a, b) = twice(cp), idle_arrays(cp, N, N, N), two(cp)
     gc.collect()
@@ -113,14 +113,14 @@ def test_kernels_and_arrays_of_long_ago_are_known(cp: Any) -> None:
     assert not found.findings, found.describe()
 
 
-def test_a_timeline_and_a_check_at_once(cp: Any) -> None:
+def test_a_timeline_and_a_check_run_at_the_same_time(cp: Any) -> None:
     with gl.timeline() as t, gl.check_streams() as found:
         _ = cp.arange(1000.0) * 2
     assert sum(a.kind == "CONCURRENT_KERNEL" for a in t.record.activities) >= 2
     assert found.record.operations >= 2
 
 
-def test_another_tool_is_named(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_active_profiling_tool_is_reported(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
     with pytest.raises(GpulabError, match="Nsight Systems"), gl.check_streams():
         pass

@@ -33,7 +33,7 @@ def test_device_info_agrees_with_the_runtime(cuda: CudaBackend, cp: Any) -> None
 
 
 def test_device_info_agrees_with_the_table(cuda: CudaBackend) -> None:
-    """The table that virtual devices are made of says the same of this GPU, if it has it."""
+    """If this GPU is in the table of virtual devices, its entry is right."""
     from virtualgpu.errors import UnknownDeviceError
     from virtualgpu.model.devices import device_info
 
@@ -94,6 +94,6 @@ def test_occupancy_rules_agree_with_the_driver(cuda: CudaBackend, cp: Any, name:
             assert rules.blocks_per_sm == expected, (threads, shared, rules)
 
 
-def test_counting_points_to_the_replay(cuda: CudaBackend) -> None:
+def test_the_counter_error_refers_to_nsight_compute(cuda: CudaBackend) -> None:
     with pytest.raises(NotSupportedError, match="Nsight Compute"):
         cuda.observe(Launch(None, (1, 1, 1), (1, 1, 1)), Counters())

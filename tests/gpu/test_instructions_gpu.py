@@ -16,17 +16,17 @@ import pytest
 from tests.engine import ptx_runner
 from tests.engine.test_conversions import *  # noqa: F403
 from tests.engine.test_forms import (  # noqa: F401
-    test_a_saturated_sum_of_an_upper_product,
-    test_a_subnormal_sign_is_flushed_where_asked,
-    test_an_integer_as_a_saturated_float,
-    test_extremes_of_signs_and_sizes,
+    test_integer_to_float_conversion_saturates,
+    test_mad_hi_sat_saturates_its_sum,
+    test_minimum_and_maximum_with_xorsign_abs_and_nan,
     test_relu_keeps_nan,
+    test_slct_with_ftz_flushes_a_subnormal_selector,
 )
 from tests.engine.test_instructions import *  # noqa: F403  (collects their tests here too)
 from tests.engine.test_narrow_types import *  # noqa: F403
 from tests.engine.test_regressions import (  # noqa: F401
+    test_64_bit_bfe_uses_all_bits_of_position_and_length,
     test_absolute_differences_of_packed_bytes,
-    test_long_bit_fields_start_where_their_whole_number_says,
     test_nan_becomes_the_sign_bit_or_zero,
     test_packed_half_words,
     test_the_upper_part_of_a_24_bit_product_starts_at_bit_16,

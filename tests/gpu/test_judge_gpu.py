@@ -25,7 +25,7 @@ def exercise(name: str) -> KernelExercise:
 
 
 @pytest.mark.parametrize("name", ["00-saxpy", "00-picture"])
-def test_results_are_taken_on_the_gpu_too(cp: Any, name: str) -> None:
+def test_results_are_also_checked_on_the_gpu(cp: Any, name: str) -> None:
     found = exercise(name)
     mine = cp.arange(1000)
     verdict = judge(found, found.source(found.reference))
@@ -48,7 +48,7 @@ def test_a_kernel_that_faults_never_runs_on_the_gpu(cp: Any, monkeypatch: pytest
     assert float(cp.ones(4).sum()) == 4, "the context lives"
 
 
-def test_what_the_gpu_makes_different_is_not_accepted(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_different_result_on_the_gpu_fails(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def other(*launch: Any) -> Any:
         found, start = bench.launch_on_gpu(*launch)
         return {name: values + 1 for name, values in found.items()}, start
@@ -72,7 +72,7 @@ def total(x: Any) -> Any:
 
 
 @pytest.mark.hardware("the process that judges takes the computer's own CuPy")
-def test_a_program_runs_on_the_gpu_too(cp: Any) -> None:
+def test_a_program_exercise_also_runs_on_the_gpu(cp: Any) -> None:
     assert cp is not None
     verdict = judge(ProgramExercise("demo", "Demo", "total", total_case, total), total)
     assert verdict, str(verdict)

@@ -18,12 +18,12 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("ladder", kernels.KERNEL_SERIES, ids=lambda ladder: ladder.name)
-def test_every_rung_is_right_at_odd_sizes(cp: Any, ladder: kernels.KernelSeries) -> None:
+def test_every_kernel_version_is_right_at_odd_sizes(cp: Any, ladder: kernels.KernelSeries) -> None:
     for size, rung in itertools.product(ODD[ladder.name], ladder.rungs):
         check(ladder.name, rung.name, size)
 
 
-def test_the_fastest_rungs_spill_nothing(cp: Any) -> None:
+def test_the_fastest_kernel_versions_do_not_spill_registers(cp: Any) -> None:
     for ladder in kernels.KERNEL_SERIES:
         example = kernels.example(ladder.name)
         assert kernels.launch(ladder.best.name, *example.arrays).step.kernel.local_size_bytes == 0, (
@@ -31,7 +31,7 @@ def test_the_fastest_rungs_spill_nothing(cp: Any) -> None:
         )
 
 
-def test_the_ladder_is_measured(cp: Any) -> None:
+def test_the_memory_hierarchy_is_measured(cp: Any) -> None:
     ladder = gl.memory_hierarchy().record
     assert ladder.provenance.source == "measured"
     sizes = {c.level: c.size_bytes for c in ladder.capacities}

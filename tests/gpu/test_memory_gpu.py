@@ -20,7 +20,7 @@ def empty_pool(cp: Any) -> None:
     cp.get_default_memory_pool().free_all_blocks()
 
 
-def test_readings_are_the_pools_and_the_drivers(cp: Any) -> None:
+def test_readings_equal_those_of_the_pool_and_the_driver(cp: Any) -> None:
     pool = cp.get_default_memory_pool()
     before = pool.used_bytes()
     with gl.memory(rate_hz=50) as m:
@@ -56,7 +56,7 @@ def test_the_report_finds_peak_line_and_arrays(cp: Any) -> None:
     assert report.provenance.source == "measured"
 
 
-def test_out_of_memory_is_told_and_passes(cp: Any) -> None:
+def test_out_of_memory_is_reported_without_an_exception(cp: Any) -> None:
     pool = cp.get_default_memory_pool()
     pool.free_all_blocks()  # free blocks of earlier tests would serve the requests
     limit = pool.get_limit()
@@ -72,7 +72,7 @@ def test_out_of_memory_is_told_and_passes(cp: Any) -> None:
 
 @pytest.mark.hardware("what watching costs")
 def test_the_chart_does_not_slow_a_gemm(cp: Any, record_property: Any) -> None:
-    """By events on the device, in turns with and without it."""
+    """Events on the device measure the GEMM alternately with and without the chart."""
     x = cp.random.random((4096, 4096), cp.float32)
     out = cp.empty_like(x)
 

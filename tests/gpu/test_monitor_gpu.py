@@ -22,7 +22,7 @@ extern "C" __global__ void spin(long long for_ns) {
 """
 
 
-def test_a_monitor_reads_what_there_is_and_names_the_rest() -> None:
+def test_a_monitor_lists_available_and_missing_metrics() -> None:
     with gl.monitor(rate_hz=20) as seen:
         seen.mark("nothing")
         time.sleep(0.4)  # GPM tells the mean between two samples, 100 ms apart or more

@@ -21,13 +21,13 @@ N = 4 << 20
 
 @pytest.mark.hardware("the process that judges takes the computer's own CuPy")
 @pytest.mark.parametrize("exercise", exercises.EXERCISES, ids=lambda found: found.exercise_id)
-def test_a_right_program_is_right_here_too(cp: Any, exercise: Any) -> None:
+def test_the_reference_solution_passes_on_the_gpu(cp: Any, exercise: Any) -> None:
     verdict = judge(exercise, exercise.reference)
     assert verdict, str(verdict)
     assert "The same on the " in verdict.stages[0].said
 
 
-def test_the_map_tells_the_ways_apart(cp: Any) -> None:
+def test_kinds_of_transfers_are_distinguished(cp: Any) -> None:
     pageable = np.ones(N, np.float32)
     pinned = gl.cupyx.zeros_pinned(N, np.float32)
     x = cp.zeros(N, cp.float32)
@@ -55,7 +55,7 @@ def test_the_map_tells_the_ways_apart(cp: Any) -> None:
     assert "measured" in repr(view)
 
 
-def test_copies_return_when_the_notebook_says(cp: Any) -> None:
+def test_copy_calls_return_when_the_notebook_says(cp: Any) -> None:
     pageable = np.ones(N, np.float32)
     pinned = gl.cupyx.zeros_pinned(N, np.float32)
     x = cp.zeros(N, cp.float32)
@@ -77,7 +77,7 @@ def test_copies_return_when_the_notebook_says(cp: Any) -> None:
     assert held(lambda: x.get(out=pinned, blocking=False)) < 0.5
 
 
-def test_managed_memory_is_shared_and_never_too_large(cp: Any) -> None:
+def test_managed_memory_is_shared_and_limited_to_device_memory(cp: Any) -> None:
     with pytest.raises(GpulabError, match="can hang a"):
         managed(cp.cuda.runtime.memGetInfo()[1])
     x = managed(4)

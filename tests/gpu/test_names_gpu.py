@@ -49,7 +49,7 @@ def both() -> dict[str, Any]:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", PAIRS)
-def test_both_do_the_same(name: str, both: dict[str, Any]) -> None:
+def test_pytorch_and_cupy_code_have_equal_results(name: str, both: dict[str, Any]) -> None:
     torch_code, cupy_code, how = PAIRS[name]
     found = []
     for code in (torch_code, cupy_code):
@@ -71,13 +71,13 @@ def test_each_direct_and_composed_row_has_a_pair() -> None:
     assert set(PAIRS) <= {row.torch for row in load_name_rows()}
 
 
-def test_what_was_recorded_as_equal_is_among_them() -> None:
+def test_enough_pairs_are_recorded_as_equal() -> None:
     known = recorded()
     assert known
     assert len(set(known["same"]) & set(PAIRS)) >= 80
 
 
-def test_the_list_knows_what_the_recorded_pytorch_has() -> None:
+def test_the_list_covers_the_recorded_pytorch_functions() -> None:
     known = recorded()
     rows = {row.torch for row in load_name_rows()}
     spoken = rows | {name.rpartition(".")[2] for name in rows}

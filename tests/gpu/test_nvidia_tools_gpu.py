@@ -56,7 +56,7 @@ def theirs(name: str, cp: Any, limit_s: float = 60.0, tools: tuple[str, ...] = (
         ("device_assert", "assert", ""),
     ],
 )
-def test_it_finds_what_was_recorded_where_it_was(name: str, kind: str, space: str, cp: Any) -> None:
+def test_compute_sanitizer_finds_the_recorded_hazards(name: str, kind: str, space: str, cp: Any) -> None:
     x = cp.arange(4)
     report = theirs(name, cp)
     assert not report.unavailable
@@ -74,7 +74,7 @@ def test_it_finds_what_was_recorded_where_it_was(name: str, kind: str, space: st
 
 
 @needs("compute-sanitizer")
-def test_a_sound_kernel_is_clean_for_all_four_tools(cp: Any) -> None:
+def test_a_correct_kernel_is_clean_for_all_four_tools(cp: Any) -> None:
     source = 'extern "C" __global__ void k(const float* x, float* y) { y[threadIdx.x] = x[threadIdx.x] + 1; }'
     x = cp.ones(64, cp.float32)
     y = cp.zeros(64, cp.float32)
@@ -85,7 +85,7 @@ def test_a_sound_kernel_is_clean_for_all_four_tools(cp: Any) -> None:
 
 
 @needs("compute-sanitizer")
-def test_both_reports_side_by_side(cp: Any) -> None:
+def test_reports_of_both_sanitizers_are_compared(cp: Any) -> None:
     faulty = BY_NAME["missing_barrier"]
     args, _kept = arguments(faulty, cp)
     step = cp.RawKernel(faulty.code, "k"), faulty.grid, faulty.block, tuple(args)
@@ -95,7 +95,7 @@ def test_both_reports_side_by_side(cp: Any) -> None:
 
 
 @needs("compute-sanitizer")
-def test_an_endless_kernel_is_ended_and_named(cp: Any) -> None:
+def test_an_infinite_kernel_is_stopped_and_reported(cp: Any) -> None:
     report = theirs("endless_loop", cp, limit_s=10.0, tools=("memory",))
     assert "did not finish within 10 s" in report.unavailable
     assert cp.arange(3).sum().get() == 3
@@ -110,7 +110,7 @@ def counted(fn: Callable[..., Any], *args: Any) -> Any:
 
 
 @needs("ncu")
-def test_counters_are_those_of_the_arithmetic(cp: Any) -> None:
+def test_counters_equal_the_expected_arithmetic(cp: Any) -> None:
     source = r"""extern "C" __global__ void axpy(const float* x, float* y, int n) {
         int i = blockIdx.x * blockDim.x + threadIdx.x;
         if (i < n) y[i] += 2.0f * x[i];
@@ -135,7 +135,7 @@ def test_counters_are_those_of_the_arithmetic(cp: Any) -> None:
 
 
 @needs("ncu")
-def test_counters_have_the_names_of_the_profile(cp: Any) -> None:
+def test_counters_have_the_kernel_names_of_the_profile(cp: Any) -> None:
     def program(a: Any) -> Any:
         return (a * 2).sum()
 

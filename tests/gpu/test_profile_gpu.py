@@ -34,7 +34,7 @@ def program_of(cp: Any) -> Any:
     return program
 
 
-def test_a_profile_of_a_gpu_is_what_its_timeline_measured(cp: Any) -> None:
+def test_profile_times_equal_the_measured_timeline(cp: Any) -> None:
     p = gl.profile(program_of(cp), warmup=1)
     record = p.record
     axpy = record.kernel("axpy")
@@ -49,7 +49,9 @@ def test_a_profile_of_a_gpu_is_what_its_timeline_measured(cp: Any) -> None:
     assert "counters" in p.describe()  # what it does not know is said
 
 
-def test_a_second_subscriber_is_named_and_nothing_runs(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_profiler_is_reported_before_the_program_runs(
+    cp: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from gpulab.lab.profiling.profile import ProfilerInUseError
     from gpulab.real.cupti import library
 

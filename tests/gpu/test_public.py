@@ -22,7 +22,7 @@ def call(cp: Any) -> tuple[Any, ...]:
     return cp.RawKernel(CODE, "scale"), 4, 256, (x, np.float32(2), np.int32(1000))
 
 
-def test_a_run_is_asked_from_the_arrays_as_they_were(call: tuple[Any, ...]) -> None:
+def test_observations_of_a_run_start_from_the_initial_arrays(call: tuple[Any, ...]) -> None:
     import gpulab as gl
 
     run = gl.launch(*call)
@@ -38,7 +38,7 @@ def test_a_run_is_asked_from_the_arrays_as_they_were(call: tuple[Any, ...]) -> N
 
 
 def test_a_launch_runs_in_its_stream(cp: Any, call: tuple[Any, ...]) -> None:
-    """A wait in that stream comes before the kernel, and before the copies that are made for it."""
+    """The kernel and the copies made for it run after earlier work of the stream."""
     import gpulab as gl
 
     cp.cuda.Device().synchronize()

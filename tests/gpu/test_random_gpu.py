@@ -15,7 +15,7 @@ SIZES = 1, 5, 1000, 4095, 4096, 4097, 100_000
 
 @pytest.mark.parametrize("kind", ["Philox4x3210", "XORWOW", "MRG32k3a"])
 @pytest.mark.parametrize("seed", [0, 7, 2**40 + 1, [3, 4]])
-def test_numbers_and_states(cp: Any, kind: str, seed: Any) -> None:
+def test_random_numbers_and_states_equal_the_virtual_gpus(cp: Any, kind: str, seed: Any) -> None:
     here, there = (xp.random.Generator(getattr(xp.random, kind)(seed, size=4096)) for xp in (cp, virtual))
     for n in SIZES:
         for draw in (
@@ -36,8 +36,8 @@ def test_numbers_and_states(cp: Any, kind: str, seed: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["Philox4x3210", "XORWOW", "MRG32k3a"])
-def test_a_state_carries_over(cp: Any, kind: str) -> None:
-    """What this GPU has begun, the virtual one goes on with, and the other way round."""
+def test_generator_states_are_interchangeable(cp: Any, kind: str) -> None:
+    """The virtual GPU can continue a sequence that this GPU started, and vice versa."""
     here, there = (
         xp.random.Generator(getattr(xp.random, kind)(s, size=4096)) for xp, s in ((cp, 1), (virtual, 2))
     )

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.gpu
 @pytest.mark.parametrize(
     ("kind", "status"), [("illegal", 700), ("assert", 710), ("misaligned", 716), ("trap", 719)]
 )
-def test_a_fault_is_told_by_both_lines_and_this_context_lives(kind: str, status: int) -> None:
+def test_a_fault_is_reported_and_this_context_survives(kind: str, status: int) -> None:
     x = gl.cp.arange(4)
     record = gl.sandbox(faulty, kind).record
     assert record.status == status
@@ -27,7 +27,7 @@ def test_a_fault_is_told_by_both_lines_and_this_context_lives(kind: str, status:
     assert (x + 1).get().tolist() == [1, 2, 3, 4]
 
 
-def test_an_endless_kernel_and_too_much_memory_are_named() -> None:
+def test_an_infinite_kernel_and_out_of_memory_are_reported() -> None:
     def endless() -> None:
         kernel = gl.cp.RawKernel('extern "C" __global__ void g(volatile int* x) { while (x[0] == 0); }', "g")
         x = gl.cp.zeros(1, dtype=gl.cp.int32)

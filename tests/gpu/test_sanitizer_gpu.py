@@ -37,7 +37,7 @@ NAMES = (
 
 
 @pytest.mark.skipif(shutil.which("compute-sanitizer") is None, reason="needs compute-sanitizer")
-def test_verdicts_are_as_recorded() -> None:
+def test_verdicts_equal_the_recording() -> None:
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
         found = dict(zip(NAMES, pool.map(lambda name: verdict(BY_NAME[name]), NAMES), strict=True))
     for name, theirs in found.items():
@@ -48,7 +48,7 @@ def test_verdicts_are_as_recorded() -> None:
         assert bool(theirs["errors"]) == bool(wanted["errors"]), name
 
 
-def test_a_fault_is_found_without_costing_the_context() -> None:
+def test_a_fault_is_found_and_the_context_survives() -> None:
     for needed in ("llvmlite", "platformdirs"):
         pytest.importorskip(needed, reason=f"the virtual GPU needs {needed}")
     import cupy

@@ -16,5 +16,5 @@ RECORDED = textures.read(FOLDER / textures.FILE)
 @pytest.mark.parametrize(
     "case", [c for c in textures.make_cases() if c.name in RECORDED], ids=lambda case: case.name
 )
-def test_fetches_are_those_recorded(cp: Any, case: textures.TextureCase) -> None:
+def test_texture_fetches_equal_the_recording(cp: Any, case: textures.TextureCase) -> None:
     assert textures.run(cp, case).tobytes() == RECORDED[case.name].tobytes()

@@ -97,7 +97,7 @@ def follows(record: Timeline, later: Activity, earlier: Activity) -> bool:
 
 
 class TestOperations:
-    def test_of_each_kind(self, cp: Any, program: Program, pinned: Any) -> None:
+    def test_each_kind_of_operation_is_recorded(self, cp: Any, program: Program, pinned: Any) -> None:
         pageable = np.ones(N, np.float32)
         stream = cp.cuda.Stream(non_blocking=True)
 
@@ -127,7 +127,7 @@ class TestOperations:
         assert by_stream[upload.stream_id].non_blocking
         assert by_stream[launched["add"].stream_id].name == "default stream"
 
-    def test_times_lie_within_and_in_order(self, cp: Any, program: Program) -> None:
+    def test_times_are_in_order_and_within_the_timeline(self, cp: Any, program: Program) -> None:
         record = recorded(lambda: [program.launch() for _ in range(50)])
         assert record.start_ns < record.activities[0].start_ns
         assert record.activities[-1].end_ns <= record.end_ns
@@ -135,7 +135,7 @@ class TestOperations:
         assert [a.correlation_id for a in kernels(record)] == list(range(1, 51))
 
     @pytest.mark.parametrize("streams", [1, 4])
-    def test_every_launch_is_there(self, cp: Any, program: Program, streams: int, request: Any) -> None:
+    def test_every_launch_is_recorded(self, cp: Any, program: Program, streams: int, request: Any) -> None:
         count = 1_000 if request.config.getoption("--fake-gpu", default=False) else 100_000
         those = [cp.cuda.Stream(non_blocking=True) for _ in range(streams)]
 
@@ -158,7 +158,7 @@ class TestOperations:
         began = {c.correlation_id: c.start_ns for c in record.calls}
         assert all(began[a.correlation_id] <= a.start_ns for a in record.activities)
 
-    def test_what_came_before_is_not_there(self, cp: Any, program: Program) -> None:
+    def test_earlier_launches_are_not_recorded(self, cp: Any, program: Program) -> None:
         for _ in range(3):
             program.spin((1,), (1,), (300_000, 0))
         assert kernels(recorded(lambda: None)) == []
@@ -167,8 +167,10 @@ class TestOperations:
 
 class TestCost:
     @pytest.mark.hardware("what recording costs")
-    def test_of_a_launch(self, cp: Any, record_property: Callable[[str, object], None]) -> None:
-        """Each recorded run beside a plain one, since hosts are noisy; CUPTI has been used before both."""
+    def test_recording_adds_less_than_40_percent_per_launch(
+        self, cp: Any, record_property: Callable[[str, object], None]
+    ) -> None:
+        """Recorded and plain runs alternate, because hosts are noisy. CUPTI was used before both."""
         empty = cp.RawKernel('extern "C" __global__ void empty() {}', "empty")
         count = 20_000
 
@@ -198,7 +200,7 @@ class TestCost:
 
 
 class TestOrder:
-    def test_of_a_stream_and_of_events(self, cp: Any, program: Program) -> None:
+    def test_order_within_streams_and_by_events_is_recorded(self, cp: Any, program: Program) -> None:
         first, second = (cp.cuda.Stream(non_blocking=True) for _ in range(2))
         event = cp.cuda.Event()
 
@@ -225,7 +227,7 @@ class TestOrder:
         assert (wait.stream_id, wait.event_stream_id) == (by_grid[3].stream_id, by_grid[1].stream_id)
         assert wait.after == (by_grid[1].correlation_id,)
 
-    def test_the_default_stream_waits_for_blocking_ones(self, cp: Any, program: Program) -> None:
+    def test_the_default_stream_waits_for_blocking_streams(self, cp: Any, program: Program) -> None:
         blocking = cp.cuda.Stream()
         apart = cp.cuda.Stream(non_blocking=True)
 
@@ -242,7 +244,7 @@ class TestOrder:
         }
         assert after == {1: set(), 2: set(), 3: {1}, 4: {1, 3}, 5: {2}}
 
-    def test_nothing_begins_before_what_it_follows_has_ended(self, cp: Any, program: Program) -> None:
+    def test_operations_start_after_their_predecessors_end(self, cp: Any, program: Program) -> None:
         streams = [cp.cuda.Stream(non_blocking=True) for _ in range(3)]
         event = cp.cuda.Event()
 
@@ -263,7 +265,7 @@ class TestOrder:
 
 
 class TestWaits:
-    def test_hidden_ones_are_named_with_their_line(self, cp: Any, program: Program) -> None:
+    def test_implicit_waits_are_reported_with_their_line(self, cp: Any, program: Program) -> None:
         stream = cp.cuda.Stream(non_blocking=True)
         event = cp.cuda.Event()
         here = sys._getframe().f_lineno
@@ -301,7 +303,7 @@ class TestWaits:
 
 
 class TestLines:
-    def test_of_calls_in_functions_and_loops(self, cp: Any, program: Program) -> None:
+    def test_calls_in_functions_and_loops_have_their_lines(self, cp: Any, program: Program) -> None:
         def step(number: int) -> None:
             program.launch() if number % 2 else program.spin((1,), (1,), (1, 0))
             program.twice((1,), (32,), (program.a,))
@@ -319,7 +321,9 @@ class TestLines:
         assert "program.twice((1,), (32,), (program.a,))" in texts
         assert {c.source.file for c in t.record.calls if c.source} == {"test_timeline_gpu.py"}
 
-    def test_after_python_has_fallen_silent(self, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_lines_after_the_limit_of_line_events(
+        self, program: Program, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         from virtualgpu.model.recording import line_watch
 
         monkeypatch.setattr(line_watch, "MAX_LINE_EVENTS", 20)
@@ -337,7 +341,7 @@ class TestLines:
 
 
 class TestRanges:
-    def test_nested_and_marks(self, cp: Any, program: Program) -> None:
+    def test_nested_ranges_and_marks_are_recorded(self, cp: Any, program: Program) -> None:
         nvtx = cp.cuda.nvtx
 
         def work() -> None:
@@ -365,7 +369,7 @@ class TestRanges:
         assert one.thread == launch.thread
 
     @pytest.mark.hardware("NVTX itself, in a process of its own")
-    def test_of_a_program_that_used_some_before_its_first_timeline(self) -> None:
+    def test_ranges_from_before_the_first_timeline_are_not_recorded(self) -> None:
         code = """
 import gpulab as gl
 from cupyx.profiler import time_range
@@ -382,7 +386,7 @@ print([r.name for r in t.record.ranges])
 
 
 class TestGraphs:
-    def test_nodes_of_a_launch(self, cp: Any, program: Program) -> None:
+    def test_nodes_of_a_graph_launch_are_recorded(self, cp: Any, program: Program) -> None:
         stream, side = (cp.cuda.Stream(non_blocking=True) for _ in range(2))
         with stream:
             stream.begin_capture()
@@ -417,7 +421,7 @@ class TestGraphs:
 
 
 class TestRefusals:
-    def test_within_another_and_in_a_capture(self, cp: Any, program: Program) -> None:
+    def test_nested_timelines_and_captures_are_refused(self, cp: Any, program: Program) -> None:
         with gl.timeline() as t:
             with pytest.raises(GpulabError, match="nest"), gl.timeline():
                 pass
@@ -432,7 +436,7 @@ class TestRefusals:
                 stream.end_capture()
         assert len(kernels(recorded(program.launch))) == 1
 
-    def test_an_error_within_ends_the_recording(self, program: Program) -> None:
+    def test_an_error_inside_the_block_ends_the_recording(self, program: Program) -> None:
         t = gl.timeline()
         with contextlib.suppress(ZeroDivisionError), t:
             program.launch()
@@ -443,7 +447,7 @@ class TestRefusals:
 
 
 class TestEvents:
-    """Without CUPTI."""
+    """Timelines that are measured by pairs of events, without CUPTI."""
 
     @pytest.mark.usefixtures("without_cupti")
     def test_ranges_take_their_time_on_the_stream(self, cp: Any, program: Program) -> None:
@@ -472,8 +476,8 @@ class TestEvents:
         assert record.start_ns <= by_name["long"].start_ns <= by_name["long"].end_ns <= record.end_ns
 
     @pytest.mark.usefixtures("without_cupti")
-    def test_nvtx_goes_on_as_it_was(self, cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Another tool may listen to it."""
+    def test_nvtx_calls_are_still_forwarded(self, cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Another tool may observe the NVTX functions."""
         nvtx = cp.cuda.nvtx
         heard = []
         monkeypatch.setattr(nvtx, "RangePush", lambda name, color: heard.append((name, color)))
@@ -496,13 +500,15 @@ class TestEvents:
         assert "add" in [a.name for a in record.activities]
 
     @pytest.mark.usefixtures("without_cupti")
-    def test_they_do_not_nest_either(self, cp: Any) -> None:
+    def test_event_timelines_do_not_nest(self, cp: Any) -> None:
         push = cp.cuda.nvtx.RangePush
         with gl.timeline(), pytest.raises(GpulabError, match="nest"), gl.timeline():
             pass
         assert cp.cuda.nvtx.RangePush is push
 
-    def test_another_tool_is_named(self, program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_another_active_profiling_tool_is_reported(
+        self, program: Program, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
         record = recorded(program.launch)
         assert record.method == "events"

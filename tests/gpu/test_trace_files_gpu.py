@@ -36,7 +36,7 @@ def overlapped(cp: Any) -> None:
     cp.cuda.Device().synchronize()
 
 
-def test_a_measured_timeline_comes_back_and_its_overlap_equals_sql(tmp_path: Path) -> None:
+def test_a_saved_timeline_is_unchanged_and_its_overlap_equals_sql(tmp_path: Path) -> None:
     gl.use_device("cuda")
     overlapped(gl.cp)
     with gl.timeline() as t:
@@ -78,7 +78,7 @@ print(torch.cuda.get_device_name())
 
 
 @pytest.mark.hardware("PyTorch finds no virtual GPU")
-def test_the_pytorch_profiler_s_file_opens(tmp_path: Path) -> None:
+def test_a_file_of_the_pytorch_profiler_can_be_opened(tmp_path: Path) -> None:
     if importlib.util.find_spec("torch") is None:
         pytest.skip("needs PyTorch")
     command = [sys.executable, "-c", PROFILED, str(tmp_path / "torch.json")]

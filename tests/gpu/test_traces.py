@@ -29,7 +29,7 @@ def outputs_of(c: Case, values: tuple[Any, ...], cp: Any) -> list[bytes]:
 
 
 @pytest.mark.parametrize("name", [c.name for c in CASES])
-def test_probes_leave_results_alone(cuda: CudaBackend, cp: Any, name: str) -> None:
+def test_probes_do_not_change_results(cuda: CudaBackend, cp: Any, name: str) -> None:
     c = find_case(name)
     kernel = kernel_of(c, cp)
     fresh = [copy_arguments(c.make_args(SEED), cp) for _ in range(3)]
@@ -78,7 +78,7 @@ def test_many_blocks_spread_over_every_sm(cuda: CudaBackend, cp: Any) -> None:
         assert mean <= 1.05 * trace.occupancy.blocks_per_sm
 
 
-def test_restore_puts_arrays_back(cuda: CudaBackend, cp: Any) -> None:
+def test_restore_resets_the_arrays(cuda: CudaBackend, cp: Any) -> None:
     c = find_case("bitonic_sort")
     (data,) = copy_arguments(c.make_args(SEED), cp)
     before = data.get()
@@ -87,7 +87,7 @@ def test_restore_puts_arrays_back(cuda: CudaBackend, cp: Any) -> None:
     assert np.array_equal(data.get(), before)
 
 
-def test_every_kind_of_exit_is_seen(cuda: CudaBackend, cp: Any) -> None:
+def test_every_kind_of_exit_is_traced(cuda: CudaBackend, cp: Any) -> None:
     code = r"""
     extern "C" __global__ void leave(int* out) {
         int t = threadIdx.x;
@@ -142,7 +142,7 @@ def test_three_dimensional_blocks_find_their_warp(cuda: CudaBackend, cp: Any) ->
     assert 0x7F not in elsewhere.active_mask.tolist()
 
 
-def test_full_buffers_say_so(cuda: CudaBackend, cp: Any) -> None:
+def test_a_full_buffer_marks_the_trace_as_truncated(cuda: CudaBackend, cp: Any) -> None:
     c = find_case("maze")
     values = copy_arguments(c.make_args(SEED), cp)
     trace = cuda.observe(Launch.of(kernel_of(c, cp), c.grid, c.block, values), Warp(max_steps=5))
@@ -164,7 +164,7 @@ def test_ptx_of_a_newer_compiler_loads(cuda: CudaBackend, cp: Any) -> None:
 # Probes keep the arms of four_ways apart for longer; tests/recordings says how much stays equal.
 @pytest.mark.parametrize("name", sorted(set(WARP_TRACES) - {"four_ways"}))
 def test_masks_equal_the_virtual_gpus(cuda: CudaBackend, cp: Any, name: str) -> None:
-    """Both sides enter the same basic blocks with the same lanes; their order among lanes is free."""
+    """Both GPUs enter the same basic blocks with the same lanes; divergent lanes may run in any order."""
     from gpulab import session
     from virtualgpu.launch.copies import ArgumentCopies
 

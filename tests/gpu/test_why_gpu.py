@@ -44,7 +44,7 @@ def fastest_ns(launch: tuple[Any, ...]) -> float:
     return float(min(times))
 
 
-def test_a_roofline_has_measured_times_beside_modelled_ones() -> None:
+def test_a_roofline_has_measured_and_modelled_times() -> None:
     cases = [draw_flawed_kernel(5, "uncoalesced", 2), draw_flawed_kernel(5, "re-reading", 0)]
     launches = [case.launch(session.cp(), name) for case in cases for name in ("flawed", "mended")]
     chart = gl.roofline(*launches, path=True)
@@ -59,7 +59,7 @@ def test_a_roofline_has_measured_times_beside_modelled_ones() -> None:
 
 
 @pytest.mark.parametrize("cause", TRIED)
-def test_a_remedy_gains_on_the_gpu_what_is_stated(cause: str) -> None:
+def test_a_suggested_fix_does_not_slow_the_kernel_much(cause: str) -> None:
     case = draw_flawed_kernel(5, cause, TRIED.index(cause))
     cp = session.cp()
     kernel, grid, block, args, shared_bytes = flawed = case.launch(cp, "flawed")
@@ -77,7 +77,7 @@ def test_a_remedy_gains_on_the_gpu_what_is_stated(cause: str) -> None:
     assert main is None or gained > 0.6
 
 
-def test_arrays_are_as_after_one_launch() -> None:
+def test_arrays_have_the_contents_after_one_launch_each() -> None:
     cp = session.cp()
     code = 'extern "C" __global__ void add(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] += 1; }'
     kernel = cp.RawKernel(code, "add")

@@ -65,16 +65,16 @@ def answered(interview_: Interview, right: bool = True, sure: bool = True) -> In
 
 
 class TestTalk:
-    def test_a_seed_draws_the_same_card_again_and_another_seed_others(self) -> None:
+    def test_cards_are_reproducible_from_their_seed(self) -> None:
         numbers = [CARD.drawn(seed).parameters["n"] for seed in range(20)]
         assert numbers == [CARD.drawn(seed).parameters["n"] for seed in range(20)]
         assert len(set(numbers)) == 2
 
-    def test_a_lucky_guess_comes_back(self) -> None:
+    def test_a_guessed_answer_is_due_again(self) -> None:
         answered(talk(), sure=False)
         assert again.load_history(CARD.key).due == MONDAY + timedelta(days=1)
 
-    def test_a_scorecard_is_kept_as_json(self, tmp_path: Path) -> None:
+    def test_a_scorecard_is_saved_as_json(self, tmp_path: Path) -> None:
         interview_ = answered(talk())
         record = json.loads(interview_.save(tmp_path / "card.json").read_text(encoding="utf-8"))
         assert record["format"] == "gpulab-interview"
@@ -85,7 +85,7 @@ class TestTalk:
 
 
 class TestAgain:
-    def test_misses_come_back_after_one_three_and_seven_days(self) -> None:
+    def test_missed_cards_are_due_after_one_three_and_seven_days(self) -> None:
         day = MONDAY
         waits = []
         answered(talk(today=day), right=False)
@@ -98,7 +98,7 @@ class TestAgain:
         assert waits == [1, 3, 7]
         assert again.load_history(CARD.key).met == 4
 
-    def test_a_second_miss_starts_again(self) -> None:
+    def test_a_second_miss_restarts_the_schedule(self) -> None:
         answered(talk(), right=False)
         answered(talk(today=MONDAY + timedelta(days=1)))
         answered(talk(today=MONDAY + timedelta(days=4)), right=False)
@@ -135,7 +135,7 @@ class TestOpening:
         ]
 
 
-def test_a_sheet_has_the_devices_numbers_and_the_learners_own(tmp_path: Path) -> None:
+def test_a_sheet_has_numbers_of_the_device_and_of_the_learner(tmp_path: Path) -> None:
     gl.use_device("virtual:T4")
     before = figures.sheet()
     assert len(before.tables) == 1
@@ -148,7 +148,7 @@ def test_a_sheet_has_the_devices_numbers_and_the_learners_own(tmp_path: Path) ->
     assert after.save(tmp_path / "sheet.html").read_text(encoding="utf-8").count("<table") == 2
 
 
-def test_a_capstone_is_scored_beside_a_naive_and_a_good_kernel() -> None:
+def test_a_capstone_is_compared_with_a_naive_and_a_good_kernel() -> None:
     one_block = figures.attend("attend.cu").replace("#define SPLITS 8", "")
     costs = figures.scored(one_block, heads=2, tokens=40, device="T4")
     assert costs.loads["yours"] < costs.loads["good"] < costs.loads["naive"]

@@ -95,7 +95,7 @@ def answered(interview_: Interview, *values: Any, sure: bool = True) -> Intervie
         ("a", "b", 1.25, 0.0, False),
     ],
 )
-def test_the_merit_of_a_number_falls_with_its_factor(
+def test_the_score_of_a_number_falls_with_its_error_factor(
     answer: Any, interview_: Any, near: float, worth: float, right: bool
 ) -> None:
     assert rate_answer(answer, interview_, near) == (pytest.approx(worth), right)
@@ -119,7 +119,7 @@ def test_answers_are_validated_by_the_kind_of_part() -> None:
             kernel.valid(wrong)
 
 
-def test_an_outcome_has_the_truth_and_the_distance() -> None:
+def test_an_outcome_shows_the_right_value_and_the_error() -> None:
     part = drawn(Random(1)).parts[0]
     right, near, far = (part.outcome(value) for value in (40, 50, 400))
     assert right == Outcome(
@@ -156,7 +156,7 @@ def test_an_outcome_has_the_truth_and_the_distance() -> None:
         ("1,000,448", "bytes", 1000448),
     ],
 )
-def test_numbers_are_read_as_candidates_write_them(answer: Any, unit: str, means: float) -> None:
+def test_numbers_are_parsed_in_common_notations(answer: Any, unit: str, means: float) -> None:
     assert read_answer(answer, unit) == pytest.approx(means, rel=1e-12)
 
 
@@ -195,7 +195,7 @@ def test_points_are_ticked_once_all_parts_are_answered() -> None:
     assert interview_.next().index == 1, "at the last card it stays"
 
 
-def test_the_text_of_a_card_shows_the_truth_only_after_the_answer() -> None:
+def test_a_card_shows_the_right_value_only_after_the_answer() -> None:
     interview_ = talk()
     lines = str(interview_).splitlines()
     assert [line for line in lines if line in ("seen", "How `many`?", "int x;")] == [
@@ -215,7 +215,7 @@ def test_the_text_of_a_card_shows_the_truth_only_after_the_answer() -> None:
     assert "  3. a third" in str(interview_).splitlines()
 
 
-def test_the_interviewer_sees_the_truth_of_every_part_measured_once() -> None:
+def test_the_interviewer_sees_each_right_value_measured_once() -> None:
     measured: list[int] = []
 
     def counted(rng: Random) -> DrawnCard:
@@ -239,7 +239,7 @@ def test_the_interviewer_sees_the_truth_of_every_part_measured_once() -> None:
     assert store().section(again.SECTION) == {}
 
 
-def test_nothing_is_locked_that_cannot_be_measured() -> None:
+def test_an_answer_that_cannot_be_measured_is_not_locked() -> None:
     interview_ = answered(talk(), 40, "red")
     with pytest.raises(GpulabError):
         interview_.answer("nowhere")
@@ -270,7 +270,7 @@ def test_each_part_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
 # What comes back
 
 
-def test_a_card_is_kept_once_it_is_answered_and_again_with_its_ticks() -> None:
+def test_a_card_is_saved_when_answered_and_when_ticked() -> None:
     interview_ = answered(talk(), 40, "red")
     assert store().get(again.SECTION, "made-up-0") is None
     interview_.answer("right", sure=True)
@@ -284,7 +284,7 @@ def test_a_card_is_kept_once_it_is_answered_and_again_with_its_ticks() -> None:
     assert record["score"] == pytest.approx(interview_.scorecard.cards[0].score)
 
 
-def test_the_longest_overdue_comes_first() -> None:
+def test_the_longest_overdue_card_comes_first() -> None:
     for key, days in (("b", 2), ("a", 2), ("c", 1), ("d", 3)):
         again.store_history(key, again.CardHistory(1, 0.0, 0, MONDAY + timedelta(days=days), {}))
     again.store_history("learned", again.CardHistory(2, 1.0, None, None, {}))
@@ -305,7 +305,7 @@ def scored(*parts: PartResult, ticked: int = 0, expected_parts: int = 2, key: st
     return CardResult(key, "estimate", "L3", {}, parts, ("a", "b", "c"), tuple(range(ticked)), expected_parts)
 
 
-def test_bets_are_measured_by_brier() -> None:
+def test_calibration_is_computed_from_brier_scores() -> None:
     bets = [(True, True), (True, False), (False, True), (False, False)]
     assert [compute_calibration([part(right, sure)]) for right, sure in bets] == pytest.approx(
         [0.99, 0.75, 0.19, 0.75]
@@ -314,7 +314,7 @@ def test_bets_are_measured_by_brier() -> None:
     assert compute_calibration([part(True, True), part(False, True)]) == pytest.approx(0.59)
 
 
-def test_coverage_counts_parts_by_merit_and_points_by_ticks() -> None:
+def test_coverage_combines_answer_scores_and_ticked_points() -> None:
     row = scored(part(True, True), part(False, True, 0.5), ticked=2)
     assert row.coverage == pytest.approx(0.75 * (3 + 2 / 3) / 4)
     assert row.score == pytest.approx(0.6875 * 0.59)
@@ -327,7 +327,7 @@ def test_coverage_counts_parts_by_merit_and_points_by_ticks() -> None:
     assert scored(*right, part(True, True)).done is False
 
 
-def test_a_scorecard_is_of_the_cards_that_were_begun() -> None:
+def test_a_scorecard_counts_only_the_cards_that_were_started() -> None:
     cards = (
         scored(part(True, True), part(True, True), ticked=3),
         scored(part(False, False, 0.0)),
@@ -383,7 +383,7 @@ def answer_in(card: Any, value: str, sure: bool) -> None:
     hear(card, key=card.state["question"]["key"], value=value, sure=sure)
 
 
-def test_the_card_asks_shows_and_continues() -> None:
+def test_the_form_shows_question_feedback_and_next_part() -> None:
     interview_ = talk()
     card = form.make_interview_form(interview_)
     question = card.state["question"]
@@ -452,7 +452,7 @@ def test_the_clock_adds_the_times_of_a_cards_questions(monkeypatch: pytest.Monke
     assert card.state["clock"] == {"elapsed_s": 0, "since_s": 5117.0}
 
 
-def test_a_card_with_open_questions_is_left_only_at_the_second_click() -> None:
+def test_skipping_open_questions_needs_a_second_click() -> None:
     interview_ = talk()
     card = form.make_interview_form(interview_)
     assert (card.state["next"], card.state["warning"]) == ("Next card", "")
@@ -496,7 +496,7 @@ def course(monkeypatch: pytest.MonkeyPatch) -> list[Card]:
     return cards
 
 
-def test_cards_are_drawn_kind_after_kind(course: list[Card]) -> None:
+def test_cards_of_different_kinds_alternate(course: list[Card]) -> None:
     interview_ = api.interview(seed=3)
     assert [card.kind for card in interview_.cards] == ["estimate", "bug", "ladder"] * 2
     assert (interview_.seed, interview_.chair, interview_.notice, len(set(interview_.cards))) == (

@@ -304,7 +304,7 @@ def in_another_style(value: float, unit: str) -> str:
     ),
     indirect=["device"],
 )
-def test_a_number_is_right_by_the_model_sentence_and_in_another_style(key: str, device: str) -> None:
+def test_model_answers_and_alternative_numbers_are_right(key: str, device: str) -> None:
     draw = drawn_on(CARDS[key], device)
     parts = list(draw.parts)
     if CARDS[key].kind == "refute":
@@ -326,20 +326,20 @@ def test_a_number_is_right_by_the_model_sentence_and_in_another_style(key: str, 
 
 
 @pytest.mark.parametrize("ways", [2, 4, 8, 16, 32])
-def test_a_share_is_compared_without_rounding(ways: int, device: str) -> None:
+def test_a_fraction_is_compared_without_rounding(ways: int, device: str) -> None:
     part = estimates.make_divergence_card(Random(1)).parts[0]
     outcome = estimates._measure_lanes(device, ways)
     assert right(replace(part, measure=lambda: outcome), f"1/{ways}")
 
 
 @pytest.mark.parametrize("mib", [32, 96])
-def test_half_of_the_bus_is_near_on_old_buses_only(mib: int, device: str) -> None:
-    """Pageable memory: the host's own copy is the limit, and it does not double with the bus."""
+def test_pageable_copies_run_at_about_8_gb_per_second(mib: int, device: str) -> None:
+    """The host's copy limits transfers from pageable memory, so a faster bus does not help."""
     outcome = estimates._measure_copy(device, mib << 20, is_pinned=False)
     assert outcome.value == pytest.approx(mib * 1.048576 / 8, rel=0.35)
 
 
-def test_the_registers_of_an_sm_limit_any_number_of_warps() -> None:
+def test_exact_and_rounded_register_limits_of_warps_are_right() -> None:
     for seed in range(12):
         draw = napkins.make_registers_card(Random(seed))
         part = measured(draw.parts[1])
@@ -347,8 +347,8 @@ def test_the_registers_of_an_sm_limit_any_number_of_warps() -> None:
         assert right(part, _warps(draw.parameters["registers"]))
 
 
-def test_every_card_distinguishes_the_mistake_from_the_answer() -> None:
-    """Left out above is what is near by chance: not for all devices."""
+def test_every_card_rejects_its_common_mistake() -> None:
+    """The tests above skip mistakes that are right by chance, which must not happen on all devices."""
     for key in NUMBERS:
         mistakes = []
         for index in range(6):
@@ -370,7 +370,7 @@ def wrong_choices(part: CardQuestion) -> list[str]:
 
 
 @pytest.mark.parametrize("index", range(len(diagnoses.CARDS)))
-def test_a_hidden_kernels_own_flaw_is_the_right_answer(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_flaw_of_a_hidden_kernel_is_the_right_answer(index: int, monkeypatch: pytest.MonkeyPatch) -> None:
     name = list(SHEETS)[index % len(SHEETS)]
     for module in (flawed, laid_out):
         if hasattr(module, "DEVICES"):
@@ -399,7 +399,7 @@ def test_a_hidden_kernels_own_flaw_is_the_right_answer(index: int, monkeypatch: 
     ids=lambda value: getattr(value, "key", value),
     indirect=["device"],
 )
-def test_a_ladder_does_not_claim_what_a_later_rung_refutes(
+def test_right_answers_agree_with_later_optimization_steps(
     card: Card, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ladders, "DEVICES", (device,))
@@ -448,7 +448,7 @@ def sampled(cards: Sequence[Card]) -> list[Any]:
 
 
 @pytest.mark.parametrize("index", sampled(WHITEBOARDS))
-def test_a_textbooks_kernel_passes_with_its_own_launch(index: int) -> None:
+def test_a_textbook_kernel_passes_with_its_own_launch(index: int) -> None:
     turn(index)
     (part,) = WHITEBOARDS[index].drawn(1).parts
     name = WHITEBOARDS[index].key.removeprefix("whiteboard-")
@@ -482,7 +482,7 @@ def test_a_bug_is_named_and_repaired(index: int) -> None:
 
 
 class TestLocks:
-    """What cannot be tried does not use up the only attempt."""
+    """An answer that cannot be run does not use up the only attempt."""
 
     def talk(self) -> Any:
         return gl.interview("whiteboard-05-transpose")
@@ -523,7 +523,7 @@ class TestLocks:
             gl.interview("estimate-lanes").answer(50, block=32)
 
     def test_a_tried_answer_is_locked(self) -> None:
-        """Also where the message quotes the whole kernel, its parameters included."""
+        """This includes answers whose error message quotes the whole kernel with its parameters."""
         talk = gl.interview("whiteboard-05-copy4")
         head = 'extern "C" __global__ void copy4(const float* x, float* y, int n) '
         body = "{ int i = blockIdx.x * blockDim.x + threadIdx.x; ((float4*)y)[i] = ((const float4*)x)[i]; }"
@@ -537,7 +537,7 @@ class TestLocks:
         assert not talk.outcomes
 
 
-def test_a_launch_of_ones_own_does_not_let_a_serial_kernel_pass() -> None:
+def test_a_serial_kernel_fails_with_a_custom_launch_shape() -> None:
     code = """
 extern "C" __global__ void scale2d(const float* x, float* y, int rows, int cols) {
     for (int k = threadIdx.x; k < rows * cols; k += blockDim.x) y[k] = 2 * x[k];
@@ -556,7 +556,7 @@ def test_parameters_differ_from_seed_to_seed() -> None:
             ), card.key
 
 
-def test_an_experiment_on_occupancy_lowers_it() -> None:
+def test_unused_shared_memory_lowers_occupancy_and_speed() -> None:
     rng = Random(1)
     for device, unused in refutations._UNUSED_KIB.items():
         times = [refutations._measure_slowdown(device, kib).value for kib in unused]

@@ -86,8 +86,10 @@ def test_peer_access_is_enabled_once_and_one_way(gpus: Gpus) -> None:
         (4096, True, 0.31),
     ],
 )
-def test_a_copy_takes_what_was_recorded_on_two_h200(gpus: Gpus, size: int, direct: bool, gbps: float) -> None:
-    """From the records to which the model was fitted."""
+def test_copy_times_equal_those_recorded_on_two_h200(
+    gpus: Gpus, size: int, direct: bool, gbps: float
+) -> None:
+    """The times are from the recordings to which the model was fitted."""
     gpus()
     x = cp.full(size, 7, cp.uint8)
     y = on(1, lambda: cp.zeros(size, cp.uint8))
@@ -132,7 +134,7 @@ def test_a_kernel_writes_another_gpu(gpus: Gpus) -> None:
     assert [(c.source, c.target, c.size_bytes) for c in crossings] == [(0, 1, 4000)]
 
 
-def test_a_kernel_without_access_faults_and_says_why(gpus: Gpus) -> None:
+def test_a_kernel_without_peer_access_faults_with_a_reason(gpus: Gpus) -> None:
     gpus()
     x = on(1, lambda: cp.zeros(256, cp.float32))
     y = cp.zeros(256, cp.float32)
@@ -186,7 +188,7 @@ def test_functions_take_arrays_of_two_gpus_with_a_warning(gpus: Gpus, use: str) 
 
 
 @pytest.mark.parametrize("use", USES)
-def test_without_a_link_they_are_refused(gpus: Gpus, use: str) -> None:
+def test_functions_refuse_arrays_of_gpus_without_a_link(gpus: Gpus, use: str) -> None:
     gpus(2, "host")
     x = cp.arange(8.0)
     y = on(1, lambda: cp.arange(8.0))
@@ -248,7 +250,9 @@ def overlap(first: Crossing, second: Crossing) -> bool:
         (((1, 0), (2, 0)), False),  # into one port
     ],
 )
-def test_copies_share_a_port_not_a_direction(gpus: Gpus, direct: bool, ways: Any, together: bool) -> None:
+def test_copies_share_a_port_only_in_the_same_direction(
+    gpus: Gpus, direct: bool, ways: Any, together: bool
+) -> None:
     machine = gpus(4)
     for source, target in ways if direct else ():
         with cp.cuda.Device(source):
@@ -291,9 +295,7 @@ def test_a_copy_in_the_default_stream_waits_for_both_devices(gpus: Gpus) -> None
     assert machine.devices[1].work_queue.log[-1].start_ns >= copy.end_ns
 
 
-def test_a_record_of_crossings_counts_those_beyond_its_limit(
-    gpus: Gpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_transfers_beyond_the_recorder_limit_are_counted(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = gpus(2)
     recorder = ports.PortRecorder(machine)
     with pytest.raises(GpulabError, match="has not started"):
@@ -309,7 +311,7 @@ def test_a_record_of_crossings_counts_those_beyond_its_limit(
 
 
 @pytest.mark.parametrize("name", ["A100", "T4", "RTX 4090", "H100", "V100"])
-def test_every_gpu_has_the_links_that_it_is_sold_with(gpus: Gpus, name: str) -> None:
+def test_every_gpu_has_the_links_of_its_data_sheet(gpus: Gpus, name: str) -> None:
     machine = gpus(2, name=name)
     has_nvlink = bool(machine.devices[0].info.nvlink_gbps)
     assert bool(runtime.deviceCanAccessPeer(0, 1)) == has_nvlink

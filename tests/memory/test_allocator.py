@@ -42,8 +42,8 @@ def layout(blocks: BlockMap) -> list[object]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_last_step_is_what_the_pool_holds(seed: int) -> None:
-    """Two streams, a limit that is met, segments given back by the program, for a stream, and by the pool."""
+def test_the_last_step_equals_the_pools_block_map(seed: int) -> None:
+    """The program uses two streams, reaches the limit, and releases segments in three different ways."""
     cp = gl.cp
     draw = random.Random(seed)
     pool = cp.get_default_memory_pool()
@@ -83,19 +83,19 @@ def test_the_last_step_is_what_the_pool_holds(seed: int) -> None:
     assert len(snapshot.events) == 0
 
 
-def test_blocks_have_the_lines_of_the_program_and_the_page_shows_their_text() -> None:
+def test_blocks_have_their_source_lines_and_the_page_shows_them() -> None:
     with gl.allocator() as a:
         kept = gl.cp.zeros(1000, gl.cp.float32)
     block = next(b for b in a.at(-1).blocks if b.state == "used")
     frame = a.record.stacks[block.stack][0]
     assert frame.filename == "test_allocator.py"
-    assert frame.function == "test_blocks_have_the_lines_of_the_program_and_the_page_shows_their_text"
+    assert frame.function == "test_blocks_have_their_source_lines_and_the_page_shows_them"
     assert a.record.texts[block.stack] == "kept = gl.cp.zeros(1000, gl.cp.float32)"
     assert block.requested_bytes == kept.nbytes
     assert "kept = gl.cp.zeros" in a._picture().html()
 
 
-def test_the_same_requests_in_pytorchs_allocator() -> None:
+def test_requests_are_replayed_in_pytorchs_allocator() -> None:
     a = one_and_another()
     view = a.compare("PyTorch")
     ours, theirs = view.panels
@@ -145,7 +145,7 @@ def test_a_request_keeps_its_name_and_colour_in_the_other_allocator() -> None:
     assert columns.make_legends(view.maps)["line"] == columns.make_legends(a._maps)["line"]
 
 
-def test_the_limit_is_the_one_that_refused() -> None:
+def test_free_memory_is_measured_with_the_limit_of_the_refusal() -> None:
     pool = gl.cp.get_default_memory_pool()
     with gl.allocator() as a:
         pool.set_limit(size=10 * MIB)
@@ -157,7 +157,7 @@ def test_the_limit_is_the_one_that_refused() -> None:
     assert "room for 10 MiB more" in repr(a)
 
 
-def test_statistics_and_files(tmp_path: Path) -> None:
+def test_statistics_and_saved_reports_equal_the_record(tmp_path: Path) -> None:
     a = one_and_another()
     figures = a.statistics().figures["reserved_bytes"]
     assert next(iter(figures.values())).peak == 300_032 + 3 * MIB + 1024
@@ -171,7 +171,7 @@ def test_statistics_and_files(tmp_path: Path) -> None:
         gl.open_allocator(tmp_path / "x.pickle", device=3)
 
 
-def test_mistakes_are_named() -> None:
+def test_invalid_arguments_are_reported() -> None:
     with gl.allocator() as a:
         pass
     with pytest.raises(ValueError, match=r"CuPy or PyTorch\. Did you mean"):
@@ -193,7 +193,7 @@ def one_and_another() -> AllocatorReport:
     return a
 
 
-def test_a_step_is_counted_from_either_end() -> None:
+def test_negative_steps_count_from_the_end() -> None:
     a = one_and_another()
     last = a.history.last_step
     for step in range(last + 1):
@@ -208,7 +208,7 @@ def test_a_step_is_counted_from_either_end() -> None:
         assert panel.fragmentation_of(panel.map_after(0)).room_bytes == a.record.capacity_bytes
 
 
-def test_the_events_of_another_allocator_are_a_report() -> None:
+def test_replay_in_another_allocator_returns_a_report() -> None:
     a = one_and_another()
     theirs = a.replayed("pytorch", max_split_size_mb=64)
     assert theirs.record.settings == "max_split_size_mb:64"
@@ -225,7 +225,7 @@ def test_the_events_of_another_allocator_are_a_report() -> None:
     assert names == [a.record.allocator, "CuPy's allocator"]
 
 
-def test_the_last_of_very_many_events_are_shown_and_too_many_requests_are_not_replayed(
+def test_numbers_of_shown_events_and_replayed_requests_are_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     a = one_and_another()
@@ -241,7 +241,7 @@ def test_the_last_of_very_many_events_are_shown_and_too_many_requests_are_not_re
     assert f"Only the last {requests - 1} of {events} events are shown." in again._picture().html()
 
 
-def test_the_busiest_device_of_a_snapshot_is_shown_unless_one_is_named(
+def test_the_busiest_device_of_a_snapshot_is_shown_by_default(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     short = gl.allocator().record
@@ -261,7 +261,7 @@ def test_the_busiest_device_of_a_snapshot_is_shown_unless_one_is_named(
 
 
 def test_a_pool_without_a_block_map_is_shown_by_its_arrays() -> None:
-    """As CuPy's on a real GPU, which has totals, but neither segments nor blocks."""
+    """CuPy's pool on a real GPU has totals, but neither segments nor blocks."""
     cp = gl.cp
     kept = [cp.zeros(1000), cp.zeros((64, 64), cp.float32)]
     cp.zeros(5000)
@@ -313,7 +313,7 @@ def after(states: str, limit_bytes: int, times: tuple[int, ...], *request_times:
     return list(allocator._count_events_at_requests(record, requests))
 
 
-def test_events_before_each_request() -> None:
+def test_number_of_events_before_each_request() -> None:
     assert after("", 0, (5, 5, 9, 12), 5, 9, 9, 10) == [0, 2, 3, 3, 4]
     assert after("", 0, (0, 5), 5) == [0, 2]
     assert after("uf", 0, (5, 5, 9), 5, 9) == [0, 0, 3]
@@ -355,8 +355,8 @@ def test_two_reports_are_compared() -> None:
         first_report.compare(second_report, max_split_size_mb=64)
 
 
-def test_a_replayed_snapshot_has_no_more_memory_than_the_device_had(tmp_path: Path) -> None:
-    """The file does not tell the device's memory; a request that was refused does."""
+def test_replay_of_a_snapshot_infers_the_device_memory(tmp_path: Path) -> None:
+    """The file does not contain the size of the device's memory, but a refused request shows it."""
     pool = TorchAllocator("", capacity_bytes=80 * MIB)
     sizes = [30 * MIB, 30 * MIB, 50 * MIB]
     requests = [Request("alloc", n, size, 0, n) for n, size in enumerate(sizes)]
