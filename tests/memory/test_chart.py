@@ -37,7 +37,7 @@ def threads() -> int:
     return sum(thread.name == "gpulab sampler" for thread in threading.enumerate())
 
 
-def test_readings_are_the_pools_own_and_peaks_between_them_are_not_lost():
+def test_readings_equal_the_pool_and_include_peaks_between_them():
     cp = gl.cp
     pool = gl.cp.get_default_memory_pool()
     old = cp.zeros(3 * MIB, cp.uint8)
@@ -57,7 +57,7 @@ def test_readings_are_the_pools_own_and_peaks_between_them_are_not_lost():
     assert r.others_bytes[-1] == 0
 
 
-def test_marks_name_the_lines_and_add_up():
+def test_marks_attribute_bytes_and_failures_to_source_lines():
     cp = gl.cp
     with gl.memory(rate_hz=5) as m:
         for _ in range(3):
@@ -103,7 +103,7 @@ def levels_of_a_short_block() -> tuple[chart.MemoryRecording, list[tuple[int, in
     return m, levels
 
 
-def test_the_memory_after_each_event_is_the_pools_own():
+def test_memory_after_each_event_equals_the_pools_values():
     m, levels = levels_of_a_short_block()
     steps = order_by_event(m.record)
     assert list(zip(steps.used_bytes[:6], steps.reserved_bytes[:6], strict=True)) == levels
@@ -129,7 +129,7 @@ def test_a_short_recording_is_shown_by_event_and_a_long_one_by_time():
     view.close()
 
 
-def test_the_thread_and_the_hook_end_with_the_block_or_a_forgotten_recording():
+def test_sampling_thread_and_hook_end_with_the_recording():
     hooks = gl.cp.cuda.memory_hook.get_memory_hooks()
     with gl.memory() as m:
         assert threads() == 1
@@ -152,7 +152,7 @@ def test_the_thread_and_the_hook_end_with_the_block_or_a_forgotten_recording():
     gl.cp.zeros(3)  # the hook of the lost report does nothing
 
 
-def test_a_chart_that_is_shown_ends_with_its_view():
+def test_displayed_recording_stops_when_its_view_is_closed():
     m = gl.memory(rate_hz=50)
     assert (m.state, threads()) == ("new", 0), "a recording that is not shown does nothing"
     m._repr_mimebundle_()
@@ -164,7 +164,7 @@ def test_a_chart_that_is_shown_ends_with_its_view():
     assert threads() == 0
 
 
-def test_a_line_is_sent_once():
+def test_each_source_line_is_sent_to_the_page_once():
     m = gl.memory(rate_hz=1)
     m.start()
     gl.cp.zeros(3)
@@ -238,7 +238,7 @@ def test_buttons_work_on_the_device_of_their_chart():
     m.stop()
 
 
-def test_files_have_the_data_of_the_record(tmp_path):
+def test_saved_files_contain_the_data_of_the_record(tmp_path):
     with gl.memory(rate_hz=20) as m:
         x = gl.cp.zeros(3 * MIB, gl.cp.uint8)
         m.pause()
@@ -264,7 +264,7 @@ def test_files_have_the_data_of_the_record(tmp_path):
     assert "x = gl.cp.zeros(3 * MIB, gl.cp.uint8): 1 allocation, 3 MiB." in m._picture().describe()
 
 
-def test_readings_that_fail_are_noted_and_left_out_of_the_picture():
+def test_failed_readings_are_noted_and_not_drawn():
     m = gl.memory(rate_hz=50)
     m.start()
     m._recorder.sampler._read_row._read_memory = lambda: (_ for _ in ()).throw(RuntimeError("gone"))
@@ -289,7 +289,7 @@ def test_readings_that_fail_are_noted_and_left_out_of_the_picture():
         ("4194303.9 TiB", int(4194303.9 * 2**40)),
     ],
 )
-def test_sizes_as_people_write_them(text: str, size: int):
+def test_common_spellings_of_sizes_are_parsed(text: str, size: int):
     assert parse_size(text) == size
 
 
@@ -299,7 +299,7 @@ def test_wrong_sizes_are_refused(text: str):
         parse_size(text)
 
 
-def test_a_size_beyond_any_memory_is_refused_in_a_few_letters():
+def test_error_for_a_huge_size_is_short():
     for text in ("9" * 400, "9" * 30, "9" * 400 + "k", "4194304 TiB"):
         with pytest.raises(ValueError, match="more than any memory can hold") as error:
             parse_size(text)
@@ -307,8 +307,8 @@ def test_a_size_beyond_any_memory_is_refused_in_a_few_letters():
     assert [chart.shorten_text("9" * digits) for digits in (40, 41)] == [f"'{'9' * 40}'", f"'{'9' * 40}'..."]
 
 
-def test_readings_of_different_times_leave_nothing_below_zero():
-    """A pool that has grown since the device was read: nothing is cached, and nothing the driver's."""
+def test_described_sizes_are_never_negative():
+    """If the pool grew after the device was read, the cached bytes and those of the driver are shown as 0."""
     with gl.memory(rate_hz=5) as m:
         pass
     size = np.array([5.0 * MIB])
@@ -316,7 +316,7 @@ def test_readings_of_different_times_leave_nothing_below_zero():
     assert ", 0 B cached, 0 B driver and others, " in describe_memory(record, "stopped")
 
 
-def test_a_page_gets_each_state_and_all_readings_at_the_end():
+def test_page_receives_state_changes_and_all_final_readings():
     """In between, readings are sent one by one, and the page requests those that it has missed."""
     count = [10]
     view = MemoryChart(lambda: synthetic.memory_samples(count[0]), "live")

@@ -63,7 +63,7 @@ def test_a_request_that_fails_is_an_event_with_the_free_bytes():
     assert (recorder.held_bytes, recorder.most_held_bytes) == (0, 0)
 
 
-def test_two_calls_on_one_line_are_one_stack():
+def test_two_calls_on_one_line_share_one_stack():
     with AllocationRecorder() as recorder:
         arrays = [zeros(1), zeros(2)]
     stacks = {row[6] for row in recorder.events().rows() if row[0] == "alloc"}
@@ -87,7 +87,7 @@ def test_a_block_that_another_thread_frees_is_freed_once():
     assert (recorder.missed_frees, recorder.held_bytes, recorder.most_held_bytes) == (1, 1024, 1024)
 
 
-def test_a_lost_recorder_leaves_and_another_goes_on():
+def test_unreferenced_recorder_is_removed_from_the_hooks():
     hooks = gl.cp.cuda.memory_hook.get_memory_hooks()
     lost = AllocationRecorder()
     other = AllocationRecorder()

@@ -63,7 +63,7 @@ def test_statistics_of_a_random_program(seed: int) -> None:
             assert statistics["allocated_bytes"]["current"] == used + cached
 
 
-def test_only_its_block_counts_and_its_memory_ends_with_it() -> None:
+def test_counts_only_its_with_block_and_frees_its_memory() -> None:
     cp = gl.cp
     cupyx = gl.cupyx
     pool = cp.get_default_pinned_memory_pool()
@@ -83,7 +83,7 @@ def test_only_its_block_counts_and_its_memory_ends_with_it() -> None:
     assert not cp.cuda.pinned_memory.is_memory_pinned(address)
 
 
-def test_the_summary() -> None:
+def test_summary_shows_bytes_in_use_and_provenance() -> None:
     with gl.host_memory() as h:
         kept = gl.cupyx.empty_pinned(3 << 20, "u1")
     for part in ("4,194,304 bytes in use", "modelled on virtual T4"):

@@ -38,7 +38,7 @@ def rows(recorder: AllocationRecorder, **options: Any) -> list[tuple[Any, ...]]:
 # -- events -----------------------------------------------------------------------------------------------
 
 
-def test_the_last_events_are_kept_and_numbers_go_on() -> None:
+def test_recorder_keeps_the_last_events_and_their_numbers() -> None:
     recorder = AllocationRecorder(max_events=4)
     addresses = []
     for number in range(1, 11):
@@ -124,7 +124,7 @@ def test_stacks_have_only_lines_of_the_program() -> None:
     assert stack_of(recorder)[0] == me, "above the first line of the program a library may be deep"
 
 
-def test_stacks_end_with_the_cell_and_at_a_depth() -> None:
+def test_stacks_end_at_the_cell_or_the_maximum_depth() -> None:
     recorder = AllocationRecorder()
 
     def deep(depth: int) -> None:
@@ -156,7 +156,7 @@ def test_an_event_without_a_line_of_the_program_has_no_stack() -> None:
     assert recorder.stacks == recorder.source_lines == []
 
 
-def test_the_first_of_very_many_stacks_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stacks_beyond_the_maximum_number_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hook, "MAX_STACKS", 2)
     recorder = AllocationRecorder()
     first = lambda: recorder.on_segment_allocation(0, 512, 1)  # noqa: E731
@@ -205,7 +205,7 @@ def test_events_of_a_pool_of_pinned_memory() -> None:
     assert [row[:4] for row in recorder.record().events.rows()][5:] == [("segment_free", address, 1024, 0)]
 
 
-def test_pinned_memory_is_measured_on_this_computer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provenance_of_pinned_memory_on_a_real_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert PinnedRecorder().record().provenance.source == "modelled"
     backend = SimpleNamespace(provenance=Provenance("measured", "an L4"))
     monkeypatch.setattr(pinned.current, "backend", lambda: backend)
@@ -224,7 +224,7 @@ def test_buffers_are_pinned_for_all_devices(monkeypatch: pytest.MonkeyPatch) -> 
     assert flags == [1], "cudaHostAllocPortable (driver_types.h)"
 
 
-# -- pools that tell nothing ------------------------------------------------------------------------------
+# -- pools that report only totals ------------------------------------------------------------------------
 
 
 class Silent:
@@ -241,7 +241,7 @@ class Silent:
         return self.limit
 
 
-def test_the_pool_of_the_allocator_is_the_current_one() -> None:
+def test_current_pool_is_that_of_the_active_allocator() -> None:
     cp = gl.cp
     assert find_current_pool() is cp.get_default_memory_pool()
     own_pool = cp.cuda.MemoryPool()
@@ -251,7 +251,7 @@ def test_the_pool_of_the_allocator_is_the_current_one() -> None:
         assert find_current_pool() is cp.get_default_memory_pool()
 
 
-def test_an_array_is_on_the_current_device_or_not() -> None:
+def test_is_on_current_device() -> None:
     x = gl.cp.zeros(4)
     assert is_on_current_device(x) is True
     gl.use_device("virtual:A100")
@@ -262,7 +262,7 @@ def test_an_array_is_on_the_current_device_or_not() -> None:
         assert is_on_current_device(real) is (device_id == 0)
 
 
-def test_segments_that_a_pool_gave_back_are_noticed_at_the_next_event(
+def test_returned_segments_are_detected_at_the_next_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     recorder = PoolRecorder()
@@ -302,7 +302,7 @@ def test_segments_that_a_pool_gave_back_are_noticed_at_the_next_event(
     assert news() == [], "a pool's total is that of the current device"
 
 
-def test_notes_of_a_trace() -> None:
+def test_note_of_a_trace_reports_missed_events() -> None:
     recorder = PoolRecorder()
     recorder.pool = Silent(100)
     recorder._total_bytes = 300
@@ -310,7 +310,7 @@ def test_notes_of_a_trace() -> None:
     assert "200 bytes that the pool returned to the device are still shown" in trace.note
     assert (trace.allocator, trace.device_id) == ("CuPy's pool", 0)
     assert trace.capacity_bytes == recorder.capacity_bytes > 0
-    assert [stack[0].function for stack in trace.stacks] == ["test_notes_of_a_trace"]
+    assert [stack[0].function for stack in trace.stacks] == ["test_note_of_a_trace_reports_missed_events"]
     assert trace.texts == ("trace = recorder.stop()",)
     recorder = PoolRecorder()
     recorder.unknown_note = "First."
@@ -318,7 +318,7 @@ def test_notes_of_a_trace() -> None:
     assert recorder.stop().note == "First. 2 events could not be recorded."
 
 
-def test_measured_traces_name_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provenance_of_a_measured_trace_names_cupys_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pool.find_provenance() == current.backend().provenance
     backend = SimpleNamespace(provenance=Provenance("measured", "an L4"))
     monkeypatch.setattr(pool.current, "backend", lambda: backend)
@@ -343,7 +343,7 @@ def events(*rows: tuple[str, int, int, int]) -> AllocatorEvents:
     )
 
 
-def test_marks_are_sums_by_line() -> None:
+def test_marks_sum_events_by_source_line() -> None:
     assert summarize_events(events(), 0) == []
     assert summarize_events(events(("segment_alloc", 512, 5, 1), ("free_completed", 5, 5, 1)), 0) == []
     rows = (
@@ -359,7 +359,7 @@ def test_marks_are_sums_by_line() -> None:
     assert summarize_events(events(*rows), 100) == expected
 
 
-def test_each_event_can_have_its_own_mark() -> None:
+def test_detailed_marks_have_one_row_per_event() -> None:
     rows = (
         ("segment_alloc", 4096, 100, 3),
         ("alloc", 512, 110, 3),
@@ -378,7 +378,7 @@ def test_each_event_can_have_its_own_mark() -> None:
     ]
 
 
-def test_the_smallest_of_more_than_eight_lines_are_one_mark() -> None:
+def test_beyond_eight_lines_the_smallest_are_merged_into_one() -> None:
     eight = [("alloc", 100 * n, 10 * n, n) for n in range(1, 9)]
     assert [row[6] for row in summarize_events(events(*eight), 0)] == [1, 2, 3, 4, 5, 6, 7, 8]
     nine = summarize_events(events(*eight, ("free_requested", 1000, 90, 9)), 0)
@@ -424,7 +424,7 @@ def test_reserved_bytes_are_limited_to_the_device_s_memory() -> None:
     assert [readings()[1] for _ in range(5)] == [100, 1024, 1024, None, 50]
 
 
-def test_readings_keep_no_recorder_alive() -> None:
+def test_readings_do_not_keep_the_recorder_alive() -> None:
     recorder = MemoryRecorder(1.0)
     sampler = recorder.sampler
     before = sys.getrefcount(recorder)

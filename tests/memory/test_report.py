@@ -40,7 +40,7 @@ def groups(report) -> list[tuple[str, str, int]]:
     return [(group.arrays, group.stay, group.size_bytes // MIB) for group in report.alive]
 
 
-def test_the_peak_its_line_and_the_arrays_alive():
+def test_report_has_the_peak_its_line_and_the_live_arrays():
     held = zeros(3)
     r = gl.memory_report(climb, held)
     assert (r.before_bytes, r.peak_bytes, r.after_bytes) == (3 * MIB, 33 * MIB, 28 * MIB)
@@ -72,7 +72,7 @@ def test_the_peak_its_line_and_the_arrays_alive():
     assert page.count("<table") == 2
 
 
-def test_the_room_on_other_gpus_follows_from_the_peak():
+def test_room_on_each_gpu_is_computed_from_the_peak():
     held = zeros(3)
     r = gl.memory_report(climb, held)
     here, *others = r.rooms
@@ -90,7 +90,7 @@ def test_the_room_on_other_gpus_follows_from_the_peak():
     assert total == here.memory_bytes
 
 
-def test_a_call_that_grows_by_what_was_said_to_fit_fits_and_one_more_does_not():
+def test_call_fits_at_the_reported_factor_and_fails_above_it():
     pool = gl.cp.get_default_memory_pool()
     pool.set_limit(size=64 * MIB)
 
@@ -107,7 +107,7 @@ def test_a_call_that_grows_by_what_was_said_to_fit_fits_and_one_more_does_not():
     assert failed.rooms[0].times < 1
 
 
-def test_out_of_memory_tells_what_failed_and_leaves_nothing():
+def test_out_of_memory_report_names_the_request_and_frees_arrays():
     gl.cp.get_default_memory_pool().set_limit(size=50 * MIB)
 
     def fill():
@@ -162,8 +162,8 @@ def test_memory_without_a_pool_is_noted_as_not_recorded():
     assert gl.memory_report(zeros, 2).note == ""
 
 
-def test_random_programs_agree_with_plain_sums():
-    """Sizes, peaks and the remaining bytes of 8 programs, by adding and subtracting."""
+def test_sizes_of_random_programs_equal_a_simple_count():
+    """Compare sizes, peaks and remaining bytes of 8 programs with sums that the test computes."""
     rng = np.random.default_rng(5)
     for _ in range(8):
         steps = rng.integers(1, 5000, 30).tolist()
@@ -192,7 +192,7 @@ def test_random_programs_agree_with_plain_sums():
         assert r.frees == sum(drops)
 
 
-def test_arrays_of_a_list_are_one_group_and_what_no_array_holds_has_no_name():
+def test_list_arrays_are_grouped_and_raw_memory_is_unnamed():
     unnamed = gl.cp.cuda.alloc(7 * MIB)
     xs = [zeros(1)]
 
@@ -229,7 +229,7 @@ def test_lost_events_are_noted(monkeypatch: pytest.MonkeyPatch):
     assert 16 - 2 * 4 <= int(lost[1]) <= 16 - 4
 
 
-def test_a_peak_before_the_call_is_not_its_own():
+def test_peak_before_the_call_is_not_attributed_to_it():
     arrays = [zeros(9)]
 
     def shrink():
@@ -255,7 +255,7 @@ def test_a_request_that_fails_outside_of_the_pool_has_no_size():
     assert gl.memory_report(partial(zeros, 1)).name == "partial"
 
 
-def test_looking_for_names_keeps_nothing_alive() -> None:
+def test_searching_for_array_names_keeps_no_array_alive() -> None:
     def again() -> None:
         y = zeros(1)
         for _ in range(6):
@@ -289,7 +289,7 @@ def test_arrays_of_an_earlier_device_are_not_listed():
         (None, None, None, 980),
     ],
 )
-def test_room_is_what_is_free_and_what_the_pool_keeps_up_to_its_limit(
+def test_room_is_free_and_cached_memory_up_to_the_limit(
     reserved: int | None, device: int | None, limit: int | None, room: int
 ) -> None:
     run = report._RecordedCall("f")
@@ -304,7 +304,7 @@ def test_room_is_what_is_free_and_what_the_pool_keeps_up_to_its_limit(
     assert {o.times for o in run._compute_rooms(20, 0)} == {None}
 
 
-def test_the_most_reserved_bytes_are_read_as_the_pool_grows() -> None:
+def test_peak_reserved_bytes_are_read_at_each_new_segment() -> None:
     totals: list[int | None] = [5, 9, 3, None]
     recorder = report._ReservedPeakRecorder(0, lambda: totals.pop(0))
     assert recorder.most_reserved_bytes == 5
@@ -337,8 +337,8 @@ def test_the_last_failure_is_reported() -> None:
     assert r.provenance.label.startswith("modelled on virtual A100")
 
 
-def test_reused_blocks_of_the_pool_belong_to_the_call() -> None:
-    """An array in a block that the pool had is the call's, though its size would fit into what was there."""
+def test_reused_pool_blocks_are_attributed_to_the_call() -> None:
+    """The call owns arrays in reused blocks, even if they would fit into unnamed memory from before."""
     zeros(5)
     zeros(3)
     unnamed = gl.cp.cuda.alloc(20 * MIB)
@@ -359,7 +359,7 @@ def test_reused_blocks_of_the_pool_belong_to_the_call() -> None:
     assert unnamed.mem.size == 20 * MIB
 
 
-def test_blocks_of_before_that_the_call_freed_are_not_alive_at_its_peak() -> None:
+def test_blocks_freed_by_the_call_are_not_alive_at_its_peak() -> None:
     held = [zeros(9), zeros(4)]
     name = gl.cp.zeros(100, gl.cp.uint8)
 
@@ -385,7 +385,7 @@ def test_blocks_of_before_that_the_call_freed_are_not_alive_at_its_peak() -> Non
 # Looking for arrays -------------------------------------------------------------------------------------
 
 
-def test_young_arrays_are_those_of_two_generations() -> None:
+def test_only_the_two_youngest_gc_generations_are_searched() -> None:
     arrays = report._ArraySightings(SimpleNamespace(held_bytes=1, most_held_bytes=1))
     old = zeros(1)
     gc.collect()

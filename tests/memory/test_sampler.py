@@ -43,7 +43,7 @@ def test_ten_minutes_at_20_hz_take_bounded_memory():
     assert sampler.added_rows == 15_100
 
 
-def test_readings_have_the_rate_pause_and_end():
+def test_sampler_keeps_its_rate_pauses_resumes_and_stops():
     sampler = Sampler(lambda: (1.0,), 1, rate_hz=50)
     sampler.start()
     until(lambda: sampler.added_rows > 20)
@@ -113,6 +113,6 @@ def test_a_running_sampler_does_not_delay_the_end_of_the_process():
 
 
 @pytest.mark.parametrize("rate", [0, -1, 1000, float("nan"), "fast"])
-def test_a_rate_that_is_none_is_refused(rate: float):
+def test_invalid_rates_are_refused(rate: float):
     with pytest.raises(ValueError, match="rate_hz"):
         Sampler(lambda: (1.0,), 1, rate)

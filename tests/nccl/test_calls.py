@@ -48,7 +48,7 @@ def random_arrays(ranks: int, size: int, dtype: str, seed: int = 0) -> list[np.n
 
 @pytest.mark.parametrize("dtype", NUMBERS)
 @pytest.mark.parametrize("op", OPS)
-def test_an_all_reduce_is_numpys(gpus: Gpus, dtype: str, op: str) -> None:
+def test_all_reduce_equals_numpy(gpus: Gpus, dtype: str, op: str) -> None:
     gpus(3)
     comms = nccl.NcclCommunicator.initAll(3)
     for size in SIZES:
@@ -71,7 +71,7 @@ def test_an_all_reduce_is_numpys(gpus: Gpus, dtype: str, op: str) -> None:
 
 @pytest.mark.parametrize("ranks", [1, 2, 5, 8])
 @pytest.mark.parametrize("links", ["nvswitch", "pairs", "host"])
-def test_every_call_gives_what_numpy_says(gpus: Gpus, ranks: int, links: Any) -> None:
+def test_other_collectives_equal_numpy(gpus: Gpus, ranks: int, links: Any) -> None:
     gpus(ranks, links)
     comms = nccl.NcclCommunicator.initAll(ranks)
     size = 13
@@ -122,7 +122,7 @@ def test_calls_in_place(gpus: Gpus) -> None:
         np.testing.assert_array_equal(array.get(), sum(hosts))
 
 
-def test_averages_are_rounded_as_types_are(gpus: Gpus) -> None:
+def test_averages_are_rounded_to_the_data_type(gpus: Gpus) -> None:
     gpus(2)
     comms = nccl.NcclCommunicator.initAll(2)
     for dtype, hosts, expected in (
@@ -145,8 +145,8 @@ def float32_values(array: Any) -> np.ndarray[Any, Any]:
     return (array.get().astype(np.uint32) << 16).view(np.float32)
 
 
-def test_bfloat16_is_added_as_such(gpus: Gpus) -> None:
-    """256 + 1 is 256 in eight bits, ties to even; 257 + 1 of float32 would be 258."""
+def test_bfloat16_sums_are_rounded_to_bfloat16(gpus: Gpus) -> None:
+    """With 8 significant bits and ties to even, 256 + 1 is 256. In float32, 256 + 1 + 1 would be 258."""
     gpus(3)
     comms = nccl.NcclCommunicator.initAll(3)
     arrays = on_devices([bfloat16_bits(v) for v in ([256, 1.5, np.nan], [1, 2.25, 1], [1, 0.25, 1])])
@@ -156,7 +156,7 @@ def test_bfloat16_is_added_as_such(gpus: Gpus) -> None:
     assert np.isnan(result[2])
 
 
-def test_floats_are_added_round_the_ring(gpus: Gpus) -> None:
+def test_floats_are_added_in_ring_order(gpus: Gpus) -> None:
     """Chunk c is added from rank c on, so all ranks have the same bits, unlike in other orders."""
     gpus(4)
     comms = nccl.NcclCommunicator.initAll(4)
@@ -185,7 +185,7 @@ def test_floats_are_added_round_the_ring(gpus: Gpus) -> None:
 
 
 @pytest.mark.parametrize(("ranks", "size"), [(8, 8000), (8, 8003), (4, 1000), (3, 7), (2, 1001), (8, 29)])
-def test_a_ring_moves_the_minimum_through_each_port(gpus: Gpus, ranks: int, size: int) -> None:
+def test_ring_all_reduce_moves_the_minimum_bytes_per_port(gpus: Gpus, ranks: int, size: int) -> None:
     """Each port sends and receives 2 (n - 1) / n of the data, within one chunk."""
     machine = gpus(ranks)
     comms = nccl.NcclCommunicator.initAll(ranks)
@@ -218,7 +218,7 @@ def play(call: Any, ranks: int, count: int, root: int, data: Any) -> Any:
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8])
 @pytest.mark.parametrize("count", [1, 5, 8, 13])
-def test_the_steps_of_a_ring_lead_to_the_result(ranks: int, count: int) -> None:
+def test_ring_steps_compute_the_result_of_each_collective(ranks: int, count: int) -> None:
     rng = np.random.default_rng(ranks)
     whole = rng.integers(0, 100, (ranks, count))
     assert play("allReduce", ranks, count, 0, whole) == [whole.sum(0).tolist()] * ranks
@@ -238,8 +238,8 @@ def test_the_steps_of_a_ring_lead_to_the_result(ranks: int, count: int) -> None:
     ("links", "over"),
     [("nvswitch", ["NVLink"] * 4), ("pairs", ["NVLink", "PCIe"] * 2), ("host", ["PCIe"] * 4)],
 )
-def test_a_ring_takes_nvlink_where_there_is_one(gpus: Gpus, links: Any, over: list[str]) -> None:
-    """It neither needs nor enables peer access."""
+def test_ring_uses_nvlink_where_available(gpus: Gpus, links: Any, over: list[str]) -> None:
+    """The ring neither needs nor enables peer access."""
     machine = gpus(4, links)
     comms = nccl.NcclCommunicator.initAll(4)
     arrays = on_devices(random_arrays(4, 400, "float32"))
@@ -253,7 +253,7 @@ def test_a_ring_takes_nvlink_where_there_is_one(gpus: Gpus, links: Any, over: li
 
 
 @pytest.mark.parametrize(("links", "step_ns"), [("nvswitch", 600), ("host", 1000)])
-def test_more_ranks_take_more_steps(gpus: Gpus, links: Any, step_ns: int) -> None:
+def test_time_grows_with_the_number_of_ring_steps(gpus: Gpus, links: Any, step_ns: int) -> None:
     """2 (n - 1) steps with the latencies of NCCL's own model."""
     times_ns = []
     for ranks in (2, 8):
@@ -283,7 +283,7 @@ def test_repeated_calls_take_the_recorded_time(gpus: Gpus, size: int, recorded_u
     assert 1e3 * cp.cuda.get_elapsed_time(begin, end) / rounds == pytest.approx(recorded_us, rel=0.4)
 
 
-def test_all_ranks_end_at_once_and_wait_for_the_last(gpus: Gpus) -> None:
+def test_kernels_end_together_after_the_last_rank_arrives(gpus: Gpus) -> None:
     machine = gpus(4)
     comms = nccl.NcclCommunicator.initAll(4)
     arrays = on_devices([np.zeros(1 << 20, np.float32)] * 4)
@@ -303,7 +303,7 @@ def test_all_ranks_end_at_once_and_wait_for_the_last(gpus: Gpus) -> None:
     assert float(sums[0]) == 1
 
 
-def test_a_copy_waits_for_the_ports_of_a_ring(gpus: Gpus) -> None:
+def test_peer_copy_waits_while_a_ring_uses_the_ports(gpus: Gpus) -> None:
     machine = gpus(2)
     comms = nccl.NcclCommunicator.initAll(2)
     arrays = on_devices([np.zeros(1 << 20, np.float32)] * 2)
@@ -350,7 +350,7 @@ def test_calls_of_one_kind_in_a_group_share_a_kernel(gpus: Gpus) -> None:
     ]
 
 
-def test_ranks_may_group_their_calls_differently(gpus: Gpus) -> None:
+def test_ranks_can_group_their_calls_differently(gpus: Gpus) -> None:
     gpus(2)
     uid = nccl.get_unique_id()
 
@@ -410,7 +410,7 @@ def test_all_streams_of_a_group_wait_for_it(gpus: Gpus) -> None:
     assert (y.get() == 3).all()
 
 
-def test_a_group_of_two_matches_two_calls(gpus: Gpus) -> None:
+def test_group_of_two_receives_matches_two_single_sends(gpus: Gpus) -> None:
     gpus(2)
     uid = nccl.get_unique_id()
 
@@ -430,7 +430,7 @@ def test_a_group_of_two_matches_two_calls(gpus: Gpus) -> None:
     assert in_threads(2, rank)[0] == [1, 0]
 
 
-def test_communicators_are_split(gpus: Gpus) -> None:
+def test_comm_split_makes_one_communicator_per_color(gpus: Gpus) -> None:
     gpus(4)
     uid = nccl.get_unique_id()
 

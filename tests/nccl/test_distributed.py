@@ -97,7 +97,7 @@ def test_send_and_receive(gpus: Gpus) -> None:
     assert workers(rank) == [(0, 2, 1), (1, 1, 2)]
 
 
-def test_groups_one_after_the_other_and_side_by_side(gpus: Gpus) -> None:
+def test_process_groups_in_sequence_and_in_parallel(gpus: Gpus) -> None:
     gpus(4)
 
     def rank(r: int) -> Any:

@@ -85,7 +85,7 @@ PAIRS: dict[str, tuple[Any, Any, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("kind", PAIRS)
-def test_calls_that_differ_in_a_group(gpus: Gpus, kind: str) -> None:
+def test_mismatched_calls_in_a_group_are_refused(gpus: Gpus, kind: str) -> None:
     gpus()
     first, second, words = PAIRS[kind]
     comms, arrays = ring()
@@ -93,14 +93,14 @@ def test_calls_that_differ_in_a_group(gpus: Gpus, kind: str) -> None:
     first(comms[0], arrays[0].data.ptr)
     second(comms[1], arrays[1].data.ptr)
     refused(nccl.groupEnd, 5, *words)
-    # Nothing is left over: the group has ended, and the communicators say why they are of no use.
+    # The group has ended, and errors of its communicators explain why they cannot be used.
     refused(nccl.groupEnd, 5, "without a groupStart")
     refused(comms[1].check_async_error, 5, *words, "new ones")
     refused(lambda: first(comms[0], arrays[0].data.ptr), 5, "new ones")
 
 
 @pytest.mark.parametrize("kind", PAIRS)
-def test_calls_that_differ_in_threads(gpus: Gpus, kind: str) -> None:
+def test_mismatched_calls_of_two_threads_are_refused(gpus: Gpus, kind: str) -> None:
     gpus()
     uid = nccl.get_unique_id()
 
@@ -112,11 +112,11 @@ def test_calls_that_differ_in_threads(gpus: Gpus, kind: str) -> None:
     errors = in_threads(2, rank)
     assert [type(error) for error in errors] == [nccl.NcclError] * 2
     for word in PAIRS[kind][2]:
-        # Whichever came second found it out, and says it from its side.
+        # The thread that called second detects the mismatch; the error of each thread names the difference.
         assert all(word.lower() in str(error).lower() for error in errors), errors
 
 
-def test_one_thread_without_a_group(gpus: Gpus) -> None:
+def test_two_ranks_in_one_thread_need_a_group(gpus: Gpus) -> None:
     gpus()
     comms, arrays = ring()
     refused(
@@ -128,7 +128,7 @@ def test_one_thread_without_a_group(gpus: Gpus) -> None:
     )
 
 
-def test_a_group_that_lacks_a_rank(gpus: Gpus) -> None:
+def test_group_that_omits_a_rank_is_refused(gpus: Gpus) -> None:
     gpus(4)
     comms, arrays = ring(4)
     nccl.groupStart()
@@ -146,7 +146,7 @@ def dies(r: int, uid: bytes, last: int) -> None:
     comm.reduceScatter(x.data.ptr, x.data.ptr, 2, F, S, 0)
 
 
-def test_a_rank_that_dies(gpus: Gpus) -> None:
+def test_rank_whose_thread_has_ended_is_reported(gpus: Gpus) -> None:
     gpus(3)
     uid = nccl.get_unique_id()
     errors = in_threads(3, lambda r: dies(r, uid, 1))
@@ -158,7 +158,7 @@ def test_a_rank_that_dies(gpus: Gpus) -> None:
         assert errors[r].status == 6
 
 
-def test_a_rank_that_dies_in_a_pool(gpus: Gpus) -> None:
+def test_other_ranks_time_out_if_a_pool_task_fails(gpus: Gpus) -> None:
     """Its thread waits for the next task, so the others wait until the time limit."""
     gpus(3, watchdog_s=1)
     uid = nccl.get_unique_id()
@@ -179,7 +179,7 @@ def test_a_rank_that_dies_in_a_pool(gpus: Gpus) -> None:
 
 
 @pytest.mark.parametrize("kind", ["daemons", "pool made before"])
-def test_threads_of_any_kind_are_waited_for(gpus: Gpus, kind: str) -> None:
+def test_late_ranks_are_waited_for_in_all_types_of_threads(gpus: Gpus, kind: str) -> None:
     pool = ThreadPool(3) if kind == "pool made before" else None
     gpus(3)
     uid = nccl.get_unique_id()
@@ -232,7 +232,7 @@ def test_a_rank_that_runs_a_long_kernel_is_waited_for(gpus: Gpus, monkeypatch: p
     assert first == second == 20000
 
 
-def test_a_rank_that_never_comes(gpus: Gpus) -> None:
+def test_initialization_without_all_ranks_is_refused(gpus: Gpus) -> None:
     gpus(2)
     uid = nccl.get_unique_id()
     text = refused(lambda: nccl.NcclCommunicator(2, uid, 0), 5, "rank 1 has not called")
@@ -240,7 +240,7 @@ def test_a_rank_that_never_comes(gpus: Gpus) -> None:
     assert "threads of one process, not processes" in text
 
 
-def test_a_rank_that_does_not_call_in_time(gpus: Gpus) -> None:
+def test_rank_that_exceeds_the_time_limit_is_reported(gpus: Gpus) -> None:
     gpus(2, watchdog_s=0.05)
     uid = nccl.get_unique_id()
     over = threading.Event()
@@ -261,7 +261,7 @@ def test_a_rank_that_does_not_call_in_time(gpus: Gpus) -> None:
     assert "rank 1 has not called within" in str(error)
 
 
-def test_communicators_called_in_crossed_order(gpus: Gpus) -> None:
+def test_deadlock_of_two_communicators_is_reported(gpus: Gpus) -> None:
     """Each thread waits in one communicator for a rank whose thread waits in the other one."""
     gpus(watchdog_s=1000)
     ids = [nccl.get_unique_id() for _ in range(2)]
@@ -316,8 +316,8 @@ def test_a_rank_within_one_long_call_is_waited_for(gpus: Gpus) -> None:
     assert in_threads(2, rank) == [2, 2]
 
 
-def test_more_ranks_than_gpus(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is refused before anything is allocated per rank."""
+def test_more_ranks_than_gpus_are_refused(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call is refused before anything is allocated per rank."""
     gpus()
     queues: list[Any] = []
 
@@ -338,7 +338,7 @@ def test_more_ranks_than_gpus(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> No
         refused(lambda many=many: nccl.NcclCommunicator.initAll(many), 4, "Device 2 does not exist")
 
 
-def test_a_rank_that_is_aborted(gpus: Gpus) -> None:
+def test_call_with_an_aborted_rank_is_refused(gpus: Gpus) -> None:
     gpus()
     comms, arrays = ring()
     comms[1].abort()
@@ -435,7 +435,7 @@ def test_errors_can_be_pickled(gpus: Gpus) -> None:
     assert str(nccl.NcclError(2)).startswith("NCCL_ERROR_SYSTEM_ERROR: unhandled system error")
 
 
-def test_communicators_end_with_their_machine(gpus: Gpus) -> None:
+def test_communicators_are_invalid_after_a_device_change(gpus: Gpus) -> None:
     gpus()
     comm = nccl.NcclCommunicator.initAll(2)[0]
     nccl.groupStart()

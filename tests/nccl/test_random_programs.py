@@ -77,7 +77,7 @@ class Rank:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_random_program(gpus: Gpus, seed: int) -> None:
+def test_random_programs_have_the_expected_results(gpus: Gpus, seed: int) -> None:
     draw = random.Random(seed)
     ranks = draw.choice([2, 3, 4, 8])
     gpus(ranks, draw.choice(["nvswitch", "pairs", "host"]))
@@ -116,7 +116,7 @@ def test_a_random_program(gpus: Gpus, seed: int) -> None:
 
 
 @pytest.mark.parametrize("order", ["last first", "random"])
-def test_every_lawful_order_of_streams_gives_the_same(gpus: Gpus, order: str) -> None:
+def test_results_are_equal_for_all_valid_orders_of_streams(gpus: Gpus, order: str) -> None:
     machine = gpus(3)
     comms = nccl.NcclCommunicator.initAll(3)
 

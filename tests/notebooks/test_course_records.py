@@ -14,7 +14,7 @@ from tests.notebooks.course import FOLDER, code_cells, read
 from virtualgpu.compile import nvrtc, sass
 
 
-def test_the_first_calls_of_a_process_are_recorded_and_the_context_is_the_expensive_one() -> None:
+def test_context_creation_dominates_the_recorded_first_calls() -> None:
     gl.use_device("virtual:A100")
     view = context.first_calls()
     assert view.provenance.source == "recorded"
@@ -28,7 +28,7 @@ def test_the_first_calls_of_a_process_are_recorded_and_the_context_is_the_expens
     assert first.memory_bytes > 10 * before.memory_bytes
 
 
-def test_recorded_sensors_follow_the_load_behind_it() -> None:
+def test_recorded_sensors_follow_the_gpu_load() -> None:
     gl.use_device("virtual:A100")
     series = sensors.series()
     assert series.provenance.source == "recorded"
@@ -68,7 +68,7 @@ def test_the_shipped_machine_code_equals_the_compiled_one(monkeypatch: pytest.Mo
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="this system cannot fork")
-def test_a_forked_worker_is_refused_and_one_started_anew_is_not() -> None:
+def test_forked_worker_fails_and_spawned_worker_runs() -> None:
     gl.use_device("virtual:T4")
     lines = dict(line.strip().split(": ", 1) for line in forks.tried().splitlines())
     assert lines["parent"] == lines["spawn"] == "an array of 4 elements"

@@ -26,7 +26,7 @@ def reduced(course: str, number: str, *, solutions: bool = True) -> Any:
     return copies.make_copy(pages.find_notebook(number), COURSES[course], solutions=solutions)
 
 
-def test_the_courses_have_the_promised_hours() -> None:
+def test_session_lengths_equal_the_documented_hours() -> None:
     lengths = {
         name: [session.length_min / 60 for session in course.sessions] for name, course in COURSES.items()
     }
@@ -34,7 +34,7 @@ def test_the_courses_have_the_promised_hours() -> None:
 
 
 @pytest.mark.parametrize("name", COURSES)
-def test_the_parts_fit_their_session_and_no_part_is_long_without_a_break(name: str) -> None:
+def test_parts_fit_their_session_and_breaks_are_frequent(name: str) -> None:
     seen: set[str] = set()
     for session in COURSES[name].sessions:
         since_break_min = 0.0
@@ -44,7 +44,7 @@ def test_the_parts_fit_their_session_and_no_part_is_long_without_a_break(name: s
             assert start_min + length_min <= session.length_min, (session.title, part)
 
 
-def test_the_pages_are_current() -> None:
+def test_generated_course_pages_are_up_to_date() -> None:
     for path, text in pages.make_pages().items():
         assert path.read_text(encoding="utf-8") == text, "python -m tools.courses --write"
 
@@ -53,13 +53,13 @@ def test_the_pages_are_current() -> None:
 @pytest.mark.parametrize(
     ("name", "number"), sample.draw_sample(NOTEBOOKS, 50, str, lambda case: case[0] == "two-hours")
 )
-def test_a_notebook_of_a_course_runs_alone(name: str, number: str, tmp_path: Path) -> None:
+def test_reduced_course_notebook_runs(name: str, number: str, tmp_path: Path) -> None:
     path = tmp_path / "course.ipynb"
     path.write_text(json.dumps(reduced(name, number)))
     run(path, tmp_path)
 
 
-def test_a_cell_brings_the_cells_whose_names_it_needs() -> None:
+def test_selected_cells_include_the_cells_they_depend_on() -> None:
     def code(cell_id: str, source: str) -> dict[str, Any]:
         return {"id": cell_id, "cell_type": "code", "source": source}
 
@@ -76,7 +76,7 @@ def test_a_cell_brings_the_cells_whose_names_it_needs() -> None:
     assert courses.find_preparation_ids(cells, {"other"}) == set()
 
 
-def test_cells_that_need_the_answer_of_an_exercise_that_is_left_out_are_an_error() -> None:
+def test_cell_that_needs_an_omitted_answer_is_an_error() -> None:
     cells = [
         {"id": "exercise", "cell_type": "code", "source": 'def f(x): ...\n\n\ngl.check("00-f", f)'},
         {"id": "use", "cell_type": "code", "source": "print(f(1))"},
@@ -87,11 +87,11 @@ def test_cells_that_need_the_answer_of_an_exercise_that_is_left_out_are_an_error
 
 
 @pytest.mark.parametrize(("name", "number"), NOTEBOOKS)
-def test_no_notebook_of_a_course_needs_an_answer_that_it_leaves_out(name: str, number: str) -> None:
+def test_reduced_notebooks_need_no_omitted_answer(name: str, number: str) -> None:
     assert len(reduced(name, number)["cells"]) > 5
 
 
-def test_a_part_that_names_what_its_notebook_lacks_is_an_error() -> None:
+def test_part_with_an_unknown_section_or_exercise_is_an_error() -> None:
     cells = pages.read_notebook_cells("02")
     for part in (
         SessionPart("02", sections=("19",)),
@@ -103,7 +103,7 @@ def test_a_part_that_names_what_its_notebook_lacks_is_an_error() -> None:
             courses.find_chosen_ids(cells, part)
 
 
-def test_a_reduced_notebook_has_the_exercises_of_class_and_then_the_homework() -> None:
+def test_reduced_notebook_has_class_exercises_then_homework() -> None:
     sources = [cell["source"] for cell in reduced("half-day", "02")["cells"]]
     names = [check["id"] for source in sources if (check := CHECK_CALL_PATTERN.search(source))]
     assert names == ["02-index", "02-stride", "02-repair", "02-achieved"]

@@ -60,7 +60,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "device"), CASES)
-def test_a_copy_runs_without_nvrtc(
+def test_notebook_copy_runs_without_nvrtc(
     path: Path, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPULAB_DEVICE", f"virtual:{device}")

@@ -32,7 +32,7 @@ class HeldUp(np.ndarray):
         return np.asarray(self) + np.asarray(other)
 
 
-def test_one_delayed_addition_does_not_make_the_gpu_faster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_delayed_run_does_not_change_which_side_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     side = gl.use_device("virtual:A100")
     ones = np.ones
     monkeypatch.setattr(np, "ones", lambda *a, **k: ones(*a, **k).view(HeldUp))
@@ -52,5 +52,7 @@ def test_one_delayed_addition_does_not_make_the_gpu_faster(monkeypatch: pytest.M
         (20, 22, "both alike", "The GPU took 1.1 times as long as NumPy"),
     ],
 )
-def test_the_text_follows_the_measurement(numpy_us: float, gpu_us: float, winner: str, text: str) -> None:
+def test_text_reports_whether_numpy_or_the_gpu_is_faster(
+    numpy_us: float, gpu_us: float, winner: str, text: str
+) -> None:
     assert figures.sooner(numpy_us, gpu_us) == (winner, text)

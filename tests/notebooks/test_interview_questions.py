@@ -11,7 +11,7 @@ from tests.notebooks.course import NOTEBOOKS, number, read
 
 FILE = Path(__file__).resolve().parents[2] / "gpulab_course/content/n17_interview/interview_questions.tsv"
 LEAST = 70
-# Lists A to O of the collection; K's and others' wrong answers stand under their own names.
+# Lists A to O of the collection; K's and others' wrong answers are listed under their own names.
 LISTS = {*"ABCDEFGHIJKLMNO", "Modal", "seeds"}
 
 
@@ -32,7 +32,7 @@ def places() -> set[str]:
     return result
 
 
-def test_each_question_is_answered_by_something_that_is_there() -> None:
+def test_each_question_refers_to_existing_sections() -> None:
     existing = places()
     for row in rows():
         answers = [answer.strip() for answer in row["answered"].split(";")]
@@ -40,7 +40,7 @@ def test_each_question_is_answered_by_something_that_is_there() -> None:
         assert set(answers) <= existing, f"{row['question']}: {sorted(set(answers) - existing)}"
 
 
-def test_quoted_code_is_in_the_section_that_answers() -> None:
+def test_quoted_code_appears_in_an_answering_section() -> None:
     texts: dict[str, str] = {}
     for path in NOTEBOOKS:
         section = ""
@@ -58,7 +58,7 @@ def test_quoted_code_is_in_the_section_that_answers() -> None:
         assert any(code in texts.get(place, "") for place in answers), row["question"]
 
 
-def test_each_list_is_there_and_no_question_twice() -> None:
+def test_all_lists_are_present_and_questions_are_unique() -> None:
     questions = [row["question"] for row in rows()]
     assert len(questions) == len(set(questions)) >= LEAST
     assert {row["list"] for row in rows()} == LISTS

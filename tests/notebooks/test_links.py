@@ -28,12 +28,12 @@ def guide_links(prose: str) -> list[str]:
 
 
 @each_notebook
-def test_links_to_the_guide_are_listed(path: Path) -> None:
+def test_links_to_the_guide_use_listed_anchors(path: Path) -> None:
     unlisted = [link for link in guide_links(text(read(path))) if link not in LISTED]
     assert not unlisted, "look the heading up, and list it in anchors.tsv"
 
 
-def test_a_wrong_anchor_is_found() -> None:
+def test_wrong_anchor_is_detected() -> None:
     right = (
         "[a](https://docs.nvidia.com/cuda/cuda-programming-guide/02-basics/intro-to-cuda-cpp.html#kernels), b"
     )
@@ -42,7 +42,7 @@ def test_a_wrong_anchor_is_found() -> None:
 
 
 @each_notebook
-def test_links_to_the_glossary_lead_to_its_entries(path: Path) -> None:
+def test_glossary_links_point_to_existing_headings(path: Path) -> None:
     """JupyterLab's anchor of a heading is its text with hyphens instead of spaces."""
     glossary = text(read(FOLDER / "glossary.ipynb"))
     headings = {heading.replace(" ", "-") for heading in re.findall(r"^##? (.+)$", glossary, re.M)}

@@ -16,7 +16,7 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path
 
 
 @each_notebook
-def test_promised_minutes_are_those_that_it_takes(path: Path) -> None:
+def test_stated_minutes_equal_the_computed_minutes(path: Path) -> None:
     notebook = read(path)
     advice = f"python -m tools.minutes --write {number(path)}"
     assert minutes.read_said_minutes(notebook) == minutes.sum_minutes(notebook), advice
@@ -28,7 +28,7 @@ def test_promised_minutes_are_those_that_it_takes(path: Path) -> None:
 
 
 @each_notebook
-def test_a_long_notebook_names_a_pause(path: Path) -> None:
+def test_long_notebooks_suggest_a_pause(path: Path) -> None:
     notebook = read(path)
     assert minutes.read_said_pause(notebook) == minutes.find_pause(notebook)
     assert (minutes.read_said_pause(notebook) is not None) == (
@@ -57,7 +57,7 @@ def spent(*cells: Any) -> float:
     )
 
 
-def test_the_rule() -> None:
+def test_minutes_of_each_kind_of_cell() -> None:
     assert spent(new_markdown_cell("word " * 300)) == pytest.approx(3)
     assert spent(new_markdown_cell("**Your turn.** " + "word " * 98)) == pytest.approx(3)
     assert spent(new_code_cell("x = 1\n\ny = 2\nz = 3")) == pytest.approx(0.2)
@@ -71,7 +71,7 @@ def test_the_rule() -> None:
 
 
 @pytest.mark.parametrize(("lines", "expected"), [(0, 5), (4, 8), (400, 35)])
-def test_an_exercise_takes_as_long_as_its_solution_is_new(lines: int, expected: float) -> None:
+def test_exercise_minutes_depend_on_new_solution_lines(lines: int, expected: float) -> None:
     code = "\n".join(["def f(x):", *(f"    y = {n}" for n in range(lines))])
     stub = new_code_cell('def f(x):\n    pass\n\n\ngl.check("00-x", f)')
     folded = new_markdown_cell(SOLUTION.format(hint="word " * 600, code=code))

@@ -29,7 +29,7 @@ def test_every_cell_has_run_in_order(path: Path) -> None:
 
 
 @each_notebook
-def test_no_stored_output_is_an_error_or_holds_escape_codes_or_paths(path: Path) -> None:
+def test_stored_outputs_have_no_errors_escape_codes_or_paths(path: Path) -> None:
     for cell in code_cells(read(path)):
         assert not [output for output in cell.outputs if output.output_type == "error"], cell.id
         text = output_text(cell)
@@ -38,53 +38,53 @@ def test_no_stored_output_is_an_error_or_holds_escape_codes_or_paths(path: Path)
 
 
 @each_notebook
-def test_views_are_stored_as_pictures_with_a_sentence(path: Path) -> None:
+def test_views_are_stored_as_images_with_alt_text(path: Path) -> None:
     views = [cell for cell in code_cells(read(path)) if shows_a_view(cell.source)]
     for cell in views:
         (output,) = [output for output in cell.outputs if output.output_type == "execute_result"]
         assert len(output.data["text/plain"]) > 20, cell.id
         if output.data.get("text/html", "").startswith(("<section", "<table")):
-            continue  # a table is read as it stands
+            continue  # a table needs no image
         assert "image/png" in output.data, cell.id
         alt = output.metadata["image/png"]["alt"]
         assert alt.startswith(output.data["text/plain"]), "exports and screen readers"
 
 
 @each_notebook
-def test_pictures_name_their_light_background(path: Path) -> None:
-    """So JupyterLab and the course's extension can show them in a dark theme."""
+def test_stored_images_declare_a_light_background(path: Path) -> None:
+    """JupyterLab and the course's extension need the declaration to show images in a dark theme."""
     for cell in code_cells(read(path)):
         for output in cell.outputs:
             if "image/png" in output.get("data", {}):
                 assert output.metadata.get("needs_background") == "light", cell.id
 
 
-# What stands where nobody answered: the number, and a tempting answer.
+# The text of a comparison without an answer: the number and a tempting answer.
 _COMPARED = re.compile(
     r"No prediction\. (?P<found>.+?)\. (?:The usual wrong answer: (?P<tempting>.+?)\. )?(?P<source>[A-Z])"
 )
 
 
 def comparisons(path: Path) -> dict[str, str]:
-    """What the notebook shows where a prediction meets its number, a cell."""
+    """Return the output of each cell that compares a prediction with its number."""
     return {cell.id: output_text(cell) for cell in code_cells(read(path)) if "reveal(" in cell.source}
 
 
 @each_notebook
-def test_every_comparison_names_where_its_number_comes_from(path: Path) -> None:
+def test_comparisons_name_the_source_of_their_number(path: Path) -> None:
     for cell, text in comparisons(path).items():
         assert _COMPARED.search(text), f"{cell} reveals a number without its source"
 
 
 @each_notebook
-def test_stubs_are_not_yet_right(path: Path) -> None:
+def test_exercise_stubs_do_not_pass(path: Path) -> None:
     for name, cell in exercises(read(path)).items():
         assert output_text(cell).startswith(f"{name}: not yet: "), cell.id
 
 
 @each_notebook
-def test_the_answer_for_comparison_is_wrong_more_often_than_right(path: Path) -> None:
-    """It is a misconception: it shall teach something."""
+def test_tempting_answers_are_wrong_in_at_least_half_the_cases(path: Path) -> None:
+    """A tempting answer is a misconception, so it must not often be correct."""
     result = [match for text in comparisons(path).values() if (match := _COMPARED.search(text))]
     tempting = [match for match in result if match["tempting"]]
     assert sum(match["tempting"] == match["found"] for match in tempting) <= len(tempting) / 2
@@ -101,7 +101,7 @@ def test_choices_are_stored_in_the_order_in_which_they_are_shown(path: Path) -> 
             )
 
 
-def test_a_fixed_position_is_right_no_more_often_than_by_chance() -> None:
+def test_no_fixed_choice_position_beats_chance() -> None:
     hits = dict.fromkeys((0, 1, -1), 0)
     by_chance = 0.0
     for path in NOTEBOOKS:

@@ -53,7 +53,7 @@ def run(notebook: Any, folder: Path) -> Any:
 def test_the_notebook_runs_with_its_solutions(
     path: Path, device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And compiles what ships compiled in advance."""
+    """The notebook also compiles exactly the kernels that are shipped precompiled for it."""
     root = path.parents[1]
     noted = tmp_path / "noted"
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]))
@@ -73,7 +73,7 @@ def folded() -> dict[str, str]:
 
 @functools.cache
 def checked() -> dict[str, str]:
-    """What each exercise's cell hands to ``gl.check``, as it is written there."""
+    """Return the source of the answer that each exercise's cell passes to ``gl.check``."""
     cells = {name: cell for path in NOTEBOOKS for name, cell in exercises(read(path)).items()}
     matches = {name: CHECK_CALL_PATTERN.search(cell.source) for name, cell in cells.items()}
     return {name: match["answer"] for name, match in matches.items() if match is not None}
@@ -92,12 +92,12 @@ def asked_for(code: CodeType) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("name", sorted(all_exercises()))
-def test_the_folded_solution_needs_nothing_of_its_notebook(name: str) -> None:
-    """That it passes is seen where its notebook runs with it."""
+def test_folded_solution_runs_without_its_notebook(name: str) -> None:
+    """`test_the_notebook_runs_with_its_solutions` checks that the solution passes."""
     modules = {"np": np, "cp": gl.cp, "cupyx": gl.cupyx}
     names: dict[str, Any] = dict(modules)
     code = compile(folded()[name], name, "exec")
-    exec(code, names)  # the learner pastes it just so
+    exec(code, names)  # as a learner would paste it
     answer = compile(checked()[name], name, "eval")
     assert set(asked_for(answer)) <= names.keys() - modules.keys()
     assert set(asked_for(code)) <= names.keys() | vars(builtins).keys()

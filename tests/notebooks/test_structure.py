@@ -32,12 +32,12 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path
 
 
 @each_notebook
-def test_it_is_a_valid_notebook(path: Path) -> None:
+def test_notebook_format_is_valid(path: Path) -> None:
     nbformat.validate(read(path))
 
 
 @each_notebook
-def test_it_opens_with_title_objectives_and_device(path: Path) -> None:
+def test_notebook_opens_with_title_objectives_and_device(path: Path) -> None:
     notebook = read(path)
     title, objectives = notebook.cells[:2]
     assert title.source.startswith(f"# {number(path)} · ")
@@ -50,17 +50,17 @@ def test_it_opens_with_title_objectives_and_device(path: Path) -> None:
 
 
 def predicted_keys(source: str) -> list[str]:
-    """Keys of the course's predictions that a cell asks for."""
+    """Keys of the course's predictions that a cell requests."""
     return re.findall(r'gl\.predict\("(\d\d-[\w-]+)"', source)
 
 
 def compared(source: str) -> list[str]:
-    """Those that a cell compares."""
+    """Keys of the course's predictions that a cell compares."""
     return re.findall(r'gl\.reveal\(\s*"(\d\d-[\w-]+)"', source)
 
 
 @each_notebook
-def test_a_prediction_comes_before_its_comparison_in_a_cell_of_its_own(path: Path) -> None:
+def test_prediction_cell_precedes_its_comparison_cell(path: Path) -> None:
     sources = [cell.source for cell in code_cells(read(path))]
     first = {name: number for number, source in enumerate(sources) for name in predicted_keys(source)}
     second = {name: number for number, source in enumerate(sources) for name in compared(source)}
@@ -69,7 +69,7 @@ def test_a_prediction_comes_before_its_comparison_in_a_cell_of_its_own(path: Pat
 
 
 @pytest.mark.parametrize("subject", subjects())
-def test_its_predictions_are_those_of_its_folder(subject: str) -> None:
+def test_notebook_uses_exactly_the_predictions_of_its_folder(subject: str) -> None:
     cells = [cell for notebook in subjects()[subject] for cell in code_cells(notebook)]
     names = [name for cell in cells for name in predicted_keys(cell.source)]
     assert len(set(names)) == len(names)
@@ -84,7 +84,7 @@ def test_exercises_have_check_hint_and_solution(path: Path) -> None:
 
 
 @pytest.mark.parametrize("subject", subjects())
-def test_its_exercises_are_those_of_its_folder(subject: str) -> None:
+def test_notebook_uses_exactly_the_exercises_of_its_folder(subject: str) -> None:
     names = [name for notebook in subjects()[subject] for name in exercises(notebook)]
     assert sorted(names) == sorted(
         name for name in folders.list_exercises() if name.startswith(f"{subject}-")
@@ -92,7 +92,7 @@ def test_its_exercises_are_those_of_its_folder(subject: str) -> None:
 
 
 @pytest.mark.parametrize("subject", subjects())
-def test_its_quiz_is_the_one_of_its_folder(subject: str) -> None:
+def test_notebook_uses_exactly_the_quizzes_of_its_folder(subject: str) -> None:
     code = "\n".join(cell.source for notebook in subjects()[subject] for cell in code_cells(notebook))
     own = [f.topic for f in folders.list_folders() if f.number == subject and f.quiz]
     assert sorted(re.findall(r'gl\.quiz\("(\w+)"\)', code)) == sorted(own)
@@ -109,7 +109,7 @@ def test_every_folder_of_the_course_has_its_notebook() -> None:
 
 
 @each_notebook
-def test_folded_parts_open_and_close(path: Path) -> None:
+def test_details_tags_are_balanced(path: Path) -> None:
     for cell in read(path).cells:
         opened = cell.source.count("<details>")
         closed = cell.source.count("</details>")
@@ -125,7 +125,7 @@ def test_cells_are_short(path: Path) -> None:
 
 
 @each_notebook
-def test_ids_are_words_that_do_not_change_with_the_order(path: Path) -> None:
+def test_cell_ids_are_unique_words(path: Path) -> None:
     ids = [cell.id for cell in read(path).cells]
     assert len(set(ids)) == len(ids)
     assert all(re.fullmatch(r"[a-z][a-z0-9-]+", name) for name in ids)
@@ -133,7 +133,7 @@ def test_ids_are_words_that_do_not_change_with_the_order(path: Path) -> None:
 
 
 @each_notebook
-def test_no_widget_state_and_of_modest_size(path: Path) -> None:
+def test_notebook_has_no_widget_state_and_is_small(path: Path) -> None:
     notebook = read(path)
     assert "widgets" not in notebook.metadata
     assert path.stat().st_size < MAX_BYTES
@@ -141,6 +141,6 @@ def test_no_widget_state_and_of_modest_size(path: Path) -> None:
 
 
 @each_notebook
-def test_links_to_other_notebooks_lead_somewhere(path: Path) -> None:
+def test_links_point_to_existing_notebooks(path: Path) -> None:
     links = re.findall(r"\]\(([\w./-]+\.ipynb)\)", text(read(path)))
     assert not [link for link in links if not (FOLDER / link).exists()]

@@ -16,12 +16,12 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path
 
 
 def links(text: str) -> list[str]:
-    """Numbers of the notebooks that a text leads to."""
+    """Numbers of the notebooks that a text links to."""
     return re.findall(r"\]\((\d\d[ab]?)_\w+\.ipynb\)", text)
 
 
 @each_notebook
-def test_the_opening_names_minutes_and_an_earlier_notebook(path: Path) -> None:
+def test_opening_states_minutes_and_an_earlier_notebook(path: Path) -> None:
     opening = read(path).cells[0].source
     assert re.search(r"\*\*\d+ minutes", opening), "minutes"
     if number(path) != "00":
@@ -30,7 +30,7 @@ def test_the_opening_names_minutes_and_an_earlier_notebook(path: Path) -> None:
 
 
 @each_notebook
-def test_its_ending_leads_back_and_on(path: Path) -> None:
+def test_ending_links_to_earlier_and_later_notebooks(path: Path) -> None:
     ending = read(path).cells[-1].source
     assert "**Next:**" in ending
     index = NUMBERS.index(number(path))
@@ -42,13 +42,13 @@ def test_its_ending_leads_back_and_on(path: Path) -> None:
         assert set(links(after)) <= set(NUMBERS[index + 1 :]), "what comes next comes later"
 
 
-def test_each_version_has_its_row_in_its_notebook() -> None:
+def test_each_optimization_version_appears_in_a_notebook() -> None:
     numbers_ = {
         name
         for path in NOTEBOOKS
         for cell in code_cells(read(path))
         for name in re.findall(r'story\.table\("(\d\d)"\)', cell.source)
     }
-    # 00 begins it, and 04 looks at it and mends nothing.
+    # Notebook 00 introduces the running example, and 04 examines it without changing it.
     assert {rung.number for rung in rungs.RUNGS} <= numbers_ | {"00", "04"}
     assert (FOLDER / "glossary.ipynb").is_file()

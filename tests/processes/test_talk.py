@@ -57,7 +57,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize("value", PLAIN, ids=repr)
-def test_plain_data_are_unchanged(value: Any) -> None:
+def test_plain_values_survive_encoding(value: Any) -> None:
     copy = decode(encode(value))
     assert (copy, type(copy), repr(copy)) == (value, type(value), repr(value))
 
@@ -77,7 +77,7 @@ def test_plain_data_are_unchanged(value: Any) -> None:
         np.zeros(3, "U0"),
     ],
 )
-def test_arrays_are_unchanged(array: Any) -> None:
+def test_arrays_survive_encoding(array: Any) -> None:
     for value in (array, DeviceContents(array)):
         copy = decode(encode([value, 3]))[0]
         assert type(copy) is type(value)
@@ -120,7 +120,7 @@ def test_values_of_subclasses_become_plain_values() -> None:
     assert copies[:5] == [3, "a", [1], {"b": 2}, 0.5]
 
 
-def test_other_values_are_replaced_by_the_name_of_their_type() -> None:
+def test_unsupported_values_become_their_type_names() -> None:
     class Stream:
         __class__ = int  # type: ignore[assignment]
 
@@ -167,7 +167,7 @@ def test_too_large_values_are_refused(
         encode(too_large)
 
 
-def test_parts_are_counted_at_every_depth(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nested_parts_count_toward_the_part_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values, "_MAX_VALUE_PARTS", 5)
     for largest in ([0] * 4, [[0, 0], 0], ({0: (0,)},), {0: 0, 1: 0}):
         assert decode(encode(largest)) == largest
@@ -365,7 +365,7 @@ def test_requests_of_the_process_are_answered_by_the_judge(puppets: list[Puppet]
             ask(puppet, line, [("asks", (0,))], back=lambda n: 1 / n)
 
 
-def test_other_bytes_than_a_reply_are_refused(puppets: list[Puppet]) -> None:
+def test_malformed_replies_are_refused(puppets: list[Puppet]) -> None:
     for wrong in (
         lambda p: b"x",
         lambda p: b"x" * 100,
@@ -377,7 +377,7 @@ def test_other_bytes_than_a_reply_are_refused(puppets: list[Puppet]) -> None:
             ask(puppets[-1], line, [wrong(puppets[-1])])
 
 
-def test_replies_may_come_in_pieces_or_together(puppets: list[Puppet]) -> None:
+def test_partial_and_combined_replies_are_decoded(puppets: list[Puppet]) -> None:
     with RequestProcess("virtual:T4", 1.0) as line:
         (puppet,) = puppets
         long = puppet.framed(encode(("value", "x" * 200_000)))  # more than a pipe holds
@@ -395,7 +395,7 @@ def test_replies_may_come_in_pieces_or_together(puppets: list[Puppet]) -> None:
         (None, "it closed the connection to the check"),
     ],
 )
-def test_the_end_of_a_process_is_explained(
+def test_error_explains_why_the_process_ended(
     puppets: list[Puppet], monkeypatch: Any, status: Any, message: str
 ) -> None:
     clock(monkeypatch, 0.3)
@@ -423,7 +423,7 @@ def clock(monkeypatch: pytest.MonkeyPatch, step_s: float) -> SimpleNamespace:
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, uses: Any, shown: str = "f(1)", **limits: Any) -> str:
-    """Return why an infinite answer is ended that uses so much from its start on."""
+    """Return the reason for which a process is ended that never replies and uses these resources."""
     set_use(monkeypatch, limits.pop("before", NOTHING))
     options: dict[str, Any] = {"limit_s": 4.0, "max_elapsed_s": 50.0, "memory_bytes": 3 << 29} | limits
     with RequestProcess("virtual:T4", **options) as line:
@@ -446,7 +446,7 @@ def limited(monkeypatch: pytest.MonkeyPatch, uses: Any, shown: str = "f(1)", **l
         (ResourceUse(1, 4.01, 0, False), "it takes longer than 4 s of processor time (in f(1))"),
     ],
 )
-def test_a_process_that_uses_too_much_is_ended(
+def test_process_over_its_resource_limits_is_ended(
     puppets: Any, monkeypatch: Any, use: ResourceUse, message: str
 ) -> None:
     assert message in limited(monkeypatch, use)
@@ -474,7 +474,7 @@ def test_a_process_that_only_waits_is_ended_after_twice_its_limit(
     assert "it did not finish within 50 s" in limited(monkeypatch, printing), "printing is no waiting"
 
 
-def test_a_process_that_replies_does_not_wait(puppets: list[Puppet], monkeypatch: Any) -> None:
+def test_replying_process_is_not_treated_as_waiting(puppets: list[Puppet], monkeypatch: Any) -> None:
     set_use(monkeypatch, ResourceUse(1, 0.0, 0, True))
     with RequestProcess("virtual:T4", 10.0, max_elapsed_s=1000.0) as line:
         clock(monkeypatch, 5.0)  # the judge itself gets little processor time
@@ -496,7 +496,7 @@ def test_a_process_that_prints_too_much_is_ended(puppets: list[Puppet], monkeypa
     assert "it did not finish" in limited(monkeypatch, printing(10))
 
 
-def test_a_process_that_does_not_start_in_time(puppets: list[Puppet], monkeypatch: Any) -> None:
+def test_process_that_does_not_start_in_time_is_an_error(puppets: list[Puppet], monkeypatch: Any) -> None:
     monkeypatch.setattr(Puppet, "tell", lambda self, reply: None)
     set_use(monkeypatch, ResourceUse(1, 99.0, 0, True))
     time_now = clock(monkeypatch, 3.0)
@@ -664,7 +664,7 @@ def test_the_use_of_a_process_and_its_children_is_summed(monkeypatch: pytest.Mon
     assert watch.measure_use(9999) == ResourceUse(201, 8.5 + 199 * 9.75, 0, False)  # too many to read each
 
 
-def test_children_are_found_where_the_system_has_no_list(monkeypatch: Any, tmp_path: Any) -> None:
+def test_children_are_found_without_the_systems_child_list(monkeypatch: Any, tmp_path: Any) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         for place in (tree._PROC_FOLDER, tmp_path):
             monkeypatch.setattr(tree, "_PROC_FOLDER", place)

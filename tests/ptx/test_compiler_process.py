@@ -38,7 +38,7 @@ def pid() -> int:
     return compiler._process.pid
 
 
-def test_one_process_compiles_one_source_after_the_other() -> None:
+def test_one_process_compiles_consecutive_sources() -> None:
     nvrtc.compile_ptx(source(1.5), target=80)
     first = pid()
     assert "1075838976" in nvrtc.compile_ptx(source(2.5), target=80).ptx, "2.5 as the number of its bits"
@@ -56,21 +56,21 @@ def test_a_macro_bomb_is_stopped_and_the_next_source_compiles(monkeypatch: pytes
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what a process takes is read from /proc")
-def test_memory_is_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_the_compiler_process_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvrtc, "_MEMORY_LIMIT_BYTES", 300 << 20)
     with pytest.raises(nvrtc.NvrtcCompileError, match=r"0\.29 GiB of memory"):
         nvrtc.compile_ptx(BOMB, target=80)
 
 
 @pytest.mark.parametrize("expressions", [[], ["k"]])
-def test_ctrl_c_ends_the_process(expressions: list[str]) -> None:
+def test_ctrl_c_ends_the_compiler_process(expressions: list[str]) -> None:
     nvrtc.compile_ptx(source(4.5), target=80)
     first = psutil.Process(pid())
     # a suite that was started in the background ignores the signal
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupt() -> None:
-        while first.cpu_times().user < 0.5:  # it is at work
+        while first.cpu_times().user < 0.5:  # it is compiling
             time.sleep(0.02)
         os.kill(os.getpid(), signal.SIGINT)
 
@@ -88,7 +88,7 @@ def test_ctrl_c_ends_the_process(expressions: list[str]) -> None:
     assert "k(" in nvrtc.compile_ptx(source(5.5), target=80).ptx
 
 
-def test_it_ends_with_a_killed_parent() -> None:
+def test_compiler_process_ends_when_its_parent_is_killed() -> None:
     program = f"""
 import threading, time
 from virtualgpu.compile import cache, nvrtc
@@ -109,7 +109,7 @@ nvrtc.compile_ptx({BOMB!r}, target=80)
     server.wait(60)
 
 
-def test_headers_are_found_where_the_program_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_include_paths_follow_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvrtc.compile_ptx(source(4.25), target=80)
     (tmp_path / "mine.h").write_text("#define VALUE 2.5f")
     monkeypatch.chdir(tmp_path)
@@ -117,7 +117,7 @@ def test_headers_are_found_where_the_program_is_now(tmp_path: Path, monkeypatch:
     assert "1075838976" in nvrtc.compile_ptx(code, target=80, options=["-I."]).ptx
 
 
-def test_threads_get_their_own_answers() -> None:
+def test_each_thread_receives_its_own_ptx() -> None:
     ptx_by_number: dict[int, str] = {}
 
     def compile_one(number: int) -> None:
@@ -133,7 +133,7 @@ def test_threads_get_their_own_answers() -> None:
     assert all(f".entry k{number}(" in ptx_by_number[number] for number in range(6))
 
 
-def test_where_no_process_can_be_started_it_compiles_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiles_in_process_if_no_process_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise BlockingIOError("Resource temporarily unavailable")
 
@@ -145,7 +145,7 @@ def test_where_no_process_can_be_started_it_compiles_here(monkeypatch: pytest.Mo
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_process_has_one_of_its_own() -> None:
+def test_forked_process_starts_its_own_compiler() -> None:
     program = f"""
 import os
 from virtualgpu.compile import cache, nvrtc

@@ -69,7 +69,7 @@ def printed_by_ptxas(log: str) -> dict[str, tuple[int, int, int]]:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_equals_ptxas_own_report(target: int) -> None:
+def test_resources_equal_the_ptxas_report(target: int) -> None:
     resources, log = compiled(target, "--ptxas-options=-v")
     report = printed_by_ptxas(log)
     assert len(report) == 5
@@ -84,7 +84,7 @@ def test_equals_ptxas_own_report(target: int) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_equals_what_the_source_fixes(target: int) -> None:
+def test_resources_equal_the_declarations_in_the_source(target: int) -> None:
     resources, _ = compiled(target)
     assert resources["bounded"].static_shared_bytes == 300 * 4 + 10 * 8
     assert resources["bounded"].launch_bound_threads == 192
@@ -95,13 +95,13 @@ def test_equals_what_the_source_fixes(target: int) -> None:
     assert "helper" not in "".join(resources)
 
 
-def test_register_cap_is_seen() -> None:
+def test_register_cap_lowers_the_register_count() -> None:
     free, _ = compiled(TARGETS[0])
     capped, _ = compiled(TARGETS[0], "--maxrregcount=16")
     assert max(r.registers_per_thread for r in free.values()) > 16
-    assert max(r.registers_per_thread for r in capped.values()) <= 24  # ptxas keeps a floor of its own
+    assert max(r.registers_per_thread for r in capped.values()) <= 24  # ptxas has its own minimum
 
 
-def test_refuses_what_is_no_cubin() -> None:
+def test_non_cubin_data_is_refused() -> None:
     with pytest.raises(GpulabError, match="not a cubin"):
         read_kernel_resources(b".version 8.0")

@@ -17,7 +17,7 @@ RADIX = {r"0[xX][0-9a-fA-F]+": 16, r"0[bB][01]+": 2, r"0[0-7]*": 8, r"[1-9][0-9]
 
 
 def integer(text: str) -> int | None:
-    """An integer constant by the letter of the ISA; None if it is none."""
+    """Parse an integer constant as the ISA defines it; None if the text is not one."""
     sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text)
     for pattern, base in RADIX.items():
         if re.fullmatch(pattern + "U?", digits):
@@ -67,7 +67,7 @@ def test_bits_of_floats_in_hexadecimal(single: int, double: int) -> None:
 @pytest.mark.parametrize(
     "text", ["0f3F80", "0f3F8000001", "0d0", "0f-3F80000", "0f3F8000_0", ".", "1.5.2", "0dxyz"]
 )
-def test_what_is_no_float(text: str) -> None:
+def test_invalid_constants_are_refused(text: str) -> None:
     with pytest.raises(PtxError, match=r"is not an? (?:integer )?constant of PTX"):
         literals.parse_immediate(text)
 
@@ -82,6 +82,6 @@ LISTS = st.recursive(
 
 
 @given(st.lists(LISTS, min_size=1, max_size=5))
-def test_lists_are_parted_at_their_own_commas_only(parts: list[str]) -> None:
+def test_operands_are_split_only_at_top_level_commas(parts: list[str]) -> None:
     text = ",".join(parts)
     assert list(literals.split_operands(text)) == (parts if text.strip() else [])

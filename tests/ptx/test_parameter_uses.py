@@ -66,7 +66,7 @@ def compiled(body: str) -> tuple[Any, Any, tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_uses_are_those_seen_when_it_runs(name: str) -> None:
+def test_parameter_uses_cover_the_observed_accesses(name: str) -> None:
     body, expected = KERNELS[name]
     _, prepared, args = compiled(body)
     uses = find_parameter_uses(prepared.kernel.module.ptx, "k")[:4]

@@ -163,7 +163,7 @@ min.pred %p1, %p2, %p3;
 bra nowhere;
 """.strip().splitlines()
 
-# Where the two part: instruction -> why.
+# Instructions that only our parser or only ptxas refuses, and why.
 DIFFERENT = {
     "add.s32 %r1, %r9, %r2;": "what nothing declares passes as a special register until it is read",
     "cvt.f32.s32 %f1, %r1;": "a rounding that is left out is taken for the usual one",
@@ -201,12 +201,12 @@ def refused_by_ptxas(instruction: str) -> bool:
 
 
 @pytest.mark.parametrize("instruction", INSTRUCTIONS)
-def test_it_is_refused_where_the_assembler_refuses_it(instruction: str) -> None:
+def test_parser_and_ptxas_refuse_the_same_instructions(instruction: str) -> None:
     same = refused_here(instruction) == refused_by_ptxas(instruction)
     assert same == (instruction not in DIFFERENT)
 
 
-def test_both_are_tried() -> None:
+def test_instructions_include_accepted_and_refused_ones() -> None:
     refused = sum(map(refused_here, INSTRUCTIONS))
     assert 50 < refused < len(INSTRUCTIONS) - 50
 
@@ -225,7 +225,7 @@ def test_both_are_tried() -> None:
         ("ret", "cannot read"),
     ],
 )
-def test_what_is_said_of_other_statements(text: str, words: str) -> None:
+def test_errors_for_unsupported_and_malformed_statements(text: str, words: str) -> None:
     with pytest.raises(PtxError, match=words):
         parser.parse(f".version 8.0\n.target sm_80\n.entry k()\n{{\n{text}\n}}\n")
 
@@ -237,7 +237,7 @@ def test_errors_name_the_line_of_the_ptx() -> None:
         parser.parse(".target sm_80\n")
 
 
-def test_branch_tables_scopes_and_lines() -> None:
+def test_parses_branch_tables_scopes_and_line_info() -> None:
     text = """.version 8.0
 .target sm_80
 .global .align 4 .b8 start[6] = {1, 0x2, 255};
@@ -278,7 +278,7 @@ TWO: ret;
     assert module.variables["start"].size_bytes == 6
 
 
-def test_a_chain_of_inlined_functions_counts_where_it_was_called() -> None:
+def test_inlined_code_is_attributed_to_its_outermost_call() -> None:
     text = """.version 8.0
 .target sm_80
 .entry k()
@@ -316,7 +316,7 @@ ret;
     assert moves[-1].line == 9
 
 
-def test_a_name_means_what_its_scope_declares_and_then_again_what_is_outside() -> None:
+def test_inner_scopes_shadow_outer_declarations() -> None:
     module = parser.parse(
         """.version 8.0
 .target sm_80

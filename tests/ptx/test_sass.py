@@ -43,7 +43,7 @@ copy:
 """
 
 
-def test_reading_what_nvdisasm_prints() -> None:
+def test_parses_nvdisasm_output() -> None:
     code = sass.parse_disassembly(PRINTED)["copy"]
     accesses = [(i.space, i.kind, i.size_bytes, i.guarded, i.ptx_line) for i in code if i.space]
     assert accesses == [
@@ -65,7 +65,7 @@ EVERY = os.environ.get("GPULAB_FUZZ") == "all"
 @needs_nvdisasm
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
-def test_every_memory_instruction_comes_from_one_of_the_ptx(target: int) -> None:
+def test_memory_instructions_map_to_ptx_memory_instructions(target: int) -> None:
     memory_instruction = re.compile(r"\b(?:ld|st|atom|red)\.")
     count = 0
     files = list_kernel_files() if EVERY else list_kernel_files()[TARGETS.index(target) :: len(TARGETS)]
@@ -81,7 +81,7 @@ def test_every_memory_instruction_comes_from_one_of_the_ptx(target: int) -> None
     assert count > 5 * len(files), count
 
 
-def test_what_is_no_cubin_is_refused() -> None:
+def test_non_cubin_data_is_refused() -> None:
     if not sass.is_available():
         pytest.skip("needs nvidia-cuda-nvdisasm")
     with pytest.raises(gl.errors.GpulabError, match="nvdisasm cannot read"):
@@ -169,7 +169,7 @@ def row_of(record: AsRun, text: str) -> AccessAsRun | BranchAsRun:
     return next(row for row in rows if text in row.text)
 
 
-def test_machine_code_like_the_ptx_runs_as_written() -> None:
+def test_machine_code_that_equals_the_ptx_keeps_its_counts() -> None:
     record = convert_counts(
         counters(),
         PTX,
@@ -188,7 +188,7 @@ def test_machine_code_like_the_ptx_runs_as_written() -> None:
     assert record.differences == ()
 
 
-def test_a_predicated_branch_and_a_merged_load() -> None:
+def test_counts_of_a_predicated_branch_and_a_merged_load() -> None:
     record = convert_counts(
         counters(),
         PTX,
@@ -209,7 +209,7 @@ def test_a_predicated_branch_and_a_merged_load() -> None:
     assert any("Two shared loads of 4 bytes" in text for text in record.differences)
 
 
-def test_a_speculated_store_and_what_is_left_over() -> None:
+def test_counts_of_speculated_removed_and_additional_accesses() -> None:
     record = convert_counts(
         counters(),
         PTX,
@@ -229,7 +229,7 @@ def test_a_speculated_store_and_what_is_left_over() -> None:
     assert dict(record.extra) == {"local store STL": 1}
 
 
-def test_loads_that_cross_turns_of_a_copied_loop_are_not_counted() -> None:
+def test_counts_are_unknown_if_the_loop_body_was_duplicated() -> None:
     record = convert_counts(
         counters(),
         PTX,
@@ -248,7 +248,7 @@ def test_loads_that_cross_turns_of_a_copied_loop_are_not_counted() -> None:
     assert any("appears 2 times" in text for text in record.differences)
 
 
-def test_the_blocks_a_branch_decides_about() -> None:
+def test_find_regions_returns_blocks_controlled_by_a_branch() -> None:
     function = parse(PTX).functions["k"]
     (region,) = [blocks for blocks in find_regions(function).values() if blocks]
     assert len(region) == 1
@@ -274,7 +274,7 @@ def launch(kernel: KernelSource) -> AsRunTable:
 
 
 @needs_nvdisasm
-def test_the_table_says_what_merged_and_why(tiled: KernelSource) -> None:
+def test_table_explains_which_loads_merged_and_why(tiled: KernelSource) -> None:
     try:
         table = launch(tiled)
     finally:
@@ -311,7 +311,7 @@ template <class T> __global__ void scale(const T* x, T* y, int n)
     assert "branch of a slow path" in repr(table)
 
 
-def test_without_the_disassembler_the_remedy_is_named(
+def test_error_without_nvdisasm_names_the_package(
     tiled: KernelSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sass, "_find_nvdisasm", lambda: None)
@@ -322,7 +322,7 @@ def test_without_the_disassembler_the_remedy_is_named(
         session.use_device("auto")
 
 
-# Which instruction stands in machine code beside each atomic, as nvdisasm prints it, and what is said of it.
+# For each atomic, the instruction in machine code as nvdisasm prints it, and the note about it.
 ATOMICS = [
     ("int", "atomicAdd(out, 1)", "POPC", "counts its lanes first"),
     ("int", "out[1 + threadIdx.x] = atomicAdd(out, 1)", "POPC", "counts its lanes first"),
@@ -337,7 +337,7 @@ ATOMICS = [
 
 @needs_nvdisasm
 @pytest.mark.parametrize(("kind", "statement", "opcode", "words"), ATOMICS)
-def test_what_became_of_atomics(kind: str, statement: str, opcode: str, words: str) -> None:
+def test_note_explains_how_atomics_were_compiled(kind: str, statement: str, opcode: str, words: str) -> None:
     code = f'extern "C" __global__ void k({kind}* out, const {kind}* x) {{ {statement}; }}'
     cp = session.cp()
     target = int(cp.cuda.Device().compute_capability)

@@ -38,8 +38,8 @@ def kernel_of(c: Case) -> Any:
 
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC, to compare with")
-def test_doctor_and_readme_compile_what_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each notebook's test says the same of what the notebook compiles."""
+def test_kernels_of_doctor_and_readme_are_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test of each notebook checks the same for the kernels of the notebook."""
     monkeypatch.setenv("GPULAB_HOME", str(tmp_path))
     images: list[shipped_ptx.CompiledImage] = []
     try:
@@ -59,7 +59,7 @@ def test_doctor_and_readme_compile_what_ships(tmp_path: Path, monkeypatch: pytes
         assert shipped_ptx.find_problems("doctor and README", problems)
 
 
-def test_nothing_else_ships() -> None:
+def test_no_unused_kernel_is_shipped() -> None:
     asked = shipped_ptx.list_file_keys().union(*shipped_ptx.read_compiled_keys().values())
     assert len(shipped.list_keys()) == len(asked) * len(shipped.TARGETS), "run `make shipped-ptx`"
     of = [
@@ -75,7 +75,7 @@ FROM_FILES = shipped_ptx.list_file_requests()
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason="needs NVRTC, to compare with")
 @pytest.mark.parametrize("number", range(len(FROM_FILES)))
-def test_what_files_hold_ships(number: int) -> None:
+def test_kernels_from_files_are_shipped(number: int) -> None:
     request, (target, *others) = FROM_FILES[number], shipped.TARGETS
     assert {request.key(each) for each in others} <= shipped.list_keys(), "run `make shipped-ptx`"
     image = shipped.get_image(request.key(target))
@@ -87,7 +87,7 @@ def test_what_files_hold_ships(number: int) -> None:
 
 @pytest.mark.parametrize("target", shipped.TARGETS)
 @pytest.mark.parametrize("file", list_kernel_files())
-def test_the_corpus_is_there_for_every_target(file: str, target: int) -> None:
+def test_corpus_is_shipped_for_every_target(file: str, target: int) -> None:
     image = shipped.find_image(read_kernel_code(file), target=target, options=nvrtc.CUPY_OPTIONS)
     assert image is not None, "run `make shipped-ptx`"
     module = parse(image.ptx)
@@ -96,7 +96,7 @@ def test_the_corpus_is_there_for_every_target(file: str, target: int) -> None:
     assert all(0 < needs.registers_per_thread <= 255 for needs in image.resources.values())
 
 
-def test_targets_cover_the_devices() -> None:
+def test_shipped_file_lists_all_targets() -> None:
     assert shipped.list_targets() == shipped.TARGETS
     assert shipped.get_compiler_version()
 
@@ -136,7 +136,7 @@ def test_every_device_finds_a_target_without_nvrtc(device: str) -> None:
 
 
 @pytest.mark.usefixtures("without_nvrtc")
-def test_a_changed_kernel_says_where_it_can_be_compiled() -> None:
+def test_error_of_a_changed_kernel_suggests_where_to_compile() -> None:
     code = read_kernel_code("vector_add.cu")
     changed = session.cp().RawKernel(code.replace("+", "-", 1), "vector_add")
     with pytest.raises(nvrtc.NvrtcMissingError, match=r"pip install nvidia-cuda-nvrtc.*Binder"):
@@ -146,7 +146,7 @@ def test_a_changed_kernel_says_where_it_can_be_compiled() -> None:
 
 
 @pytest.mark.usefixtures("without_nvrtc")
-def test_the_doctor_says_what_runs_without_nvrtc() -> None:
+def test_doctor_reports_precompiled_kernels_without_nvrtc() -> None:
     assert check_nvrtc()[0] == "missing"
     status, text, _ = check_virtual_gpu()
     assert status == "ok"
@@ -164,7 +164,7 @@ def test_the_doctor_says_what_runs_without_nvrtc() -> None:
         (lambda code: code.replace("vector_add", "vector_sum"), False),
     ],
 )
-def test_only_comments_may_differ(change: Any, same: bool) -> None:
+def test_shipped_ptx_is_found_if_only_comments_differ(change: Any, same: bool) -> None:
     code = read_kernel_code("vector_add.cu")
     assert code.startswith("//")
     image = shipped.find_image(change(code), target=80, options=nvrtc.CUPY_OPTIONS)
@@ -172,12 +172,12 @@ def test_only_comments_may_differ(change: Any, same: bool) -> None:
     assert shipped.find_image(code, target=80) is None, "options count"
 
 
-def test_comments_in_strings_are_none() -> None:
+def test_comment_marks_in_strings_are_kept() -> None:
     code = 'a("// no", \'"\', R"x(/* neither\n)" */)x"); // but this\n/* and\nthis */ b'
     assert shipped.remove_comments(code) == 'a("// no", \'"\', R"x(/* neither\n)" */)x");\n\n b'
 
 
-def test_names_that_hold_a_process_number_are_made_alike() -> None:
+def test_process_numbers_are_removed_from_names() -> None:
     names = (
         "_ZN45_INTERNAL_00000000_9_kernel_cu_ff6e0fe2_292024cuda3std3__45__cpo9iter_swapE",
         "_ZN44_INTERNAL_00000000_9_kernel_cu_ee908c4c_94334cuda3std3__45__cpo9iter_swapE",
@@ -189,7 +189,7 @@ def test_names_that_hold_a_process_number_are_made_alike() -> None:
     assert stripped == {f".global .align 1 .b8 {name}[1];\nmov.u64 %rd1, {name};"}
 
 
-def test_what_is_stripped() -> None:
+def test_stripping_removes_debug_sections_and_paths() -> None:
     code = "#include <cooperative_groups.h>\n" + read_kernel_code("vector_add.cu")
     ptx = nvrtc.compile_ptx(code, target=90).ptx
     stripped = shipped.strip_ptx(ptx)
@@ -201,7 +201,7 @@ def test_what_is_stripped() -> None:
     assert [(i.text, i.line) for i in short.instructions] == [(i.text, i.line) for i in whole.instructions]
 
 
-def test_the_file_is_read_back_as_it_was_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_file_is_read_back_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     image = shipped.find_image(read_kernel_code("saxpy.cu"), target=75, options=nvrtc.CUPY_OPTIONS)
     assert image is not None
     packed = shipped.pack_images([("key", image)], "13.0")
@@ -211,7 +211,7 @@ def test_the_file_is_read_back_as_it_was_packed(monkeypatch: pytest.MonkeyPatch)
     assert shipped.get_compiler_version() == "13.0"
 
 
-def test_a_file_of_another_version_is_as_good_as_none() -> None:
+def test_file_of_another_version_is_ignored() -> None:
     import json
     import lzma
 

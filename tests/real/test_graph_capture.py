@@ -34,19 +34,19 @@ def on_the_gpu() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def timed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the host's own clock be what it is: only the fake's has no meaning."""
+    """Do not check times on a fake GPU, where they have no meaning."""
     if not request.config.getoption("--fake-gpu", default=False):
         return
     monkeypatch.setattr(TestCompare, "check", lambda self, result: None)
 
 
-def test_numbers_are_measured() -> None:
+def test_provenance_of_a_graph_record_is_measured() -> None:
     x: Any = gl.cp.zeros(4)
     assert gl.graph(lambda x: x.fill(1), x).record.provenance.source == "measured"
 
 
 class Answers:
-    """A driver that gives one node's parameters, keeps what is set, and knows addresses from 1 GiB on."""
+    """A driver that returns one node's parameters, records new ones, and knows addresses from 1 GiB on."""
 
     CUgraph = CUgraphExec = CUdeviceptr = int
     CUpointer_attribute = SimpleNamespace(CU_POINTER_ATTRIBUTE_MEMORY_TYPE=2)
@@ -108,7 +108,7 @@ def node_of(driver: Answers, graphs: Any, monkeypatch: pytest.MonkeyPatch) -> Gr
         ({"srcHost": None, "dstDevice": FIRST}, "HtoD", "Memcpy HtoD", ((), (FIRST,))),
     ],
 )
-def test_the_ends_of_a_copy_are_read_and_set(
+def test_source_and_destination_of_a_copy_are_read_and_set(
     ends: dict[str, Any],
     kind: str | None,
     name: str,

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.gpu
 RECORDED = json.loads(
     (Path(__file__).parents[1] / "recordings" / "data" / "graphs_h200.json").read_text(encoding="utf-8")
 )
-# The virtual GPU says more than CUDA does: so many letters are CUDA's.
+# Messages of the virtual GPU are longer than CUDA's: compare only this number of letters.
 WORDS = 58
 
 
@@ -24,12 +24,12 @@ def cupy() -> Any:
     return pytest.importorskip("cupy")
 
 
-def test_updates(cupy: Any) -> None:
+def test_updates_have_the_recorded_outcomes(cupy: Any) -> None:
     outcomes = {name: outcome[0] for name, outcome in graphs.record_updates().items() if name != "words"}
     assert outcomes == RECORDED["updates"]
 
 
-def test_memory_nodes(cupy: Any) -> None:
+def test_memory_nodes_behave_as_recorded(cupy: Any) -> None:
     outcomes = graphs.record_memory()
     for name, recorded in RECORDED["memory"].items():
         launches = [outcomes[name][f"launch {turn}"].partition(". ")[0][:WORDS] for turn in range(3)]
@@ -41,7 +41,7 @@ def test_memory_nodes(cupy: Any) -> None:
         assert memory[0] == memory[1], name
 
 
-def test_refusals(cupy: Any) -> None:
+def test_refusals_have_the_recorded_messages(cupy: Any) -> None:
     messages = graphs.record_refusals()
     for name, recorded in RECORDED["refusals"].items():
         words, _, end = recorded.partition(" | ")

@@ -26,7 +26,7 @@ def row(read: LoadReader) -> dict[str, float | None]:
     return dict(zip(LOAD_COLUMNS, read(), strict=True))
 
 
-def test_a_gpu_without_gpm_has_nvmls_readings_and_reasons_for_the_others(nvml: Any) -> None:
+def test_gpu_without_gpm_has_nvml_readings_and_reasons(nvml: Any) -> None:
     read = reader()
     values = row(read)
     assert {name: values[name] for name in LOAD_COLUMNS if values[name] is not None} == {
@@ -120,7 +120,7 @@ def test_errors_are_temporary_permanent_or_mean_a_lost_gpu(
     assert len(queries) == (1 if reason else 2)
 
 
-def test_counters_that_a_gpu_refuses_are_missing_together(nvml: Any) -> None:
+def test_refused_gpm_counters_are_all_marked_missing(nvml: Any) -> None:
     queries = []
 
     def refuses(device: int, sample: object) -> None:
@@ -188,7 +188,7 @@ def test_slow_readings_are_taken_less_often(nvml: Any, monkeypatch: pytest.Monke
     assert temperatures == [40, 40, 42]
 
 
-def test_a_gpu_that_is_lost_is_named_and_comes_back(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_gpu_is_reported_and_readings_resume(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     read = reader()
     sampler = Sampler(read, len(LOAD_COLUMNS))
     sampler.take_reading()
@@ -210,7 +210,7 @@ def test_a_gpu_that_is_lost_is_named_and_comes_back(nvml: Any, monkeypatch: pyte
     assert sampler.rows()[2, 1] == 37
 
 
-def test_an_nvml_that_hangs_does_not_hang_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_nvml_call_does_not_block_the_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     free = threading.Event()
     hanging = threading.Event()
     calls = []

@@ -13,7 +13,7 @@ from gpulab import session
 
 pytestmark = pytest.mark.gpu
 
-# Lanes below the warp's number take a way of their own, so that a mask tells which warp it is.
+# The number of lanes that take the branch depends on the warp, so a mask identifies its warp.
 WARPS_APART = r"""
 extern "C" __global__ void apart(int* out) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -102,7 +102,7 @@ def test_probes_use_the_variables_of_the_original_module() -> None:
     assert views["calls"].get().tolist() == [12]
 
 
-def test_device_facts_are_the_drivers() -> None:
+def test_device_info_equals_the_drivers_attributes() -> None:
     import cupy
 
     info = session.backend().device_info()
@@ -118,7 +118,7 @@ def test_device_facts_are_the_drivers() -> None:
     assert info.max_grid_dim == (ask(5, 0), ask(6, 0), ask(7, 0))
 
 
-def test_a_refused_launch_leaves_the_arrays_alone() -> None:
+def test_refused_launch_does_not_change_the_arrays() -> None:
     x = gl.cp.arange(256, dtype=gl.cp.int32)
     kernel = gl.cp.RawKernel(SHARED, "reverse")
     for call in ((kernel, 1, 256, ()), (kernel, 1, 256, (x, x)), (kernel, 1, 4096, (x,))):
@@ -130,7 +130,7 @@ def test_a_refused_launch_leaves_the_arrays_alone() -> None:
     assert x.get().tolist() == list(range(256))
 
 
-def test_the_sanitizer_checks_copies() -> None:
+def test_sanitizer_runs_on_copies_of_the_arrays() -> None:
     x = gl.cp.arange(256, dtype=gl.cp.int32)
     assert gl.sanitize(gl.cp.RawKernel(SHARED, "reverse"), 1, 256, (x,), shared_mem=1024).clean
     raced = gl.cp.RawKernel(SHARED.replace("__syncthreads();", ""), "reverse")
@@ -163,7 +163,7 @@ def test_shared_memory_that_was_opted_in_reaches_the_probe() -> None:
     assert x.get().tolist() == list(range(127, -1, -1))
 
 
-def test_end_follows_start_by_the_blocks_work() -> None:
+def test_recorded_block_times_grow_with_the_work() -> None:
     code = r"""
     extern "C" __global__ void spin(int* out) {
         long long start = clock64();
@@ -178,7 +178,7 @@ def test_end_follows_start_by_the_blocks_work() -> None:
     assert trace.start_ns.min() == 0
 
 
-def test_without_nvml_the_other_facts_remain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_device_facts_are_available_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     from gpulab.real import backend, device
     from gpulab.real.nvml import NvmlError
 
@@ -229,7 +229,7 @@ def test_without_nvml_the_other_facts_remain(monkeypatch: pytest.MonkeyPatch) ->
         ((12, 0), 640, 10, 64),
     ],
 )
-def test_lanes_are_nvmls_or_those_of_the_guide(
+def test_lanes_per_sm_come_from_nvml_or_the_guide(
     capability: tuple[int, int], cores: int | None, sms: int, lanes: int
 ) -> None:
     from gpulab.real import device
@@ -242,7 +242,7 @@ def test_lanes_are_nvmls_or_those_of_the_guide(
         assert device._find_lanes_per_sm(capability, sms, None) == lanes
 
 
-def test_a_note_names_the_registers_of_probes_if_fewer_blocks_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_note_reports_probe_registers_if_fewer_blocks_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     from gpulab.real import modules
 
     x = gl.cp.arange(1024, dtype=gl.cp.int32)
@@ -260,7 +260,7 @@ def test_a_note_names_the_registers_of_probes_if_fewer_blocks_fit(monkeypatch: p
     )
 
 
-def test_of_many_blocks_one_in_a_power_of_two_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_grids_record_one_block_in_a_power_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     from gpulab.real import blocks
 
     x = gl.cp.zeros(32 * 16, gl.cp.int32)
@@ -271,7 +271,7 @@ def test_of_many_blocks_one_in_a_power_of_two_is_recorded(monkeypatch: pytest.Mo
         assert trace.start_ns.min() == 0
 
 
-def test_a_kernel_s_facts_are_the_drivers() -> None:
+def test_kernel_stats_equal_the_drivers_attributes() -> None:
     code = (
         'extern "C" __global__ void k(int* x) { __shared__ int t[96]; t[threadIdx.x] = *x; __syncthreads();'
     )

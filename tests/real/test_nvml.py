@@ -19,7 +19,7 @@ def values(metrics: DeviceMetrics) -> dict[str, tuple[float | str | None, str]]:
     return {metric.name: (metric.value, metric.unit) for metric in metrics.metrics}
 
 
-def test_readings_come_in_the_units_they_name(nvml: Any) -> None:
+def test_readings_are_converted_to_their_units(nvml: Any) -> None:
     readings = values(NvmlDevice(fake_nvml.BUS_ID.format(0)).metrics(HERE))
     assert readings == {
         "GPU utilization": (37, "%"),
@@ -39,7 +39,7 @@ def test_readings_come_in_the_units_they_name(nvml: Any) -> None:
     assert [(name, unit) for name, (_, unit) in readings.items()] == list(READINGS)
 
 
-def test_a_reading_that_is_not_there_says_why(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_reading_reports_the_reason(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     device = NvmlDevice(fake_nvml.BUS_ID.format(0))
     fan = next(metric for metric in device.metrics(HERE).metrics if metric.name == "fan")
     assert fan.why == "Not Supported"
@@ -62,7 +62,7 @@ def test_facts_of_a_device_from_nvml(nvml: Any, monkeypatch: pytest.MonkeyPatch)
     assert NvmlDevice(fake_nvml.BUS_ID.format(0)).mig_enabled is False
 
 
-def test_setup_of_a_device(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setup_reports_mig_nvlink_and_gpm(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     device = NvmlDevice(fake_nvml.BUS_ID.format(0))
     mig, links, gpm = device.setup()
     assert (mig.value, links.value, gpm.value) == (None, 3, "no")
@@ -84,7 +84,7 @@ def test_other_processes_are_counted(nvml: Any, monkeypatch: pytest.MonkeyPatch)
     assert "exclusive" in query_sharing().phrase
 
 
-def test_an_unknown_device_and_no_driver(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_device_and_missing_driver_are_errors(nvml: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NvmlError, match="Not Found"):
         NvmlDevice("0000:FF:00.0")
 

@@ -21,7 +21,7 @@ from virtualgpu.records import LaunchTrace
 
 pytestmark = pytest.mark.gpu
 
-# As many additions as the first element says, so that a replay over other contents takes other times.
+# The first element is the number of additions, so a replay with other contents takes another time.
 AS_OFTEN = r"""
 extern "C" __global__ void as_often(int* x) {
     int turns = x[0];
@@ -119,7 +119,7 @@ def test_a_larger_launch_is_measured_before_it_is_replayed(events: list[str]) ->
 
 
 @pytest.mark.usefixtures("large")
-def test_the_prediction_is_of_the_arrays_as_they_were() -> None:
+def test_prediction_uses_the_arrays_before_the_launch() -> None:
     launch = small_launch(turns=40)
     observed = session.observe(launch, Blocks())
     launch.args[0][...] = 4000
@@ -183,8 +183,10 @@ def test_in_a_notebook_the_prediction_comes_after_the_picture(
     assert not waiting
 
 
-def test_a_kernel_is_compiled_once_for_both_sides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Beside CuPy's own compilation, which makes the function that is launched; also without a disk cache.
+def test_kernel_is_compiled_once_for_twin_and_real_gpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """CuPy's own compilation for the launch is not counted. The disk cache is off.
 
     Variables of a traced warp come from a debug build, which is another program.
     """
@@ -230,7 +232,7 @@ def test_a_slider_of_a_large_launch_offers_only_smaller_divisors(
 
 
 @pytest.mark.parametrize(("watchdog_s", "allowed_s"), [(0.2, 0.2), (60, 0.5)])
-def test_a_first_replay_keeps_to_the_shorter_of_two_limits(
+def test_first_replay_uses_the_shorter_time_limit(
     watchdog_s: float, allowed_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sides, "FIRST_REPLAY_S", 0.5)
@@ -250,7 +252,7 @@ def test_a_first_replay_keeps_to_the_shorter_of_two_limits(
     assert twin.machine.current_device.watchdog_s == watchdog_s
 
 
-def test_several_observations_are_one_launch_on_either_side(events: list[str]) -> None:
+def test_several_observations_share_one_launch_on_each_device(events: list[str]) -> None:
     launch = small_launch()
     blocks, counters = session.observe(launch, Blocks(), Counters("warm"))
     assert events == ["copied", "twin", "real"]
@@ -310,7 +312,7 @@ def test_a_cold_launch_is_measured_after_l2_was_emptied(monkeypatch: pytest.Monk
     assert log[2:] == ["measured", "measured"]
 
 
-def test_watches_come_from_the_replay_and_a_mistake_prevents_the_launch(events: list[str]) -> None:
+def test_watch_uses_the_replay_and_its_errors_prevent_the_launch(events: list[str]) -> None:
     x = gl.cp.full(32, 3, gl.cp.int32)
     kernel = gl.cp.RawKernel(AS_OFTEN, "as_often")
     with pytest.raises(gl.errors.GpulabError, match=r"has no variable `turn`\. Did you mean .turns.\?"):
@@ -322,7 +324,7 @@ def test_watches_come_from_the_replay_and_a_mistake_prevents_the_launch(events: 
     assert set(view.trace.stops[0].lanes.tolist()) == {1 << 5}
 
 
-def test_without_a_replay_nothing_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_records_no_values_without_a_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sides, "MAX_SMALL_THREADS", 0)
     monkeypatch.setattr(sides, "MAX_QUICK_THREADS", 31)
     x = gl.cp.ones(32, gl.cp.int32)

@@ -111,12 +111,12 @@ def recorded(recorder: Any, library: Library) -> Timeline:
     return timeline
 
 
-# The clock is read 16 times for how far it is ahead, then when the recording begins, and when it ends.
+# The clock is read 16 times to find its offset, then when the recording begins, and when it ends.
 BEGUN = 18_000
 ENDED = 19_000
 
 
-def test_a_timeline_has_the_records_within_its_time(recorder: Any) -> None:
+def test_timeline_contains_only_records_within_its_time_span(recorder: Any) -> None:
     library = Library(
         api(1, BEGUN - 1, BEGUN + 5, 3),
         api(1, BEGUN, BEGUN + 5, 4),
@@ -181,7 +181,7 @@ def test_notes_name_lost_records_and_graphs(recorder: Any) -> None:
     assert note(1, graphs=True, activities=[item()]) == f"{lost}; {replays}; {silent}"
 
 
-def test_marked_streams_have_cupti_s_numbers(recorder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_get_the_numbers_that_cupti_reports(recorder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     marked = [StreamInfo(0, 1, "default stream"), StreamInfo(0, 1234, "stream 1", True, -2)]
     monkeypatch.setattr(recorder, "_record_stream_marks", lambda: marked)
     timeline = recorded(
@@ -227,7 +227,7 @@ def test_the_recording_ends_though_the_device_has_failed(
     assert library.log == ["start", "stop"]
 
 
-def test_the_device_is_waited_for_before_the_recording_ends(
+def test_recording_synchronizes_the_device_before_it_ends(
     recorder: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library = Library()
@@ -236,9 +236,7 @@ def test_the_device_is_waited_for_before_the_recording_ends(
     assert library.log == ["start", "waited", "stop"]
 
 
-def test_the_closest_readings_give_the_offset_of_cuptis_clock(
-    recorder: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cupti_clock_offset_uses_the_closest_readings(recorder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     queries: list[tuple[int, int, str]] = []
     lines = SimpleNamespace(
         start=lambda: queries.append((0, 0, "start")),
@@ -246,14 +244,14 @@ def test_the_closest_readings_give_the_offset_of_cuptis_clock(
         line=lambda *question: queries.append(question),
     )
     monkeypatch.setattr(recorder, "LineWatch", lambda: lines)
-    # Python's clock stands between two readings, but for the first ones, which were held up.
+    # Pairs of readings of Python's clock around one of CUPTI's; the first pair is far apart.
     readings = iter([0, 900, 1000, 1020, *[2000, 2300] * 14])
     monkeypatch.setattr(recorder, "time", SimpleNamespace(time_ns=lambda: next(readings)))
     thread = threading.current_thread()
     library = Library(api(1, 900_000, 900_100, 4, thread.native_id or 0), memset(900_050, 900_060, 4))
     library.step = 50_000
     timeline = recorded(recorder, library)
-    # The second reading: 1000 + 2 · 50,000 of CUPTI's is 1,010 of Python's.
+    # The second pair is the closest: 1000 + 2 · 50,000 on CUPTI's clock is 1,010 on Python's.
     ahead = 101_000 - 1_010
     assert queries == [
         (0, 0, "start"),

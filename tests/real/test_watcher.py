@@ -176,7 +176,7 @@ def test_copies_have_the_regions_of_source_and_target(watch: Watch, x: int) -> N
     assert work(acts[-1]) == ("Memcpy PtoP", B, ((0, x + 64, x + 80),), device_region)
 
 
-def test_a_sent_buffer_that_a_copy_or_function_fills_is_not_a_use_of_the_host(watch: Watch) -> None:
+def test_buffer_changed_by_a_copy_or_callback_is_not_a_host_use(watch: Watch) -> None:
     tell = watch.tell
     acts = watch.acts
     x = gl.cp.zeros(256, gl.cp.uint8)
@@ -203,7 +203,7 @@ def test_a_sent_buffer_that_a_copy_or_function_fills_is_not_a_use_of_the_host(wa
     ]
 
 
-def test_reused_handles_are_new_streams_and_events(watch: Watch, x: int) -> None:
+def test_reused_handles_are_treated_as_new_objects(watch: Watch, x: int) -> None:
     tell = watch.tell
     acts = watch.acts
     for create, blocking in (
@@ -268,7 +268,7 @@ def test_allocations_and_releases_become_acts(watch: Watch) -> None:
     assert [(w.scope, w.device_id) for w in acts if isinstance(w, HostWait)] == [("device", 0)]
 
 
-def test_a_library_kernel_writes_the_array_of_its_line(watch: Watch, x: int) -> None:
+def test_library_kernel_writes_the_array_allocated_on_its_line(watch: Watch, x: int) -> None:
     tell = watch.tell
     acts = watch.acts
     values = pointer(0)
@@ -295,7 +295,7 @@ def test_a_library_kernel_writes_the_array_of_its_line(watch: Watch, x: int) -> 
     assert "4 kernels of libraries" in watch.stop()
 
 
-def test_an_unreadable_call_is_counted_and_raises_nothing(watch: Watch) -> None:
+def test_unreadable_call_is_counted_and_does_not_raise(watch: Watch) -> None:
     watch.tell("cudaMalloc", None, 512)
     watch.tell("cudaMallocAsync", None, 512, A)
     note = watch.stop()
@@ -303,7 +303,7 @@ def test_an_unreadable_call_is_counted_and_raises_nothing(watch: Watch) -> None:
     assert "libraries" not in note
 
 
-def test_changes_of_a_copy_from_the_device_are_not_the_programs(watch: Watch, x: int) -> None:
+def test_changes_by_a_device_to_host_copy_are_not_a_host_use(watch: Watch, x: int) -> None:
     pinned = gl.cp.cuda.alloc_pinned_memory(64)
     buffer = np.frombuffer(pinned, np.uint8, 64)
     tell = watch.tell

@@ -57,7 +57,7 @@ def test_cases_of_libraries_come_before_elementwise_ones(package: str) -> None:
 @pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() != "x86_64", reason="tables of Linux on x86-64"
 )
-def test_calls_of_a_shared_library_are_counted_and_go_on() -> None:
+def test_shared_library_calls_are_counted_and_still_work() -> None:
     watched = LibraryCalls("erf$|crc32$", "^libnothing")
     before = math.erf(0.25), zlib.crc32(b"course")
     if not watched.watch():
@@ -85,7 +85,7 @@ cusparseCreateCsr cudnnBackendSetAttribute cudnnBackendFinalize curandSetStream
 """
 
 
-def test_routines_that_only_prepare_are_left_out() -> None:
+def test_setup_routines_are_left_out() -> None:
     called = Counter([*PREPARING.split(), *WORKING.split()])
     assert [name for name, _ in calls.filter_working_routines(called)] == WORKING.split()
 
@@ -94,7 +94,7 @@ def line(case: CallCase, **values: Any) -> str:
     return json.dumps({"key": case.key, "routines": [["cufftExecC2C", 1]], "kernels": [["k", 2]], **values})
 
 
-def test_complete_lines_of_output_that_was_cut_off_are_kept() -> None:
+def test_truncated_output_keeps_its_complete_lines() -> None:
     first, second, *_ = list_cases("cupy")
     failing = list_cases("torch")[0]
     data = calls.join(

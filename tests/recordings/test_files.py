@@ -29,7 +29,7 @@ def test_output_arrays_survive_packing() -> None:
     assert output.shape == (5, 8)
 
 
-def test_a_shipped_recording_names_its_device_and_day() -> None:
+def test_shipped_recording_has_device_date_and_versions() -> None:
     assert "h200" in list_recordings()
     recording = load_recording("h200")
     assert recording.provenance.source == "recorded"
@@ -69,7 +69,7 @@ hello "world", said the program
 """  # noqa: E501
 
 
-def test_the_output_of_nsight_compute_is_read_by_launches() -> None:
+def test_nsight_compute_output_is_parsed_by_launch() -> None:
     launches = nsight.parse_csv(NCU)
     assert [(launch.kernel, launch.metrics) for launch in launches] == [
         ("vector_add", {"a.sum": 1015899.0}),

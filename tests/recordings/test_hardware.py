@@ -72,13 +72,13 @@ def counters_of(c: Case, seed: int) -> KernelCounters:
     return session.backend().observe(launch, Counters())
 
 
-def test_enough_is_recorded(h200: Recording) -> None:
+def test_recording_covers_all_cases(h200: Recording) -> None:
     assert set(h200.cases) == {c.name for c in CASES}
     assert len(EXACT) >= 30
 
 
 @pytest.mark.parametrize("name", [c.name for c in CASES])
-def test_inputs_are_those_recorded(h200: Recording, name: str) -> None:
+def test_inputs_equal_the_recorded_inputs(h200: Recording, name: str) -> None:
     assert compute_inputs_digest(find_case(name).make_args(h200.seed)) == h200.cases[name].inputs_sha256
 
 
@@ -149,15 +149,15 @@ def test_divergent_branches_equal_nsight_computes(h200: Recording, name: str) ->
 
 
 def test_enough_kernels_have_divergent_branches(h200: Recording) -> None:
-    """An equality of zeros alone would say little."""
+    """Without these kernels, the comparison above would only compare zeros."""
     compared = [name for name in QUIET if name not in OTHER_BRANCHES]
     assert len(compared) >= 25
     assert sum(h200.cases[name].counters[DIVERGENT] > 0 for name in compared) >= 6
 
 
 @pytest.mark.parametrize("name", sorted(OTHER_BRANCHES))
-def test_branches_of_the_listed_kernels_differ(h200: Recording, name: str) -> None:
-    """A kernel whose branches have become equal is to be taken off the list."""
+def test_listed_exceptions_still_differ_in_their_branches(h200: Recording, name: str) -> None:
+    """Remove a kernel from the list when its branch counts have become equal."""
     assert branches_that_split(find_case(name), h200.seed) != h200.cases[name].counters[DIVERGENT]
 
 
@@ -176,7 +176,7 @@ def branches_that_split(c: Case, seed: int) -> int:
 
 @pytest.mark.parametrize("name", WARP_TRACES)
 def test_active_masks_equal_the_h200s(h200: Recording, name: str, prepare_ptx: Prepare) -> None:
-    """The very PTX that ran on the H200, basic block by basic block."""
+    """Compare the PTX that ran on the H200, by basic block."""
     recorded = load_record(f"h200_{name}_warp")
     assert isinstance(recorded, WarpTrace)
     trace = trace_of(recorded, find_case(name), h200, prepare_ptx)

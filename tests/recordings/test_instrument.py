@@ -42,7 +42,7 @@ def ptx_of(name: str, target: int) -> str:
     [(name, 90) for name in KERNELS]
     + [(name, target) for name in ("collatz", "maze", "params", "warp_sum") for target in (75, 100)],
 )
-def test_block_probes_leave_results_alone_and_see_every_block(
+def test_block_probes_keep_results_and_record_every_block(
     h200: Recording, name: str, target: int, prepare_ptx: Prepare
 ) -> None:
     c = find_case(name)
@@ -64,7 +64,7 @@ def test_block_probes_leave_results_alone_and_see_every_block(
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["four_ways", "maze", "bitonic_sort", "life"])
-def test_warp_probes_see_what_the_engine_traces(name: str, target: int, prepare_ptx: Prepare) -> None:
+def test_warp_probes_agree_with_the_engines_trace(name: str, target: int, prepare_ptx: Prepare) -> None:
     c = find_case(name)
     cp = session.cp()
     ptx = ptx_of(name, target)
@@ -109,8 +109,8 @@ def test_one_block_of_each_group_is_recorded(prepare_ptx: Prepare) -> None:
 
 @pytest.mark.parametrize("sampled", [2, 4, 8, 64])
 @pytest.mark.parametrize("sms", [108, 128, 132, 132 * 16, 148 * 8])
-def test_recorded_blocks_are_spread_evenly_over_every_period(sampled: int, sms: int) -> None:
-    """Blocks go round the SMs: each gets its share, whatever it has in common with the sampling."""
+def test_sampled_blocks_are_spread_evenly_over_the_sms(sampled: int, sms: int) -> None:
+    """Blocks are assigned to the SMs in turn; each SM must have its share at every sampling rate."""
     blocks = instrument.find_recorded_blocks((1 << 20) // sampled, sampled)
     shares = np.bincount(blocks % sms, minlength=sms) * sampled / (1 << 20) * sms
     assert shares.min() > 0.5
@@ -119,7 +119,7 @@ def test_recorded_blocks_are_spread_evenly_over_every_period(sampled: int, sms: 
     assert on_sms.std() / on_sms.mean() < 0.1
 
 
-def test_a_full_buffer_counts_on_but_writes_no_further(prepare_ptx: Prepare) -> None:
+def test_full_buffer_counts_but_does_not_write_past_its_end(prepare_ptx: Prepare) -> None:
     c = find_case("maze")
     cp = session.cp()
     probed = instrument.instrument_warp(ptx_of("maze", 90), c.kernel)
@@ -135,7 +135,7 @@ def test_a_full_buffer_counts_on_but_writes_no_further(prepare_ptx: Prepare) -> 
     assert mask.size == 4
 
 
-def test_names_that_are_taken_are_avoided() -> None:
+def test_added_parameter_name_does_not_clash() -> None:
     code = """extern "C" __global__ void gpulab_k(int* gpulab_buffer) { gpulab_buffer[threadIdx.x] = 1; }"""
     ptx = nvrtc.compile_ptx(code, target=90).ptx
     probed = instrument.instrument_blocks(ptx, "gpulab_k").ptx
@@ -146,7 +146,7 @@ def test_names_that_are_taken_are_avoided() -> None:
 
 @pytest.mark.parametrize("header", ["hello()", "__launch_bounds__(128, 2) hello()"])
 @pytest.mark.parametrize("target", TARGETS)
-def test_kernels_without_parameters_get_one(header: str, target: int) -> None:
+def test_kernel_without_parameters_gets_a_buffer_parameter(header: str, target: int) -> None:
     ptx = nvrtc.compile_ptx(find_case("hello").code.replace("hello()", header), target=target).ptx
     for trace in (instrument.instrument_blocks, instrument.instrument_warp):
         function = parse(trace(ptx, "hello").ptx).functions["hello"]
@@ -154,7 +154,7 @@ def test_kernels_without_parameters_get_one(header: str, target: int) -> None:
         assert function.max_threads == (128 if "bounds" in header else 0)
 
 
-def test_every_exit_is_covered() -> None:
+def test_every_exit_has_a_probe() -> None:
     code = r"""
     extern "C" __global__ void leave(int* x) {
         asm volatile("{ .reg .pred q; setp.eq.u32 q, %0, 3; @q ret; }" :: "r"(threadIdx.x));
@@ -177,7 +177,7 @@ def test_an_unknown_kernel_is_named() -> None:
         instrument.instrument_blocks(ptx_of("vector_add", 90), "nothing")
 
 
-def test_older_ptx_version_is_declared_only_if_needed() -> None:
+def test_ptx_version_is_lowered_only_if_needed() -> None:
     ptx = ".version 9.5\n.target sm_90\n"
     assert instrument.lower_version(ptx, (9, 0)) == ".version 9.0\n.target sm_90\n"
     assert instrument.lower_version(ptx, (9, 5)) == ptx

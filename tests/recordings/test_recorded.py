@@ -91,7 +91,7 @@ def test_arguments_in_the_index_are_those_of_the_corpus() -> None:
         assert known[f"h200_{name}_warp"] == describe_arguments(find_case(name).make_args(SEED).values)
 
 
-def test_the_list_is_a_table_and_each_record_a_picture() -> None:
+def test_recorded_lists_all_records_and_shows_one_as_a_view() -> None:
     listing: Any = gl.recorded()
     assert all(record.name in repr(listing) for record in load_launch_records())
     assert "NVIDIA H200, 2026-" in repr(listing)
@@ -116,7 +116,7 @@ def test_the_list_is_a_table_and_each_record_a_picture() -> None:
         ("add", IN_OTHER_WORDS),
     ],
 )
-def test_the_same_program_in_other_words_has_the_record(name: str, code: str) -> None:
+def test_equivalent_source_finds_the_recording(name: str, code: str) -> None:
     trace = find_same_launch("H200", Launch(KernelSource(name, code), *SHAPE))
     assert trace.provenance.label.startswith("recorded on NVIDIA H200 (2026-")
     assert (trace.grid, trace.block) == SHAPE[:2]
@@ -134,20 +134,20 @@ def test_the_same_program_in_other_words_has_the_record(name: str, code: str) ->
         ("this does not compile", SHAPE),
     ],
 )
-def test_another_launch_has_no_record(code: str, shape: Any) -> None:
+def test_different_launch_finds_no_recording(code: str, shape: Any) -> None:
     with pytest.raises(NotRecordedError, match=r"no recording on H200 .*launches are vector_add"):
         find_same_launch("H200", Launch(KernelSource("vector_add", code), *shape))
 
 
 @needs_nvrtc
 @pytest.mark.parametrize(("option", "fits"), [("-DblockDim=gridDim", False), ("-DUNUSED", True)])
-def test_options_count_where_they_change_the_program(option: str, fits: bool) -> None:
+def test_options_matter_only_if_they_change_the_program(option: str, fits: bool) -> None:
     launch = Launch(KernelSource("vector_add", VECTOR_ADD, (option,)), *SHAPE)
     with contextlib.nullcontext() if fits else pytest.raises(NotRecordedError):
         find_same_launch("H200", launch)
 
 
-def test_the_same_text_is_found_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_identical_source_is_found_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object, **__: object) -> None:
         raise nvrtc.NvrtcMissingError("none here")
 
@@ -196,8 +196,8 @@ def test_a_new_record_replaces_only_those_of_the_same_gpu(tmp_path: Path) -> Non
 
 
 @needs_nvrtc
-def test_a_new_record_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole way, with the virtual GPU in the place of a real one."""
+def test_new_recording_is_found_by_its_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record, index and find launches, with the virtual GPU instead of a real one."""
     session.use_device("virtual:T4")
     args = (np.ones(1000, np.float32), np.ones(1000, np.float32), np.zeros(1000, np.float32), np.int32(1000))
     launch = Launch(KernelSource("vector_add", VECTOR_ADD), (8, 1, 1), (128, 1, 1), args)

@@ -9,7 +9,7 @@ from gpulab.lab.links.schedules import ALGORITHMS
 from tools.recordings import captured, several
 
 
-def test_schedules_are_timed_in_every_way_and_their_sums_are_right() -> None:
+def test_schedules_are_timed_by_every_method_and_are_correct() -> None:
     rows: list[Any] = []
     with session.use_bench_device(session.find_table_info("H200"), 3) as side:
         captured.time_schedules(side.cp, 3, lambda _, row: rows.append(row), sizes=(4096,))
@@ -19,7 +19,7 @@ def test_schedules_are_timed_in_every_way_and_their_sums_are_right() -> None:
         assert all(row[f"{way}_us"] > 0 for way in ("graph", "gated", "host", "issue", "by_steps"))
 
 
-def test_building_blocks_wait_for_earlier_ones_where_declared() -> None:
+def test_building_blocks_depend_only_on_earlier_pieces() -> None:
     for name, count, _, pieces in captured.list_building_blocks(3):
         assert all(before < number for number, piece in enumerate(pieces) for before in piece[6])
         if name == "copies in turns":
@@ -30,7 +30,7 @@ def test_building_blocks_wait_for_earlier_ones_where_declared() -> None:
             assert len({piece[1] for piece in pieces}) == min(count, 2)
 
 
-def test_shipped_rows_are_merged_by_size_and_name_what_was_off() -> None:
+def test_shipped_rows_are_merged_and_name_disabled_features() -> None:
     times = {"host_us": 9.0, "issue_us": 8.0, "graph_us": 3.0, "by_steps_us": 10.0}
     row = {"size_bytes": 4096, "algorithm": "ring", "slices": 1, **times}
     common = dict.fromkeys(("format", "ranks", "date", "copies", "kernel_gbps", "both_ways_gbps"), 1)

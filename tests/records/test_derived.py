@@ -14,7 +14,7 @@ from virtualgpu.records.warp.steps import TraceSteps, group_equal_rows
 FULL = 0xFFFFFFFF
 
 
-def test_lanes_of_a_mask() -> None:
+def test_lane_masks_are_expanded_to_one_flag_per_lane() -> None:
     masks = [0, 1, 0x80000000, FULL, 0x0F0F00F0]
     expected = [[bool(mask >> lane & 1) for lane in range(32)] for mask in masks]
     assert expand_lane_masks(np.array(masks, np.uint32)).tolist() == expected
@@ -24,8 +24,8 @@ def test_lanes_of_a_mask() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_shared_memory_after_every_write_as_played_byte_by_byte(seed: int) -> None:
-    """Pieces of 1 to 8 bytes, several rows a moment; bytes not yet written read as 0xFF."""
+def test_shared_memory_states_equal_a_bytewise_replay(seed: int) -> None:
+    """Stores of 1 to 8 bytes, several rows per moment; uninitialized bytes are shown as 0xFF."""
     random = np.random.default_rng(seed)
     size = int(random.integers(9, 40))
     rows = []
@@ -87,7 +87,7 @@ def test_shared_memory_after_every_write_as_played_byte_by_byte(seed: int) -> No
 # Loops --------------------------------------------------------------------------------------------------
 
 
-def test_neighbours_of_every_step() -> None:
+def test_nearest_stops_before_and_after_every_step() -> None:
     steps = np.arange(9, dtype=np.int32)
     for stops in ([], [0], [8], [2, 3, 7], [0, 4, 8]):
         after, before = find_neighbour_stops(np.array(stops, np.int32), steps)
@@ -110,15 +110,15 @@ def test_steps_of_one_call_share_a_number(depth: list[int], expected: list[int])
 
 
 def _nested(inner_turns: list[int]) -> list[int]:
-    """0 prologue, 1 outer head, (2 inner head, 3 body) a turn, 4 outer latch, 5 end."""
+    """0 prologue, 1 outer head, (2 inner head, 3 body) per iteration, 4 outer latch, 5 end."""
     return [0, *(place for turns in inner_turns for place in (1, *([2, 3] * turns), 4)), 5]
 
 
-def test_loops_inside_loops() -> None:
+def test_nested_loops() -> None:
     places = _nested([3, 1, 2])
     trace = warp_trace(places, detail=detail([0] * len(places), range(6), [(2, 3), (1, 4)]))
     loops = find_loops(trace)
-    # 0:0, turn of 8 steps from 1, of 4 from 9, of 6 from 13, the end at 19; one turn alone is no loop.
+    # Outer iterations: 8 steps from 1, 4 from 9, 6 from 13; the end is at 19. One iteration is not a loop.
     assert len(loops) == 3
     assert loops.run_turns.tolist() == [0, 3, 6, 8]
     assert loops.run_outer.tolist() == [-1, 0, 2]
@@ -140,8 +140,8 @@ def test_loops_inside_loops() -> None:
     assert moves["past_loop"] == [0, 19, *[8] * 6, 19, *[19] * 5, *[18] * 4, 19, 19]
 
 
-def test_a_loop_entered_in_its_middle_begins_before_its_head() -> None:
-    """And the outer one of two that begin at the same step comes first."""
+def test_loop_entered_in_the_middle_begins_at_that_step() -> None:
+    """If two loops begin at the same step, the outer loop comes first."""
     places = [3, 4, 2, 3, 4, 2, 3, 5, 1, 2, 3, 5, 1]
     loops = find_loops(warp_trace(places, detail=detail([0] * 13, range(6), [(2, 4), (1, 5)])))
     assert loops.run_outer.tolist() == [-1, 0]
@@ -151,7 +151,7 @@ def test_a_loop_entered_in_its_middle_begins_before_its_head() -> None:
     assert loops.moves["past_loop"].tolist() == [7] * 7 + [12] * 6
 
 
-def test_two_calls_of_one_function_are_two_runs() -> None:
+def test_each_call_of_a_function_is_a_separate_loop_run() -> None:
     places = [0, 2, 2, 2, 1, 2, 2, 3]
     loops = find_loops(warp_trace(places, detail=detail([0, 1, 1, 1, 0, 1, 1, 0], range(4), [(2, 2)])))
     assert loops.run_turns.tolist() == [0, 3, 5]
@@ -167,14 +167,14 @@ def test_two_calls_of_one_function_are_two_runs() -> None:
     ("truncated", "places", "suffix"),
     [(True, [0, 1, 1], "+"), (False, [0, 1, 1], ""), (True, [0, 1, 1, 2], "")],
 )
-def test_a_cut_loop_says_that_there_was_more(truncated: bool, places: list[int], suffix: str) -> None:
+def test_truncated_loop_is_labelled_as_incomplete(truncated: bool, places: list[int], suffix: str) -> None:
     depth = [0] * len(places)
     loops = find_loops(warp_trace(places, truncated=truncated, detail=detail(depth, range(3), [(1, 1)])))
     assert loops.words == (f"iteration 1 of 2{suffix}", f"iteration 2 of 2{suffix}")
     assert loops.alone[0] == f"iteration 1 of 2{suffix}\n1/2{suffix}"
 
 
-def test_no_loops_where_none_are_known_or_none_turned_twice() -> None:
+def test_no_loops_without_loop_data_or_a_second_iteration() -> None:
     bare = [warp_trace([0, 1, 1]), warp_trace([0, 1, 1], detail=detail([0] * 3, range(2), []))]
     bare += [warp_trace([0, 1, 2], detail=detail([0] * 3, range(3), [(1, 2)]))]
     bare += [warp_trace([], detail=detail([], range(3), [(1, 2)]))]
@@ -202,13 +202,13 @@ def test_no_loops_where_none_are_known_or_none_turned_twice() -> None:
         ((32, 1, 1), 2, 0),
     ],
 )
-def test_lanes_of_a_ragged_warp_that_are_threads(
+def test_partial_warp_counts_only_existing_threads(
     block: tuple[int, int, int], warp: int, threads: int
 ) -> None:
     assert TraceSteps(warp_trace([0], block=block, warp_index=warp)).threads == threads
 
 
-def test_accesses_and_the_fewest_sectors_and_wavefronts_that_hold_their_bytes() -> None:
+def test_accesses_have_minimum_sectors_and_wavefronts() -> None:
     lane = np.arange(32, dtype=np.int64)
     address = np.stack([4 * lane, np.full(32, -1), 64 + 128 * lane, np.zeros(32), 8 * (lane // 3), 16 * lane])
     size = np.array([4, -1, 4, 2, 8, 16], np.int16)
@@ -252,7 +252,7 @@ def test_accesses_and_the_fewest_sectors_and_wavefronts_that_hold_their_bytes() 
     assert [column.tolist() for column in nothing] == [[0, 0]] * 5
 
 
-def test_rows_that_are_alike() -> None:
+def test_equal_rows_are_grouped() -> None:
     random = np.random.default_rng(5)
     columns = [random.integers(0, high, 60) for high in (3, 2**31, 4)]
     columns[1] = columns[1][random.integers(0, 2, 60)]
@@ -271,7 +271,7 @@ def test_rows_that_are_alike() -> None:
 
 # Waves --------------------------------------------------------------------------------------------------
 
-# Two SMs with two places each, seven blocks: a wave of four and a tail of three. Block 2 is late.
+# Two SMs with two slots each, seven blocks: a wave of four and a tail of three. Block 2 is late.
 ROWS = [
     (0, 0, 0, 10),
     (1, 1, 0, 20),
@@ -290,7 +290,7 @@ def test_waves_and_their_tail() -> None:
     assert (waves.blocks, waves.full_waves, waves.tail_blocks) == (7, 1, 3)
     assert waves.wave.tolist() == [0, 0, 0, 0, 1, 1, 1]
     assert waves.in_tail.tolist() == [False] * 4 + [True] * 3
-    # Blocks 4 and 5 take the places that 0 and 3 have left at that very moment; 6 takes that of 1.
+    # Blocks 4 and 5 take the slots that 0 and 3 leave at the same moment; 6 takes the slot of 1.
     assert waves.slot.tolist() == [0, 0, 1, 1, 0, 1, 0]
     moments, running = waves.running()
     expected = [(t, sum(start <= t < end for _, _, start, end in ROWS)) for t in moments.tolist()]
@@ -301,7 +301,7 @@ def test_waves_and_their_tail() -> None:
 @pytest.mark.parametrize(
     "rows", [ROWS, [*ROWS, (7, 0, 50, 60), (8, 1, 52, 55)]], ids=["on end", "with a pause"]
 )
-def test_blocks_on_the_sms_that_are_busy_just_then(rows: list[tuple[int, int, int, int]]) -> None:
+def test_mean_number_of_blocks_on_busy_sms(rows: list[tuple[int, int, int, int]]) -> None:
     waves = LaunchWaves(launch_trace(rows, (len(rows), 1, 1), 2, 2))
     moments, per_sm = waves.count_running_on_busy()
     for moment, blocks in zip(moments.tolist(), per_sm.tolist(), strict=True):
@@ -322,7 +322,7 @@ def test_only_a_last_wave_of_several_is_a_tail(grid: tuple[int, int, int], full:
     assert waves.trace.waves == count / 4
 
 
-def test_every_nth_block_stands_for_n() -> None:
+def test_sampled_blocks_are_weighted_by_the_sampling_rate() -> None:
     rows = [(3 * n, n % 2, 10 * (n // 2), 10 * (n // 2) + 10) for n in range(4)]
     waves = LaunchWaves(launch_trace(rows, (12, 1, 1), 3, 2, sampled=3))
     assert waves.wave.tolist() == [0, 0, 1, 1]
@@ -330,15 +330,15 @@ def test_every_nth_block_stands_for_n() -> None:
     assert waves.count_running_on_busy()[1][:-1] == pytest.approx(np.full(200, 3.0))
 
 
-def test_a_launch_of_nothing_has_no_waves() -> None:
+def test_launch_without_recorded_blocks_has_no_waves() -> None:
     waves = LaunchWaves(launch_trace([], (5, 1, 1), 2, 0))
     assert (waves.full_waves, waves.tail_blocks) == (0, 0)
     assert (waves.trace.achieved_occupancy, waves.trace.achieved_on_device) == (0, 0)
     assert waves.wave.size == waves.slot.size == waves.in_tail.size == 0
     assert (waves.trace.span_ns, waves.trace.waves) == (0, 0.0)
     crowded = LaunchWaves(launch_trace([(0, 0, 0, 10), (1, 0, 0, 10)], (2, 1, 1), 1, 1))
-    assert crowded.trace.achieved_on_device == pytest.approx(4 / 64)  # more than the model says would fit
+    assert crowded.trace.achieved_on_device == pytest.approx(4 / 64)  # more than fits according to the model
     assert crowded.slot.tolist() == [0, 1]
-    # Waves are counted to what their column can hold.
+    # Wave numbers are limited to the range of their column.
     many = LaunchWaves(launch_trace([(n, 0, n, n + 1) for n in range(3)], (90_000, 1, 1), 1, 1, 40_000))
     assert many.wave.tolist() == [0, 40_000, 65_535]

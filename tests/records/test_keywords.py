@@ -11,7 +11,7 @@ import virtualgpu.records
 MOST_BY_PLACE = 6
 
 
-def test_records_of_more_than_six_fields_are_made_by_name() -> None:
+def test_records_of_more_than_six_fields_are_keyword_only() -> None:
     modules = pkgutil.walk_packages(virtualgpu.records.__path__, "virtualgpu.records.")
     kinds = {
         kind

@@ -49,7 +49,7 @@ def launched(durations: npt.NDArray[np.float64], sm_count: int = 108) -> LaunchT
 
 
 def busy_by_hand(trace: LaunchTrace) -> list[int]:
-    """Nanoseconds in which each SM held a block, one block after the other."""
+    """Nanoseconds in which each SM ran a block, computed block by block."""
     total = [0] * trace.sm_count
     until = [-1] * trace.sm_count
     rows = zip(trace.start_ns.tolist(), trace.end_ns.tolist(), trace.sm_id.tolist(), strict=True)
@@ -65,7 +65,7 @@ KINDS = ("equal", "random", "every second one longer", "one SM in four at first"
 @pytest.mark.parametrize(
     ("blocks", "kind"), [(262_144, "random"), *((500_000, kind) for kind in KINDS), (1_953_126, "equal")]
 )
-def test_sampled_blocks_tell_of_every_sm_and_how_busy_it_was(blocks: int, kind: str) -> None:
+def test_sample_covers_every_sm_and_its_busy_time(blocks: int, kind: str) -> None:
     random = np.random.default_rng(blocks)
     durations = np.full(blocks, 1_800.0)
     if kind == "random":
@@ -114,11 +114,11 @@ def test_idle_sms_stay_idle_in_a_sample() -> None:
     assert stretches[1][0] - stretches[0][1] == pytest.approx(400_000, abs=500)
 
 
-def test_busy_time_of_an_sm_counts_blocks_side_by_side_once() -> None:
+def test_busy_time_counts_concurrent_blocks_once() -> None:
     random = np.random.default_rng(5)
     trace = launched(random.uniform(200, 3_000, 2_000), 12)
     assert trace.sm_busy_ns.tolist() == busy_by_hand(trace)
-    gap = trace.thinned(300)  # few SMs, few blocks: still the stretches, near enough
+    gap = trace.thinned(300)  # with few blocks, busy times are still roughly correct
     assert gap.sm_busy_ns.sum() == pytest.approx(trace.sm_busy_ns.sum(), rel=0.15)
 
 
@@ -130,7 +130,7 @@ def test_achieved_occupancy_of_four_blocks_on_a_large_device() -> None:
     assert trace.achieved_on_device == pytest.approx(8 / 64 * 4 / 108, rel=0.01)
 
 
-def test_achieved_occupancy_is_the_mean_over_moments() -> None:
+def test_achieved_occupancy_is_the_mean_over_time() -> None:
     random = np.random.default_rng(6)
     trace = launched(random.uniform(500, 2_500, 700), 20)
     warps = np.zeros((20, trace.span_ns), np.int32)
@@ -140,7 +140,7 @@ def test_achieved_occupancy_is_the_mean_over_moments() -> None:
     assert trace.achieved_on_device == pytest.approx(warps.mean() / MOST_WARPS, rel=1e-6)
 
 
-def test_a_launch_that_fits_is_listed_whole() -> None:
+def test_launch_within_the_limit_is_not_sampled() -> None:
     trace = launched(np.full(1_000, 10.0))
     assert trace.thinned(1_000) is trace
     assert trace.thinned(999).sampled == 2

@@ -40,7 +40,7 @@ def lines_and_lanes(result: LineVisits) -> list[tuple[int, int]]:
     return list(zip(result.line.tolist(), np.bitwise_count(result.active_mask).tolist(), strict=True))
 
 
-def test_parameters_and_jumps_are_no_visit_of_their_own() -> None:
+def test_parameter_loads_and_jumps_are_not_separate_visits() -> None:
     result = visits(
         "void f(int* y) {\n  int t = threadIdx.x;\n  y[t] = 0;\n}",
         ("ld.param.u64 %rd1, [f_param_0];", 1, ALL),
@@ -83,8 +83,8 @@ def test_a_line_begun_early_in_the_same_run_is_visited_once() -> None:
     assert result.moved_lines == ((2,), ())
 
 
-def test_pieces_of_a_line_that_branches_stay() -> None:
-    """`if (...) v = 1; else v = 2;` on one line: its arms have no effect but registers, and are shown."""
+def test_branches_within_one_line_are_separate_visits() -> None:
+    """`if (...) v = 1; else v = 2;` on one line: its arms only write registers, and are still shown."""
     result = visits(
         "if (vote) v = 1; else v = 2;",
         ("vote.sync.any.pred %p1, %p2, -1;", 1, ALL),
@@ -99,12 +99,12 @@ def test_pieces_of_a_line_that_branches_stay() -> None:
 @pytest.mark.parametrize(
     "body", [[("add.s32 %r1, %r1, %r2;", 1, ALL), ("@%p1 bra $L1;", 1, ALL)], [("@%p1 bra $L1;", 1, ALL)]]
 )
-def test_each_turn_of_a_loop_on_one_line_is_a_visit(body: list[tuple[str, int, int]], turns: int) -> None:
+def test_each_iteration_of_a_one_line_loop_is_a_visit(body: list[tuple[str, int, int]], turns: int) -> None:
     result = visits("for (;;) sum += i;", *body * turns, pc=[*range(len(body))] * turns)
     assert result.begin.tolist() == [len(body) * turn for turn in range(turns)]
 
 
-def test_a_step_without_a_line_goes_with_what_follows_it() -> None:
+def test_step_without_a_line_joins_the_following_step() -> None:
     result = visits(
         "a\nb",
         ("add.s32 %r1, %r1, 1;", 1, EVEN),

@@ -117,7 +117,7 @@ ATTRIBUTE_ROWS = {
 H200 = {number: value for number, (_, _, value) in ATTRIBUTE_ROWS.items()}
 
 
-def test_attributes_have_cudas_numbers_and_names_and_an_h200s_values() -> None:
+def test_attributes_have_cudas_numbers_names_and_h200_values() -> None:
     info = device_info("H200")
     rows = {known.number: (known.name, known.property, known.of(info)) for known in ATTRIBUTES}
     assert rows == ATTRIBUTE_ROWS
@@ -126,7 +126,7 @@ def test_attributes_have_cudas_numbers_and_names_and_an_h200s_values() -> None:
     assert {known.number: known.of(unknown) for known in ATTRIBUTES}[13] == 0
 
 
-def test_a_device_read_by_number() -> None:
+def test_device_info_from_numbered_attributes() -> None:
     info = device_info("H200")
     fields = info_fields(H200.get)
     assert fields == {name: getattr(info, name) for name in fields}
@@ -160,7 +160,7 @@ def _access(space: str, kind: str, requests: int, wavefronts: int) -> AccessCoun
     )  # type: ignore[arg-type]
 
 
-def test_counters_of_a_space_and_kind() -> None:
+def test_counters_are_summed_by_space_and_kind() -> None:
     rows = (
         _access("global", "load", 1, 2),
         _access("global", "store", 10, 2),
@@ -203,7 +203,7 @@ def _run(space: str, kind: str, requests: int | None, executions: int | None, no
     )  # type: ignore[arg-type]
 
 
-def test_counts_of_machine_code_are_unknown_where_one_is() -> None:
+def test_machine_code_totals_are_unknown_if_a_row_is_unknown() -> None:
     rows = (
         _run("global", "load", 1, 2, "merged"),
         _run("global", "store", 10, None),
@@ -229,7 +229,7 @@ def test_counts_of_machine_code_are_unknown_where_one_is() -> None:
     assert dataclasses.replace(run, extra=extra).divergent_branches is None
 
 
-def test_bytes_of_a_pool() -> None:
+def test_total_used_and_free_bytes_of_a_pool() -> None:
     first = (
         Block(address=512, size_bytes=512, is_free=False, requested_bytes=500, label="x"),
         Block(address=1024, size_bytes=1024, is_free=True),
@@ -245,7 +245,7 @@ def test_bytes_of_a_pool() -> None:
     assert (full.largest_free_bytes, full.free_bytes) == (0, 0)
 
 
-def test_numbers_of_a_launch_and_labels_of_its_origin() -> None:
+def test_launch_properties_and_provenance_labels() -> None:
     trace = launch_trace([(0, 0, 0, 7), (1, 1, 2, 5)], (3, 4, 5), 6, 4)
     assert (trace.span_ns, trace.blocks_per_wave, trace.waves) == (7, 24, 60 / 24)
     assert trace.occupancy.fraction == 8 / 64
@@ -283,7 +283,7 @@ def test_a_report_is_clean_without_errors() -> None:
 # Files --------------------------------------------------------------------------------------------------
 
 
-def test_records_come_back_from_their_files(tmp_path: Path) -> None:
+def test_records_are_saved_and_loaded_unchanged(tmp_path: Path) -> None:
     trace = warp_trace([0, 1, 1], detail=detail([0, 0, 0], range(2), [(1, 1)]), note="°C")
     counters = KernelCounters(
         **SHAPE,
@@ -376,7 +376,7 @@ def test_fields_of_other_versions_are_ignored_or_take_their_defaults(tmp_path: P
     assert load(path).note == ""
 
 
-def test_a_measured_record_becomes_a_recorded_one_throughout() -> None:
+def test_as_recorded_changes_all_measured_provenances() -> None:
     trace = launch_trace([(0, 0, 0, 7)], (1, 1, 1), 1, 1)
     bare = dataclasses.replace(trace.occupancy, provenance=Provenance("measured", "H200"))
     recorded = as_recorded(dataclasses.replace(trace, occupancy=bare), "in May")

@@ -11,7 +11,7 @@ import pytest
 from gpulab.words import count, duration, fill_template, listing, noun, number, percent, shape, size
 
 
-def test_numbers_are_written_one_way() -> None:
+def test_numbers_sizes_durations_and_shapes_are_formatted() -> None:
     numbers = map(number, (0, 5, 12.345, 123.4, 65536, 0.00123, 0.0000012, -0.5, -1e6))
     assert " ".join(numbers) == "0 5 12.3 123 65,536 0.00123 0.0000012 -0.5 -1,000,000"
     assert ", ".join(map(size, (512, 49152, 60 << 20, 79.2 * 2**30))) == "512 B, 48 KiB, 60 MiB, 79.2 GiB"
@@ -37,18 +37,18 @@ def test_numbers_are_written_one_way() -> None:
         (1 - 1e-9, "99.9 %"),
     ],
 )
-def test_only_nothing_is_0_percent_and_only_all_is_100(fraction: float, text: str) -> None:
+def test_percent_shows_0_and_100_only_for_exact_values(fraction: float, text: str) -> None:
     assert percent(fraction) == text
 
 
-def test_a_sum_that_is_one_but_for_rounding_is_all() -> None:
+def test_percent_ignores_rounding_errors_of_a_sum() -> None:
     total = functools.reduce(operator.add, [0.1] * 10)  # `sum` corrects itself from Python 3.12 on
     assert total < 1
     assert percent(total) == "100 %"
     assert percent(math.nextafter(1, 0)) == "100 %"
 
 
-def test_only_one_is_singular() -> None:
+def test_only_one_item_is_singular() -> None:
     assert [count(n, "wait") for n in (0, 1, 2, 1_000)] == ["0 waits", "1 wait", "2 waits", "1,000 waits"]
     assert [count(n, "copy", "copies") for n in (1, 63)] == ["1 copy", "63 copies"]
     assert [noun(n, "is", "are") for n in (0, 1, 2)] == ["are", "is", "are"]
@@ -63,7 +63,7 @@ def test_lists_end_with_and() -> None:
     ]
 
 
-def test_texts_are_filled_with_words_and_numbers() -> None:
+def test_templates_are_filled_with_words_and_numbers() -> None:
     text = "{many} <many sector|sectors> of {whose}<many |, each {size} bytes>"
     assert fill_template(text, {"many": 1, "whose": "{many}", "size": 32}) == "1 sector of {many}"
     assert (

@@ -55,7 +55,7 @@ def test_arguments_are_a_tuple() -> None:
             read(KERNEL, (1,), (1,), np.zeros(3), 0)
 
 
-def test_shared_memory() -> None:
+def test_shared_mem_must_be_a_nonnegative_number() -> None:
     assert Launch.of(KERNEL, 1, 1, shared_mem=4096).shared_bytes == 4096
     with pytest.raises(ValueError, match=r"`shared_mem` .* at least 0"):
         Launch.of(KERNEL, 1, 1, shared_mem=-1)
@@ -72,7 +72,7 @@ def test_a_launch_counts_threads_and_needs_a_kernel_with_source() -> None:
         Launch.of(len, 1, 1)
 
 
-def test_a_call_of_cupys_kernel_takes_tuples_and_counts_sizes_below_one_as_one() -> None:
+def test_as_cupy_needs_tuples_and_treats_sizes_below_1_as_1() -> None:
     with pytest.warns(ArgumentWarning, match=r"`(grid|block)` is \((0, 5|-3,)\)\. As with CuPy") as warned:
         launch = Launch.as_cupy(KERNEL, (0, 5), (-3,), (), 0)
     assert len(warned) == 2
@@ -119,7 +119,7 @@ def is_array(value: object) -> bool:
     return isinstance(value, Array)
 
 
-def test_small_arrays_of_the_last_eight_launches_stay_and_large_ones_while_the_caller_has_them() -> None:
+def test_only_small_arrays_of_recent_launches_are_kept_alive() -> None:
     large = Array(1 << 30)
     recent = arguments.make_recent_arrays()
     stored = arguments.StoredArguments((large, 7, Array(4 << 20), Array(0, 4 << 20)), is_array, recent)

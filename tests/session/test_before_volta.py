@@ -15,7 +15,7 @@ LOCK = """extern "C" __global__ void lock(int* lock, int* count) {
 }"""
 
 
-def test_a_lock_within_a_warp_hangs_only_inside() -> None:
+def test_lock_within_a_warp_hangs_only_with_lockstep_warps() -> None:
     cp = gl.use_device("virtual:T4", watchdog_s=0.5).cp
     kernel = cp.RawKernel(LOCK, "lock")
     with gl.lockstep_warps(), pytest.raises(LaunchTimeoutError):

@@ -60,7 +60,7 @@ def single(function: Callable[[], object]) -> tuple[str, str, str, str]:
     return operation.name, operation.dtype, operation.size, operation.layout
 
 
-def test_products_by_size_dtype_and_layout() -> None:
+def test_matmuls_are_classified_by_size_dtype_and_layout() -> None:
     a = cp.ones((96, 80), cp.float32)
     b = cp.ones((80, 64), cp.float32)
     assert single(lambda: a @ b) == ("matmul", "float32", "small", "row-major")
@@ -77,7 +77,7 @@ def test_products_by_size_dtype_and_layout() -> None:
     assert single(lambda: batch @ batch)[:2] == ("batched matmul", "float16")
 
 
-def test_the_size_class_of_a_product_is_its_edges_mean() -> None:
+def test_matmul_size_class_uses_the_mean_edge_length() -> None:
     a = cp.ones((8, 512), cp.float32)
     b = cp.ones((512, 8), cp.float32)
     assert single(lambda: a @ b)[2] == "small"
@@ -85,7 +85,7 @@ def test_the_size_class_of_a_product_is_its_edges_mean() -> None:
     assert single(lambda: tall.T @ tall)[2] == "medium"
 
 
-def test_other_operations() -> None:
+def test_other_operations_are_classified() -> None:
     v = cp.ones(1000, cp.float32)
     a = cp.ones((40, 50), cp.float64)
     assert single(lambda: v.sum()) == ("sum", "float32", "small", "contiguous")
@@ -115,7 +115,7 @@ def test_a_recorded_operation_is_returned() -> None:
     assert "not recorded" not in report.describe()
 
 
-def test_the_nearest_record_is_named_where_nothing_is_recorded() -> None:
+def test_unrecorded_operation_names_the_nearest_recording() -> None:
     a = cp.ones((300, 300), cp.float32)
     report = gl.library_calls(lambda: a @ a)
     (ending,) = report.record.endings
@@ -129,7 +129,7 @@ def test_the_nearest_record_is_named_where_nothing_is_recorded() -> None:
     assert (other.recorded, other.nearest) == (False, None)
 
 
-def test_kernels_of_the_program_are_its_own() -> None:
+def test_user_kernels_are_listed_without_a_library_operation() -> None:
     kernel = cp.RawKernel('extern "C" __global__ void f(float* x) { x[threadIdx.x] += 1; }', "f")
     x = cp.ones(32, cp.float32)
 
@@ -181,7 +181,7 @@ def test_records_are_looked_up_by_name() -> None:
         ("my_kernel", ""),
     ],
 )
-def test_libraries_by_name(name: str, library: str) -> None:
+def test_library_is_found_from_a_kernel_or_routine_name(name: str, library: str) -> None:
     assert library_of(name) == library
 
 

@@ -22,7 +22,7 @@ def checked(program: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_right_programs(name: str) -> None:
+def test_correct_programs_have_no_findings(name: str) -> None:
     report = checked(RIGHT[name])
     assert not report.findings, report.describe()
 
@@ -38,7 +38,7 @@ BY_A_STREAM = r"^(?!The host ).+ (writes|reads) .+ while .+ may still be (readin
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_programs(name: str) -> None:
+def test_each_wrong_program_has_the_expected_findings(name: str) -> None:
     program, kinds = WRONG[name]
     report = checked(program)
     assert {finding.kind for finding in report.findings} == kinds, report.describe()
@@ -84,7 +84,7 @@ def test_checks_nest_and_each_sees_its_own_block() -> None:
     assert inner.record.operations == 1
 
 
-def test_the_check_keeps_nothing_alive() -> None:
+def test_check_does_not_keep_arrays_alive() -> None:
     """Names are looked up in frames, which must not keep a function's arrays."""
     cp = gl.cp
     pool = cp.get_default_memory_pool()
@@ -118,7 +118,7 @@ def test_streams_and_arrays_have_the_names_of_the_program() -> None:
 
 
 @pytest.mark.parametrize("order", ["none", "event", "host"])
-def test_a_peer_copy_of_an_array_that_the_other_device_may_still_be_writing(order: str) -> None:
+def test_peer_copy_must_wait_for_writes_on_the_other_device(order: str) -> None:
     with session.on_device("virtual:T4", count=2), gl.check_streams() as report:
         cp = gl.cp
         with cp.cuda.Device(0):
@@ -174,7 +174,7 @@ def test_threads_have_default_streams_of_their_own() -> None:
     assert [finding.kind for finding in report.findings] == ["read after write"]
 
 
-def test_findings_are_shown_as_page_and_sentence() -> None:
+def test_findings_are_shown_as_html_and_text() -> None:
     with gl.check_streams() as report:
         race(gl.cp)
     bundle, _ = report._repr_mimebundle_() or ({}, {})
@@ -190,7 +190,7 @@ def test_findings_are_shown_as_page_and_sentence() -> None:
     assert "Nothing found in 1 operation" in repr(clean)
 
 
-def test_four_thousand_operations_in_order_are_fine() -> None:
+def test_thousands_of_ordered_operations_have_no_findings() -> None:
     cp = gl.cp
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(4)]
     x = cp.zeros(4 * 1000, cp.float32)
@@ -212,7 +212,7 @@ extern "C" __global__ void wide(float4* out, const char* in) {
 
 
 @pytest.mark.parametrize("byte", [0, 7, 15, 31])
-def test_each_byte_of_a_wide_store_is_written(byte: int) -> None:
+def test_every_byte_of_a_vector_store_is_checked(byte: int) -> None:
     kernel = gl.cp.RawKernel(WIDE, "wide")
 
     def program(cp: Any) -> None:

@@ -76,7 +76,7 @@ def test_a_folder_called_cupy_is_not_cupy(tmp_path: Path, monkeypatch: pytest.Mo
     sys.modules.pop("cupy", None)
 
 
-def test_a_device_number_that_is_not_there(fake_cupy: FakeCupy) -> None:
+def test_missing_device_number_is_refused(fake_cupy: FakeCupy) -> None:
     fake_cupy(devices=2)
     assert gl.use_device("cuda:1").index == 1
     with pytest.raises(CudaUnavailableError, match="no cuda:2; this machine has cuda:0 to cuda:1"):
@@ -159,7 +159,9 @@ def test_spellings_of_a_real_device(fake_cupy: FakeCupy, name: str) -> None:
         ),
     ],
 )
-def test_the_sentence_of_a_choice(choice: DeviceChoice, parts: list[str], other: str) -> None:
+def test_description_of_a_choice_names_device_and_alternative(
+    choice: DeviceChoice, parts: list[str], other: str
+) -> None:
     text = str(choice)
     for part in (*parts, f'gl.use_device("virtual:{other}")', "GPULAB_DEVICE"):
         assert part in text
@@ -178,7 +180,7 @@ def test_a_wrong_name_suggests_the_nearest_and_changes_nothing() -> None:
     assert gl.which_device().device == "T4"
 
 
-def test_several_devices_are_joined_as_they_are_sold_or_as_requested() -> None:
+def test_links_between_devices_are_default_or_as_requested() -> None:
     for requested, links, words in (
         ("nvswitch", "nvswitch", "NVLink between all of them"),
         ("pairs", "pairs", "in pairs by NVLink"),
@@ -212,7 +214,7 @@ def test_count_and_links_are_for_virtual_devices(fake_cupy: FakeCupy) -> None:
     assert session.real_cp() is gl.which_device().cp
 
 
-def test_a_bench_is_fresh_and_goes_when_it_is_done() -> None:
+def test_bench_device_is_new_and_removed_afterwards() -> None:
     gl.use_device("T4")
     x = session.cp().ones(8)
     before = machine.current()
@@ -239,12 +241,12 @@ def test_published_numbers_of_devices() -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, True, 1000])
-def test_a_bad_count(count: object) -> None:
+def test_invalid_device_counts_are_refused(count: object) -> None:
     with pytest.raises(ValueError, match="integer number of devices"):
         gl.use_device("T4", count=count)  # type: ignore[arg-type]
 
 
-def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_select_device_and_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
     for text in ("soon", "0", "-1", "nan"):
         monkeypatch.setenv("GPULAB_WATCHDOG_S", text)
         with pytest.raises(ValueError, match=f"GPULAB_WATCHDOG_S={text} is not a number of seconds above 0"):
@@ -256,7 +258,7 @@ def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("value", "error"), [("H20", UnknownDeviceError), ("cuda", CudaUnavailableError)])
-def test_a_wrong_environment_is_named(
+def test_error_names_the_wrong_environment_variable(
     monkeypatch: pytest.MonkeyPatch, no_cupy: None, value: str, error: type[Exception]
 ) -> None:
     monkeypatch.setenv("GPULAB_DEVICE", value)
@@ -283,7 +285,7 @@ def test_choosing_the_same_virtual_device_again_keeps_its_arrays() -> None:
     assert machine.current() is not before
 
 
-def test_work_for_later_runs_on_its_device_and_is_refused_after_a_change() -> None:
+def test_bound_callback_runs_on_its_device_until_a_change() -> None:
     gl.use_device("virtual:H200", count=2)
     cp = session.cp()
     with cp.cuda.Device(1):
@@ -303,7 +305,7 @@ def test_work_for_later_runs_on_its_device_and_is_refused_after_a_change() -> No
         pass
 
 
-def test_another_device_within_a_block() -> None:
+def test_on_device_selects_another_device_within_a_block() -> None:
     gl.use_device("T4")
     before = machine.current()
     choice = gl.which_device()

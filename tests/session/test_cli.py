@@ -127,7 +127,9 @@ def test_lab_opens_the_first_notebook_in_its_folder(
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no exec")
-def test_a_hub_gets_a_server_that_opens_no_browser(tmp_path: Path, started: list[list[str]]) -> None:
+def test_hub_server_opens_no_browser_and_keeps_files_private(
+    tmp_path: Path, started: list[list[str]]
+) -> None:
     before = os.umask(0o022)
     try:
         with pytest.raises(SystemExit):
@@ -157,7 +159,7 @@ def test_the_server_replaces_the_process_of_the_command(tmp_path: Path) -> None:
     assert int(output) == command.pid
 
 
-def test_lab_in_a_folder_without_notebooks(tmp_path: Path, command: Command) -> None:
+def test_lab_in_a_folder_without_notebooks_is_an_error(tmp_path: Path, command: Command) -> None:
     status, _, errors = command("lab", "--notebooks", str(tmp_path))
     assert status == 1
     assert errors.startswith("gpulab: ")

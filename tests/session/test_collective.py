@@ -26,7 +26,7 @@ def h200() -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("algorithm", schedules.ALGORITHMS)
 @pytest.mark.parametrize("gpus", [2, 3, 5, 8])
-def test_every_gpu_ends_with_what_it_should(operation: str, algorithm: str, gpus: int) -> None:
+def test_every_gpu_has_the_expected_result(operation: str, algorithm: str, gpus: int) -> None:
     view = gl.collective(operation, algorithm, gpus=gpus, size_bytes=4 * 1003)
     record = view.record
     assert record.right == (True,) * gpus
@@ -39,7 +39,7 @@ def test_every_gpu_ends_with_what_it_should(operation: str, algorithm: str, gpus
 
 
 @pytest.mark.parametrize("gpus", [2, 3, 8, 16])
-def test_a_ring_passes_each_port_no_more_than_it_must(gpus: int) -> None:
+def test_ring_moves_the_minimum_bytes_per_port(gpus: int) -> None:
     """2·(n − 1)/n of the data out and in of each port, within one chunk where n does not divide."""
     size = 4 * 1009
     traffic = gl.collective(gpus=gpus, size_bytes=size).record.traffic
@@ -88,7 +88,7 @@ def test_links_are_those_requested_or_in_use() -> None:
     assert over() == {"PCIe"}
 
 
-def test_a_schedule_of_ones_own() -> None:
+def test_custom_schedules_run_and_wrong_results_are_reported() -> None:
     def pairs(n: int) -> list[Any]:
         return [[(r, r ^ d, 0, "add") for r in range(n)] for d in (1, 2)]
 
@@ -103,7 +103,7 @@ def test_a_schedule_of_ones_own() -> None:
     assert "Its chunk 0 is 0+2×1." in twice.describe()
 
 
-def test_moves_of_one_step_read_what_was_there_before() -> None:
+def test_moves_of_one_step_read_the_state_before_the_step() -> None:
     moves = [Move(0, 1, 0, True), Move(1, 2, 0, True)]
     assert apply_moves(make_initial_state(3, 1), moves) == (((1, 0, 0),), ((1, 1, 0),), ((0, 1, 1),))
     swapped = [[(0, 1, 0, "copy"), (1, 0, 0, "copy")], [(0, 1, 0, "add"), (1, 0, 0, "add")]]
@@ -147,7 +147,7 @@ def test_the_picture_shows_each_step_and_marks_the_busiest_ports(tmp_path: Any) 
 
 
 def test_a_session_with_enough_real_gpus_runs_on_them(monkeypatch: Any) -> None:
-    """Two virtual GPUs stand for real ones: times are measured, and bytes follow from the moves."""
+    """Two virtual GPUs replace real ones: times are measured, and bytes are computed from the moves."""
     gl.use_device("virtual:H200", count=2)
     monkeypatch.setattr(session, "real_cp", session.cp)
     record = gl.collective(gpus=2, size_bytes=4 * 101).record
@@ -162,7 +162,7 @@ def test_a_session_with_enough_real_gpus_runs_on_them(monkeypatch: Any) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_nccls_own_call_gives_numpys_results(operation: Operation) -> None:
+def test_nccl_collectives_equal_numpy(operation: Operation) -> None:
     view = gl.collective(operation, "nccl", gpus=3, size_bytes=4 * 1000)
     record = view.record
     assert record.right == (True, True, True)
@@ -200,9 +200,7 @@ MOST_APART = 1.5  # what is modelled and what was recorded
 
 
 @pytest.mark.parametrize(("known", "row"), every_row())
-def test_schedules_take_what_was_recorded_and_are_in_its_order(
-    known: dict[str, Any], row: dict[str, Any]
-) -> None:
+def test_modelled_schedule_times_agree_with_the_records(known: dict[str, Any], row: dict[str, Any]) -> None:
     """As one CUDA graph. The model was fitted to two GPUs; the records of four are independent."""
     recorded = {}
     modelled = {}
@@ -217,7 +215,7 @@ def test_schedules_take_what_was_recorded_and_are_in_its_order(
             assert modelled[fast] < 1.01 * modelled[slow], (fast, slow)
 
 
-def test_the_view_shows_the_times_that_are_compared_with_records() -> None:
+def test_shown_time_equals_the_schedule_model() -> None:
     _, steps = schedules.make_schedule("all-reduce", "tree", 4)
     record = gl.collective("all-reduce", "tree", gpus=4, size_bytes=1 << 20).record
     modelled = schedules.model_ns("H200", 4, schedules.find_chunk_bounds(1 << 18, steps), steps)
@@ -225,8 +223,8 @@ def test_the_view_shows_the_times_that_are_compared_with_records() -> None:
 
 
 @pytest.mark.parametrize(("known", "row"), every_row())
-def test_python_takes_its_time_for_each_copy_and_each_sum(known: dict[str, Any], row: dict[str, Any]) -> None:
-    """The host's time of one tree, by its operations, tells that of all schedules, until GPUs take longer."""
+def test_python_overhead_is_proportional_to_operations(known: dict[str, Any], row: dict[str, Any]) -> None:
+    """The host time per operation of one tree predicts all schedules, unless the GPUs take longer."""
     operations = {
         way: schedules.count_operations(schedules.make_schedule("all-reduce", way, known["gpus"])[1])
         for way in schedules.ALGORITHMS
@@ -240,17 +238,17 @@ def test_python_takes_its_time_for_each_copy_and_each_sum(known: dict[str, Any],
 
 
 @pytest.mark.parametrize(("known", "row"), every_row())
-def test_nccl_takes_what_was_recorded(known: dict[str, Any], row: dict[str, Any]) -> None:
+def test_modelled_nccl_times_agree_with_the_records(known: dict[str, Any], row: dict[str, Any]) -> None:
     """A process for each rank, NVLS off. The model was fitted to two GPUs; four were held out."""
     modelled = _modelled(known["gpu"], known["gpus"], row["size_bytes"])
     assert 1 / MOST_APART < modelled / row["nccl_us"] < MOST_APART
 
 
 @pytest.mark.parametrize("known", read_records(), ids=lambda known: str(known["gpus"]))
-def test_copies_take_what_was_recorded_with_nvls_off(known: dict[str, Any]) -> None:
+def test_modelled_peer_copies_agree_with_the_records(known: dict[str, Any]) -> None:
     assert known["what"].endswith("NVLink SHARP (NVLS) off")
     info = device_info(known["gpu"])
-    for row in known["copies"]:  # of less than a MiB, the call between the events is most of it
+    for row in known["copies"]:  # below 1 MiB, the call between the events takes most of the time
         if row["size_bytes"] < 1 << 20:
             continue
         for way, direct in (("direct", True), ("host", False)):

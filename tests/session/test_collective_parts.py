@@ -55,7 +55,7 @@ def gpus_for(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Any, ...]]:
     return call
 
 
-def test_eight_virtual_gpus_take_part_or_all_real_ones(gpus_for: Callable[..., tuple[Any, ...]]) -> None:
+def test_default_is_8_virtual_gpus_or_all_real_gpus(gpus_for: Callable[..., tuple[Any, ...]]) -> None:
     assert gpus_for() == (8, 0, None)
     assert gpus_for(real=1) == (8, 1, None)
     assert gpus_for(real=2) == (2, 2, None)
@@ -65,7 +65,7 @@ def test_eight_virtual_gpus_take_part_or_all_real_ones(gpus_for: Callable[..., t
     assert gpus_for("all-reduce", "nccl", real=3) == (3, 3, None)
 
 
-def test_nccl_needs_as_many_real_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nccl_with_too_few_real_gpus_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for count, words in ((1, "there is 1 real GPU here"), (2, "there are 2 real GPUs here")):
         runtime = SimpleNamespace(getDeviceCount=lambda count=count: count)
         real = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
@@ -76,7 +76,7 @@ def test_nccl_needs_as_many_real_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
             gl.collective("reduce", "nccl", gpus=3)
 
 
-def test_with_too_few_real_gpus_virtual_ones_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_virtual_gpus_are_used_if_real_gpus_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "real_cp", session.cp)
     record = gl.collective(gpus=2, size_bytes=64).record
     assert record.provenance.detail == "this computer has 1 of 2 GPUs"
@@ -154,7 +154,7 @@ def test_real_gpus_run_ten_rounds_or_for_a_second(
     assert (record.operation, record.algorithm, record.links) == ("reduce", "mine", "nvswitch")
 
 
-def test_without_capture_the_time_is_that_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_time_is_used_if_capture_is_not_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     gl.use_device("virtual:H200", count=2)
     error = session.cp().cuda.runtime.CUDARuntimeError
 
@@ -168,7 +168,7 @@ def test_without_capture_the_time_is_that_of_the_host(monkeypatch: pytest.Monkey
     assert record.time_ns == record.from_host_ns > 0
 
 
-def test_a_modelled_step_is_its_messages_and_its_sums() -> None:
+def test_modelled_step_time_counts_messages_and_sums() -> None:
     """Bytes are those that crossed; a copy to a chunk that is being read takes a buffer and a kernel."""
     calls: list[Any] = []
     crossings = [
@@ -197,7 +197,7 @@ def test_links_of_real_gpus_follow_from_their_peer_access(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("operation", "size_bytes", "elements"), [("all-gather", 4 * 101, 100), ("broadcast", 4 * 101, 101)]
 )
-def test_nccl_on_real_gpus_is_one_call_with_a_ring_s_bytes(
+def test_nccl_on_real_gpus_runs_once_and_reports_ring_bytes(
     operation: str, size_bytes: int, elements: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gl.use_device("virtual:H200", count=2)
@@ -335,7 +335,7 @@ def steps_of(*steps: list[Any], gpus: int = 3) -> Any:
     return schedules.make_schedule("all-reduce", list(steps), gpus)
 
 
-def test_a_schedule_of_ones_own_becomes_moves() -> None:
+def test_custom_schedules_are_converted_to_moves() -> None:
     assert steps_of([(0, 2, 0, "add"), [2, 0, 7, "copy"]], []) == (
         "your schedule",
         [[Move(0, 2, 0, True), Move(2, 0, 7, False)], []],
@@ -397,12 +397,12 @@ ONE = (0, 1, 0, "add")
         (5, "A schedule must be a list of steps"),
     ],
 )
-def test_endless_and_malformed_schedules_are_refused(schedule: Any, message: str) -> None:
+def test_infinite_and_malformed_schedules_are_refused(schedule: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         schedules.make_schedule("all-reduce", schedule, 3)
 
 
-def test_buffers_are_allocated_for_simultaneous_sums_alone() -> None:
+def test_buffers_are_allocated_only_for_simultaneous_sums() -> None:
     """Two sums come into GPU 0 at a time; copies go directly to their chunks."""
     with several.open_gpu_machine(3) as machine:
         run = runs.ScheduleRun(machine.cp, 3, [0, 64, 128])
@@ -430,7 +430,7 @@ def test_buffers_are_allocated_for_simultaneous_sums_alone() -> None:
         assert run.check_results("broadcast") == (True, False, False)
 
 
-def test_neighbouring_chunks_are_one_message_unless_they_are_sliced() -> None:
+def test_adjacent_chunks_are_one_message_unless_sliced() -> None:
     """Each byte is sent once, and other work of the GPUs delays neither message."""
     moves = [Move(0, 1, 0), Move(0, 1, 1), Move(0, 1, 2), Move(1, 0, 3)]
     with several.open_gpu_machine(2) as machine:

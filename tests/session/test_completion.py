@@ -21,7 +21,7 @@ print(json.dumps({item.text: [item.type, item.signature] for item in items}))
 """
 
 
-def test_functions_are_loaded_while_the_notebook_is_idle_and_complete_with_signatures(
+def test_functions_are_preloaded_and_completed_with_signatures(
     jupyter: NotebookClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jupyter.kc, "allow_stdin", True)  # type: ignore[union-attr]

@@ -59,7 +59,7 @@ def change(path: Path, source: str | None = None, run: bool = False, cell: int =
 
 
 @pytest.mark.parametrize("path", copies.find_originals().values(), ids=lambda path: path.stem)
-def test_a_copy_shows_no_answer_below_its_question(path: Path) -> None:
+def test_copies_contain_no_outputs_or_answers(path: Path) -> None:
     original = nbformat.read(path, as_version=4)
     copy = nbformat.from_dict(copies.make_copy(path))
     nbformat.validate(copy)
@@ -85,7 +85,7 @@ def test_copies_are_made_once_and_then_left_alone(course: Path, mine: Path) -> N
     assert {path.name: path.stat().st_mtime_ns for path in mine.iterdir()} == before
 
 
-def test_opening_running_and_saving_is_no_edit(course: Path, mine: Path) -> None:
+def test_running_and_saving_does_not_count_as_an_edit(course: Path, mine: Path) -> None:
     change(mine / "00_start.ipynb", run=True)
     assert not copies.is_edited(nbformat.read(mine / "00_start.ipynb", as_version=4))
     change(mine / "00_start.ipynb", "x = 2")
@@ -107,7 +107,7 @@ def test_an_edited_copy_is_kept_and_the_newer_version_named(course: Path, mine: 
     assert copies.update_copies(mine) == []
 
 
-def test_a_copy_without_edits_is_renewed_and_its_outputs_kept(course: Path, mine: Path) -> None:
+def test_unedited_copy_is_updated_and_its_outputs_are_kept(course: Path, mine: Path) -> None:
     change(course / "00_start.ipynb", "x = 3")
     change(course / "01_next.ipynb", "x = 4")
     content = change(mine / "01_next.ipynb", run=True)
@@ -180,7 +180,7 @@ def test_strange_metadata_of_one_copy_does_not_affect_the_others(course: Path, m
     assert any(text.startswith("00_start.ipynb has a newer version") for text in messages)
 
 
-def test_resetting_often_keeps_every_old_one(course: Path, mine: Path) -> None:
+def test_repeated_resets_keep_every_earlier_copy(course: Path, mine: Path) -> None:
     for number in range(4):
         change(mine / "00_start.ipynb", f"number {number}")
         copies.reset_copies(mine, ["0"])
@@ -188,7 +188,7 @@ def test_resetting_often_keeps_every_old_one(course: Path, mine: Path) -> None:
     assert all(f"number {number}" in text for number in range(4))
 
 
-def test_a_name_that_fits_nothing_resets_nothing(course: Path, mine: Path) -> None:
+def test_reset_with_an_unknown_name_changes_nothing(course: Path, mine: Path) -> None:
     edited = change(mine / "00_start.ipynb", "my work")
     with pytest.raises(copies.CopyError, match=r"'07'.*00_start"):
         copies.reset_copies(mine, ["00", "07"])
@@ -207,7 +207,7 @@ def test_folders_that_cannot_be_written_are_named(course: Path, mine: Path, tmp_
         copies.reset_copies(mine, ["00"])
 
 
-def test_the_folder_of_the_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_folder_of_the_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkout = tmp_path / "checkout"
     (checkout / "gpulab").mkdir(parents=True)
     (checkout / "notebooks").mkdir()
@@ -232,7 +232,7 @@ def test_git_ignores_the_copies_of_a_checkout() -> None:
     assert process.returncode == 0
 
 
-def test_the_commands(course: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_copy_and_reset_commands(course: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "my course"
     assert cli.main(["copy", "--folder", str(folder)]) == 0
     assert "my course" in capsys.readouterr().err

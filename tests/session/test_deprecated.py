@@ -44,12 +44,12 @@ def warned_once(call: Callable[[], Any], text: str) -> Any:
 
 
 def same(first: Any, second: Any) -> bool:
-    """Whether two results say the same."""
+    """Whether two results have the same description."""
     return repr(first) == repr(second)
 
 
 @pytest.mark.parametrize(("old", "new"), _deprecated.RENAMED_FUNCTIONS.items())
-def test_an_old_function_is_the_new_one(old: str, new: str) -> None:
+def test_old_function_names_return_the_new_functions(old: str, new: str) -> None:
     function = warned_once(lambda: getattr(gl, old), f"gl.{old} is now gl.{new}.")
     assert function is getattr(gl, new)
     assert old not in gl.__all__
@@ -58,7 +58,7 @@ def test_an_old_function_is_the_new_one(old: str, new: str) -> None:
 @pytest.mark.parametrize(
     "name", [name for name, renamed in _deprecated.RENAMED_PARAMETERS.items() if "shared_bytes" in renamed]
 )
-def test_shared_bytes_is_shared_mem(name: str) -> None:
+def test_shared_bytes_is_accepted_as_shared_mem(name: str) -> None:
     if name == "machine_code" and not sass.is_available():
         pytest.skip("needs nvdisasm")
     args = launch()[::2] if name == "occupancy" else launch()
@@ -72,7 +72,7 @@ def test_shared_bytes_is_shared_mem(name: str) -> None:
         function(*args, shared_bytes=1024, shared_mem=1024)
 
 
-def test_shared_bytes_in_a_mapping_of_a_roofline() -> None:
+def test_roofline_mapping_accepts_shared_bytes() -> None:
     names = ("kernel", "grid", "block", "args")
     described = dict(zip(names, launch(), strict=True))
     old: dict[str, Any] = {**described, "shared_bytes": 512}
@@ -80,7 +80,7 @@ def test_shared_bytes_in_a_mapping_of_a_roofline() -> None:
     assert same(result, gl.roofline({**described, "shared_mem": 512}))
 
 
-def test_the_baseline_of_a_diagnosis() -> None:
+def test_diagnose_accepts_beside_as_baseline() -> None:
     other = launch()
     first = launch()
     result = warned_once(
@@ -91,7 +91,7 @@ def test_the_baseline_of_a_diagnosis() -> None:
     assert same(result, gl.diagnose(*first, baseline=other))
 
 
-def test_a_function_argument_is_fn() -> None:
+def test_function_argument_is_accepted_as_fn() -> None:
     x = gl.cp.ones((8, 8), gl.cp.float32)
 
     def twice() -> Any:
@@ -112,7 +112,7 @@ def test_a_function_argument_is_fn() -> None:
         warned_once(lambda: gl.traffic(function=lambda: None), text.format("traffic"))
 
 
-def test_two_results_are_compared() -> None:
+def test_beside_methods_are_accepted_as_compare() -> None:
     x = gl.cp.zeros(8)
     with gl.timeline() as line:
         x += 1

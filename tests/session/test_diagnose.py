@@ -67,7 +67,7 @@ class Strided:
 
 
 @on_several_gpus
-def test_a_cause_has_its_line_counter_ceiling_remedy_gain_and_notebook() -> None:
+def test_cause_has_line_counters_ceiling_remedy_and_notebook() -> None:
     strided = Strided(16)
     diagnosis = gl.diagnose(*strided.step)
     cause = diagnosis.main
@@ -84,7 +84,7 @@ def test_a_cause_has_its_line_counter_ceiling_remedy_gain_and_notebook() -> None
     assert diagnosis.time_ns / corrected.time_ns == pytest.approx(cause.gain, rel=0.1)
 
 
-def test_a_baseline_shows_what_changed_and_what_that_gained() -> None:
+def test_baseline_comparison_reports_fixes_and_speedup() -> None:
     before = Strided(16)
     after = Strided(1)
     diagnosis = gl.diagnose(*after.step, baseline=before.step)
@@ -145,7 +145,7 @@ def test_registers_that_ptxas_spills_are_reported() -> None:
     assert "ptxas" not in repr(gl.diagnose(cp.RawKernel(code, "many"), 16, 64, args))
 
 
-def test_kernels_that_do_next_to_nothing_are_diagnosed() -> None:
+def test_nearly_empty_kernels_are_diagnosed() -> None:
     cp = session.cp()
     empty = cp.RawKernel('extern "C" __global__ void nothing() { }', "nothing")
     cause = gl.diagnose(empty, 1, 1).main
@@ -165,7 +165,7 @@ def tensor_diagnosis(row_bytes: int, loads: int, products: int = 30) -> Any:
 
 
 @pytest.mark.parametrize("device", ["A100", "RTX 4090", "H100"], indirect=True)
-def test_tensor_cores_that_wait_for_conflicting_rows_have_them_as_the_cause(device: None) -> None:
+def test_bank_conflicts_that_stall_tensor_cores_are_the_cause(device: None) -> None:
     conflicts = tensor_diagnosis(128, 4)
     assert conflicts.main is not None
     assert conflicts.main.kind == "bank conflicts"
@@ -178,7 +178,7 @@ def test_tensor_cores_that_wait_for_conflicting_rows_have_them_as_the_cause(devi
 
 
 @pytest.mark.parametrize("device", ["A100", "H100"], indirect=True)
-def test_a_kernel_bound_by_tensor_cores_is_told_what_mma_sync_reached(device: None) -> None:
+def test_verdict_for_tensor_cores_cites_the_mma_sync_rate(device: None) -> None:
     diagnosis = tensor_diagnosis(144, 0, 300)
     assert diagnosis.bound == "tensor"
     has_faster_instructions = session.backend().device_info().compute_capability >= (9, 0)
@@ -191,7 +191,7 @@ def test_a_kernel_bound_by_tensor_cores_is_told_what_mma_sync_reached(device: No
 @pytest.mark.parametrize(
     ("shape", "registers", "recorded_tflops"), [("m16n8k16", (4, 8, 4), 66.7), ("m8n8k4", (2, 1, 1), 32.8)]
 )
-def test_products_of_doubles_take_the_time_that_an_h200_took(
+def test_double_precision_mma_rates_agree_with_an_h200(
     device: None, shape: str, registers: tuple[int, int, int], recorded_tflops: float
 ) -> None:
     """Recorded on 29 November 2026 with the kernel of `tools.recordings.mma_rates`."""

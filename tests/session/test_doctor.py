@@ -57,7 +57,7 @@ def test_verdict_and_exit_code(status: dict[str, str], code: int, words: list[st
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "virtual:nope"])
-def test_a_chosen_device_that_no_cell_can_use_is_wrong(device: str) -> None:
+def test_unusable_gpulab_device_is_an_error(device: str) -> None:
     process = subprocess.run(
         [sys.executable, "-m", "gpulab", "doctor"],
         capture_output=True,
@@ -70,7 +70,7 @@ def test_a_chosen_device_that_no_cell_can_use_is_wrong(device: str) -> None:
 
 
 def test_cells_run_without_docstrings() -> None:
-    """`python -OO` leaves them out, and some of ours are made of NumPy's."""
+    """`python -OO` removes docstrings, and some of ours are made from NumPy's."""
     code = "from gpulab import cp; print(cp.arange(4).sum(), cp.exp(cp.zeros(1)))"
     process = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True)
     assert process.stdout.split() == ["6", "[1.]"], process.stderr
@@ -143,7 +143,7 @@ def test_wrong_parts_are_shown_with_their_remedy() -> None:
     "other",
     [of_a_machine("a driver, but no CUDA device"), of_a_machine(CuPy="wrong"), of_a_machine(CUPTI="ok")],
 )
-def test_lines_on_a_gpu_stay_where_one_may_be(other: Diagnosis) -> None:
+def test_gpu_findings_are_shown_if_a_gpu_may_exist(other: Diagnosis) -> None:
     assert other.shown == other.findings
 
 
@@ -158,7 +158,7 @@ def test_a_missing_header_is_named_with_its_package(monkeypatch: pytest.MonkeyPa
     assert nvrtc.is_available()
 
 
-def test_a_check_that_fails_is_a_finding_and_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_check_does_not_hide_other_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks() -> checks.CheckResult:
         raise RuntimeError("first line\nsecond line")
 

@@ -43,7 +43,7 @@ def on_a_virtual_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     cp = None
 
 
-def test_a_product_is_followed_and_compared_with_its_record() -> None:
+def test_matmul_layers_are_compared_with_their_record() -> None:
     x = cp.ones((32, 32), cp.float32)
     own, other = gl.call_layers(lambda: x @ x).record
     assert own.of("framework") == (("@", 1),)
@@ -55,14 +55,14 @@ def test_a_product_is_followed_and_compared_with_its_record() -> None:
     assert own.provenance.source == "modelled"
 
 
-def test_a_copy_needs_the_runtime_and_no_kernel() -> None:
+def test_copy_to_host_uses_the_runtime_and_no_kernel() -> None:
     x = cp.ones(100)
     (own,) = gl.call_layers(lambda: cp.asnumpy(x)).record
     assert (own.of("CUDA runtime"), own.of("driver")) == ((("cudaMemcpyAsync", 1),), ())
     assert own.of("device") == (("Memcpy DtoH", 1),)
 
 
-def test_a_kernel_of_the_program_has_its_own_name_and_no_record() -> None:
+def test_user_kernel_keeps_its_name_and_has_no_record() -> None:
     kernel = cp.RawKernel('extern "C" __global__ void k(float* x) { x[0] = 1; }', "k")
     x = cp.zeros(4, cp.float32)
     (own,) = gl.call_layers(lambda y: kernel((1,), (1,), (y,)), x).record
@@ -88,7 +88,7 @@ def test_the_layers_are_described_and_saved(tmp_path: Path) -> None:
     assert report.save(tmp_path / "layers.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_more_symbols_than_are_drawn_are_counted() -> None:
+def test_symbols_beyond_the_drawing_limit_are_counted() -> None:
     many = tuple((f"cuCall{n}", n + 1) for n in range(MAX_SYMBOLS + 2))
     view = LayersView(
         [CallLayers(provenance=PLANTED.provenance, package="CuPy", call="c", layers=((), (), (), many, ()))]

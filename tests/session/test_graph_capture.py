@@ -49,7 +49,7 @@ class TestLaunch:
         g = gl.graph(lambda x: x + 1, x)
         all_are(g(), 4)
 
-    def test_a_call_returns_what_fn_returned_computed_anew(self) -> None:
+    def test_call_recomputes_and_returns_the_result_of_fn(self) -> None:
         x = ones()
         g = gl.graph(lambda x: {"twice": x * 2, "both": (x, x + 1)}, x)
         x[...] = 5
@@ -59,7 +59,7 @@ class TestLaunch:
         assert out["both"][0] is x
         assert g.result is out
 
-    def test_neither_capture_nor_comparison_changes_what_fn_reads_and_writes(self) -> None:
+    def test_capture_and_comparison_do_not_change_the_arrays(self) -> None:
         x = ones()
         total = ones(0)
 
@@ -72,14 +72,14 @@ class TestLaunch:
         all_are(x, 1)
         all_are(total, 0)
 
-    def test_saving_and_restoring_the_arrays_of_a_comparison_races_with_no_run(self) -> None:
+    def test_comparison_causes_no_stream_races(self) -> None:
         x = ones()
         g = gl.graph(add, x)
         with gl.check_streams() as report:
             g.compare(repeats=2)
         assert report.findings == ()
 
-    def test_arrays_of_the_graph_stay_while_it_does(self) -> None:
+    def test_arrays_of_the_graph_are_kept_alive(self) -> None:
         g = gl.graph(lambda x: gl.cp.sqrt(x * 2) + 1, ones(8))
         gc.collect()
         others = [ones(50) for _ in range(20)]
@@ -87,7 +87,7 @@ class TestLaunch:
         for other in others:
             all_are(other, 50)
 
-    def test_launch_stream(self) -> None:
+    def test_launch_and_upload_accept_a_stream(self) -> None:
         x = ones()
         stream = gl.cp.cuda.Stream(non_blocking=True)
         g = gl.graph(add, x)
@@ -97,11 +97,11 @@ class TestLaunch:
         all_are(x, 2)
 
     @pytest.mark.parametrize("use", [lambda g: g.launch("x"), lambda g: g.upload(3), lambda g: g(add)])
-    def test_another_value_than_a_stream_is_refused(self, use: Any) -> None:
+    def test_stream_argument_of_another_type_is_refused(self, use: Any) -> None:
         with pytest.raises(TypeError, match=r"a cp\.cuda\.Stream, not a"):
             use(gl.graph(add, ones()))
 
-    def test_after_a_change_of_the_device(self) -> None:
+    def test_launch_after_a_device_change_is_refused(self) -> None:
         if gl.which_device().kind == "cuda":
             pytest.skip("one device")
         g = gl.graph(add, ones())
@@ -109,7 +109,7 @@ class TestLaunch:
         with pytest.raises(GpulabError, match="another device has been selected"):
             g.launch()
 
-    def test_after_reset(self) -> None:
+    def test_use_after_reset_is_refused(self) -> None:
         g = gl.graph(add, ones())
         g.reset()
         for use in (g.launch, g.compare, lambda: g.record, lambda: g.result):
@@ -149,7 +149,7 @@ class TestRecord:
         ends = {p.name: p.addresses for p in copy.parameters}
         assert ends == {"source": (y.data.ptr,), "destination": (x.data.ptr,)}
 
-    def test_parameters_to_the_byte(self) -> None:
+    def test_kernel_parameters_have_exact_bytes(self) -> None:
         x = ones()
         record = gl.graph(lambda x: add(x, 2.5), x).record
         pointer, number = record.nodes[0].parameters
@@ -162,7 +162,7 @@ class TestRecord:
 
 
 class TestUpdate:
-    def test_another_array_by_name(self) -> None:
+    def test_array_is_replaced_by_name(self) -> None:
         x = ones()
         y = ones(0)
         other = ones(10)
@@ -173,7 +173,7 @@ class TestUpdate:
         assert g.record.nodes[0].parameters[1].addresses == (other.data.ptr,)
         assert g.check() == ()
 
-    def test_every_node_and_view_of_the_array_moves(self) -> None:
+    def test_update_replaces_the_array_in_all_nodes_and_views(self) -> None:
         x = gl.cp.arange(N, dtype=np.float32)
         other = gl.cp.arange(N, dtype=np.float32) * 100
         halves = gl.cp.zeros(N // 2, np.float32)
@@ -198,7 +198,7 @@ class TestUpdate:
         np.testing.assert_allclose(gl.cp.asnumpy(out), expected * 2)
         np.testing.assert_allclose(gl.cp.asnumpy(x), np.arange(N))
 
-    def test_another_function_of_the_same_shape(self) -> None:
+    def test_update_with_another_function_of_the_same_topology(self) -> None:
         x = ones()
         y = ones(3)
         g = gl.graph(lambda x: add(x, 1), x)
@@ -254,7 +254,7 @@ class TestUpdate:
 
 
 class TestAddresses:
-    def test_a_name_that_means_another_array_dangles(self) -> None:
+    def test_rebound_name_is_reported_as_dangling(self) -> None:
         x = ones(3)
         y = ones(0)
         g = gl.graph(lambda x: kernel(PUT, "put")((1,), (N,), (y, x)), x)
@@ -320,7 +320,9 @@ class TestCallable:
             (lambda: (np.zeros(N, np.float32),), TypeError, "not a device array"),
         ],
     )
-    def test_other_shapes(self, arrays: Any, error: type[Exception], message: str) -> None:
+    def test_inputs_of_other_shapes_are_refused(
+        self, arrays: Any, error: type[Exception], message: str
+    ) -> None:
         g = gl.graph(lambda x: x * 2, ones())
         with pytest.raises(error) as raised:
             g.callable(*arrays())
@@ -328,7 +330,7 @@ class TestCallable:
 
 
 class TestPool:
-    def test_temporaries_come_from_a_pool_of_its_own(self) -> None:
+    def test_temporaries_come_from_the_graphs_own_pool(self) -> None:
         default = gl.cp.get_default_memory_pool()
         x = ones()
         used = default.used_bytes()
@@ -392,7 +394,7 @@ class TestRefusals:
         gl.graph(add, x, pool=first.pool).launch()
         all_are(x, 2)
 
-    def test_an_error_that_fn_swallows_still_costs_the_graph(self) -> None:
+    def test_suppressed_capture_error_still_fails_the_graph(self) -> None:
         def work(x: Any) -> None:
             add(x)
             with contextlib.suppress(RuntimeError):
@@ -408,7 +410,7 @@ class TestRefusals:
         add(x)
         all_are(x, 2)
 
-    def test_work_on_a_stream_that_was_not_joined(self) -> None:
+    def test_work_on_an_unjoined_stream_is_refused(self) -> None:
         other = gl.cp.cuda.Stream(non_blocking=True)
 
         def work(x: Any) -> None:
@@ -431,7 +433,7 @@ class TestRefusals:
         with pytest.raises(TypeError, match=message):
             call()
 
-    def test_another_shape_the_second_time(self) -> None:
+    def test_shape_that_changes_in_the_second_run_is_refused(self) -> None:
         sizes = iter((N, N // 2))
         with pytest.raises(ValueError, match="the shapes of a graph must not change"):
             gl.graph(lambda x: x[: next(sizes)] * 2, ones())
@@ -461,7 +463,7 @@ class TestCompare:
         assert comparison.speedup > 3
         assert comparison.eager_host_ns > 10 * comparison.graph_host_ns
 
-    def test_times_are_of_one_run_however_often_it_is_repeated(self) -> None:
+    def test_times_are_per_run_for_any_number_of_repeats(self) -> None:
         x = ones()
         few, many = (gl.graph(add, x).compare(repeats=repeats).record for repeats in (4, 40))
         names = ["eager_device_ns", "graph_device_ns"]

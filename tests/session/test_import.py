@@ -23,7 +23,7 @@ ROOT = Path(gpulab.__file__).parents[1]
 HEAVY = ("cupy", "numpy", "llvmlite", "matplotlib", "anywidget", "ipywidgets", "IPython")
 
 
-def test_the_import_loads_nothing_heavy() -> None:
+def test_import_loads_no_heavy_packages() -> None:
     """Its time is checked by `gpulab bench --check`."""
     process = subprocess.run(
         [sys.executable, "-X", "importtime", "-c", "import gpulab"],
@@ -74,7 +74,7 @@ def test_the_version_is_that_of_pyproject() -> None:
     assert gpulab.__version__ == tomllib.loads(text)["project"]["version"]
 
 
-def test_version_of_a_package_that_is_only_on_the_path(tmp_path: Path) -> None:
+def test_version_is_unknown_without_package_metadata(tmp_path: Path) -> None:
     (tmp_path / "gpulab").mkdir()
     for file in ("__init__.py", "_moved.py", "_names.py"):
         shutil.copy(ROOT / "gpulab" / file, tmp_path / "gpulab")

@@ -62,7 +62,7 @@ def test_results_are_shown_as_text_picture_and_widget(jupyter: NotebookClient) -
     assert printed(jupyter, "print(bool((y == x + x).all()))").strip() == "True"
 
 
-def test_a_captured_view_brings_its_picture(jupyter: NotebookClient) -> None:
+def test_captured_view_includes_its_image(jupyter: NotebookClient) -> None:
     assert run(jupyter, "%%capture kept\ngl.device()") == []
     text = printed(jupyter, "print(*sorted(kept.outputs[0].data))")
     assert text.split() == ["application/vnd.jupyter.widget-view+json", "image/png", "text/plain"]

@@ -67,7 +67,7 @@ def test_a_two_dimensional_launch_has_no_slider() -> None:
     assert not chart.controls
 
 
-def test_warps_follows_the_chosen_warp(addition: Any) -> None:
+def test_warps_traces_the_selected_warp(addition: Any) -> None:
     kernel, args, expected = addition
     stepper = gl.warps(kernel, GRID, BLOCK, args, block_index=GRID - 1, warp=0)
     trace = stepper.trace
@@ -80,7 +80,7 @@ def test_warps_follows_the_chosen_warp(addition: Any) -> None:
     assert "executed on virtual A100" in repr(stepper)
 
 
-def test_counts_match_arithmetic_by_hand() -> None:
+def test_counts_equal_values_computed_by_hand() -> None:
     cp = gl.cp
     x = cp.arange(64 * 32, dtype=cp.float32)
     y = cp.zeros(64, cp.float32)
@@ -125,7 +125,7 @@ def test_device_and_compare() -> None:
 
 
 @pytest.mark.parametrize("function", [gl.launch, gl.warps, gl.count], ids=lambda f: f.__name__)
-def test_mistakes_are_short_errors_and_later_calls_work(addition: Any, function: Any) -> None:
+def test_wrong_arguments_raise_errors_and_later_calls_work(addition: Any, function: Any) -> None:
     kernel, args, expected = addition
     with pytest.raises(TypeError, match="Divide with //"):
         function(kernel, N / BLOCK, BLOCK, args)
@@ -148,7 +148,7 @@ def test_mistakes_are_short_errors_and_later_calls_work(addition: Any, function:
     assert (x.get() == 1).all(), "the kernel runs exactly once"
 
 
-def test_the_default_access_is_adjacent_and_of_the_first_warp() -> None:
+def test_default_access_is_coalesced_and_of_the_first_warp() -> None:
     pattern = gl.access().access
     assert (pattern.memory().sectors, pattern.banks().wavefronts) == (4, 1)
     code = """extern "C" __global__ void k(float* x) {
@@ -170,7 +170,7 @@ def test_machine_code_is_shown_with_the_program_s_lines() -> None:
 
 
 def test_activities_of_a_graph_have_the_numbers_of_its_nodes() -> None:
-    """CUPTI has numbers of its own; other operations keep theirs."""
+    """CUPTI numbers nodes differently. Operations outside the graph keep their numbers."""
     kinds: Any = (("KERNEL", "add", None), ("MEMCPY", "copy", "DtoD"), ("KERNEL", "add", None))
     nodes = tuple(
         GraphNode(number=k, kind=kind, name=name, copy_kind=way) for k, (kind, name, way) in enumerate(kinds)

@@ -61,7 +61,7 @@ def test_latency_rises_with_each_level(t4: MemoryLadder) -> None:
 
 
 @pytest.mark.parametrize("name", ["T4", "A100", "RTX4090", "H100", "H200", "B200"])
-def test_the_first_step_is_at_the_size_of_l1(name: str) -> None:
+def test_latency_first_rises_at_the_size_of_l1(name: str) -> None:
     with session.on_device(f"virtual:{name}"):
         info = session.backend().device_info()
         bench = hierarchy._Bench(
@@ -74,7 +74,7 @@ def test_the_first_step_is_at_the_size_of_l1(name: str) -> None:
     assert 0.9 < step / session.compute_l1_bytes(info) < 1.5
 
 
-def test_each_level_delivers_less_than_the_one_before(t4: MemoryLadder) -> None:
+def test_each_level_has_less_bandwidth_than_the_previous_level(t4: MemoryLadder) -> None:
     rates = [t4.bandwidth(level) for level in ("registers", "L1", "L2", "memory, read", "host to device")]
     assert all(rates)
     assert rates == sorted(rates, reverse=True)  # type: ignore[type-var]
@@ -151,7 +151,7 @@ def test_a_virtual_gpu_is_compared_with_the_records(
         assert devices("H200", beside="H100") == ["NVIDIA H200", "NVIDIA H100 80GB HBM3"]
 
 
-def test_a_ladder_is_kept_in_a_file(t4: MemoryLadder, tmp_path: object) -> None:
+def test_ladder_is_saved_and_loaded(t4: MemoryLadder, tmp_path: object) -> None:
     again = io.load(io.save(t4, f"{tmp_path}/t4.npz"))
     assert again.bandwidths == t4.bandwidths
     assert np.array_equal(again.latency_ns, t4.latency_ns)
@@ -239,7 +239,7 @@ def on_t4() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("on_t4")
-def test_all_sms_run_each_level_for_two_lengths_of_time() -> None:
+def test_each_level_is_timed_on_all_sms_with_two_loop_counts() -> None:
     counted = Counted()
     levels = [*islice(counted.bench.measure_bandwidths(), 3)]
     kernels = ("registers", "shared_memory", "l1")
@@ -253,7 +253,7 @@ def test_all_sms_run_each_level_for_two_lengths_of_time() -> None:
 
 @pytest.mark.usefixtures("on_t4")
 @pytest.mark.parametrize(("rounds", "reads"), [(2048, 512), (68, 17), (4, 16)])
-def test_a_quarter_of_l2_is_read_repeatedly(rounds: int, reads: int) -> None:
+def test_l2_bandwidth_reads_a_quarter_of_l2_repeatedly(rounds: int, reads: int) -> None:
     counted = Counted(replace(hierarchy._REAL_GPU_SIZES, loop_rounds=rounds))
     level = counted.bench._measure_l2()
     assert counted.counts() == [("reads", 1), ("reads", 2 * reads), ("reads", reads)]
@@ -266,8 +266,8 @@ def test_a_quarter_of_l2_is_read_repeatedly(rounds: int, reads: int) -> None:
 @pytest.mark.parametrize(
     ("lines", "chain", "steps"), [(8, 5000, 4096), (8, 4000, 4000), (32768, 5000, 4096), (32769, 5000, 5000)]
 )
-def test_the_chain_goes_through_every_line_once(lines: int, chain: int, steps: int) -> None:
-    """Up to L2 it is no longer than necessary; as many loads as an L1 has lines come before it."""
+def test_pointer_chain_visits_every_cache_line_once(lines: int, chain: int, steps: int) -> None:
+    """Up to the size of L2, at most 4,096 loads are timed. Before them, up to 8,192 loads fill the cache."""
     counted = Counted(replace(hierarchy._REAL_GPU_SIZES, chain_loads=chain))
     whole = counted.bench.cp.zeros(16 * 32769, np.uint64)
     assert counted.bench._measure_latency(whole, lines, np.random.default_rng(3)) == pytest.approx(3)

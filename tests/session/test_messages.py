@@ -103,7 +103,7 @@ def traceback(outputs: list[Any]) -> list[str]:
     return re.sub(r"\x1b\[[\d;]*m", "", "\n".join(error.traceback)).split("\n")
 
 
-def test_no_internal_frame_is_above_a_message(jupyter: NotebookClient) -> None:
+def test_traceback_has_no_internal_frames_before_the_message(jupyter: NotebookClient) -> None:
     wrong = []
     for source, text in CASES.items():
         if (module := IMPORT.match(source)) and importlib.util.find_spec(module[1]):
@@ -151,7 +151,7 @@ def test_advice_is_added_once_to_an_error_that_is_raised_again(jupyter: Notebook
         assert text.count("Triton cannot run on the virtual GPU") == 1
 
 
-def test_advice_is_given_for_missing_modules_and_names_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advice_is_added_only_to_missing_modules_and_names(monkeypatch: pytest.MonkeyPatch) -> None:
     gl.use_device("virtual:T4")
     assert "Triton" in messages._find_advice(ModuleNotFoundError("no", name="triton"))
     monkeypatch.setitem(sys.modules, "triton", None)
@@ -162,7 +162,7 @@ def test_advice_is_given_for_missing_modules_and_names_alone(monkeypatch: pytest
     assert messages._find_advice(ImportError(missing.replace("lunch", "launch"))) == ""
 
 
-def test_a_learners_own_frames_causes_and_texts_stay(jupyter: NotebookClient) -> None:
+def test_users_own_frames_causes_and_messages_are_kept(jupyter: NotebookClient) -> None:
     run(jupyter, "def helper(a):\n    return f((1,), (2048,), (a, 100))")
     assert any("helper(a)" in line for line in traceback(run(jupyter, "helper(x)")))
     cause = "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('mine') from e"
@@ -174,7 +174,7 @@ def test_a_learners_own_frames_causes_and_texts_stay(jupyter: NotebookClient) ->
 
 
 @pytest.mark.parametrize("name", ["cupy", "torch"])
-def test_gpulab_does_not_pretend_that_a_missing_module_is_there(name: str) -> None:
+def test_gpulab_does_not_provide_missing_modules(name: str) -> None:
     if importlib.util.find_spec(name) is None:
         with pytest.raises(ModuleNotFoundError):
             importlib.import_module(name)

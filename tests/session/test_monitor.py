@@ -61,7 +61,7 @@ def until(condition: Callable[[], bool]) -> None:
     raise AssertionError("the condition was not met")
 
 
-def test_a_block_is_recorded_with_its_phases(nvml: Any, tmp_path: Path) -> None:
+def test_with_block_is_recorded_with_its_phases(nvml: Any, tmp_path: Path) -> None:
     with gl.monitor(rate_hz=50) as report:
         for name in ("one block", "many"):
             report.mark(name)
@@ -133,7 +133,7 @@ def test_an_nvml_that_hangs_is_noted(nvml: Any, monkeypatch: pytest.MonkeyPatch)
     assert report.record.note == "", "it has ended"
 
 
-def test_a_recording_has_the_device_and_the_day(nvml: Any) -> None:
+def test_recording_has_device_facts_and_date(nvml: Any) -> None:
     del nvml.nvmlDeviceGetTotalEnergyConsumption
     with gl.monitor(rate_hz=50) as report:
         pass
@@ -194,7 +194,7 @@ def test_a_reading_belongs_to_the_phase_in_which_its_interval_began() -> None:
         record.within("third")
 
 
-def test_a_mean_that_reaches_back_into_the_phase_before_is_left_out() -> None:
+def test_means_that_overlap_the_previous_phase_are_excluded() -> None:
     """NVML's utilization is a mean over up to a second; GPM's are of 0.2 s, and repeated for as long."""
     times = [1, 1.9, 2.1, 2.3, 2.5, 3.2]  # the second phase begins at 2 s
     record = samples(
@@ -239,7 +239,7 @@ def test_a_long_live_record_is_thinned_without_gaps_between_readings() -> None:
     np.testing.assert_array_equal(readings.x0[1:], readings.x1[:-1])
 
 
-def test_curves_that_would_cover_each_other_at_zero_are_not_drawn() -> None:
+def test_curves_that_stay_near_zero_are_not_drawn() -> None:
     record = samples([1, 2, 3, 4, 5], fp16=[0] * 5, fp32=[0, 0, 0, 0, 50], fp64=[0.5] * 5)
     view = LoadChart(lambda: record)
     curves = [item for item in chart_of(view).items if isinstance(item, Polyline)]

@@ -92,7 +92,7 @@ def test_every_new_module_exists() -> None:
         importlib.import_module(home)
 
 
-def test_modules_that_have_not_moved_are_left_alone() -> None:
+def test_unmoved_module_names_are_not_redirected() -> None:
     for name in ("gpulab", "gpulab.lab.kernels", "gpulab.courses", "virtualgpu.allocators.pool", "json"):
         assert _moved.find_new_module_name(name) == ""
 

@@ -29,7 +29,7 @@ def namespace() -> dict[str, Any]:
 
 
 def recommended(row: NameRow) -> set[tuple[str, ...]]:
-    """Names of CuPy and gpulab that a row tells one to use, and what it calls of their results."""
+    """Names of CuPy and gpulab that a row recommends, and the methods of their results that it calls."""
     text = f"{row.here} ; {row.notes}"
     calls = re.findall(r"\b((?:pool|stream|event|hook|a|c|h|s|tuned)(?:\.\w+)+)\(", text)
     return {
@@ -63,7 +63,7 @@ def test_calls_that_need_a_gpu_are_missing_on_the_virtual_one(row: NameRow) -> N
     assert "on a real GPU" in repr(gl.names(row.torch))
 
 
-def test_calls_of_nvml_fit_its_functions() -> None:
+def test_nvml_calls_match_the_pynvml_signatures() -> None:
     pynvml = pytest.importorskip("pynvml")
     calls = {
         call
@@ -139,7 +139,7 @@ def test_an_exact_name_finds_one_row(query: str) -> None:
     assert "10a §1" in gl.names(query)._repr_html_()
 
 
-def test_parts_of_names_of_either_side_find_rows() -> None:
+def test_partial_names_of_either_library_find_rows() -> None:
     assert {"Stream", "stream", "current_stream"} <= {row.torch for row in gl.names("stream").record}
     assert "empty_cache" in {row.torch for row in gl.names("free_all_blocks").record}
     assert len(gl.names().record) == len(ROWS)

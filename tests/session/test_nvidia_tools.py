@@ -57,7 +57,7 @@ RACE = (
 )
 
 
-def test_reports_of_many_threads_are_one_finding() -> None:
+def test_reports_of_many_threads_are_merged_into_one_finding() -> None:
     (hazard,) = read_hazards(file(*(record(PAST_END, 4, thread) for thread in (7, 8, 9))), "memory", CODE)
     assert (hazard.tool, hazard.kind, hazard.space) == ("memory", "out of bounds", "global")
     assert (hazard.severity, hazard.count, hazard.address) == ("error", 3, 0x7F00000000A0)
@@ -75,7 +75,7 @@ RECORDED_RACE = """<record><kind>Hazard</kind><what><text>Potential RAW hazard d
 <where><func>k</func><path>/tmp/a9f6.cubin.cu</path><line>4</line><pc>0x100</pc></where></thread1></what></record>"""
 
 
-def test_a_recorded_race_is_of_shared_memory_and_has_both_its_sides() -> None:
+def test_recorded_race_has_shared_memory_and_both_accesses() -> None:
     (hazard,) = read_hazards(file(RECORDED_RACE), "race", CODE)
     assert (hazard.kind, hazard.space, hazard.address) == ("RAW", "shared", 0x47C)
     assert hazard.first is not None
@@ -84,7 +84,7 @@ def test_a_recorded_race_is_of_shared_memory_and_has_both_its_sides() -> None:
     assert hazard.message == "Potential RAW hazard detected"
 
 
-def test_a_race_has_both_its_sides() -> None:
+def test_race_report_has_both_accesses() -> None:
     (hazard,) = read_hazards(file(record(RACE, 3, level="Warning")), "race", CODE)
     assert (hazard.kind, hazard.space, hazard.severity) == ("RAW", "shared", "warning")
     assert hazard.first is not None
@@ -109,13 +109,13 @@ def test_messages_of_compute_sanitizer_have_a_kind(text: str, kind: str) -> None
     assert hazard.kind == kind
 
 
-def test_errors_of_host_calls_are_no_findings() -> None:
+def test_host_api_errors_are_not_findings() -> None:
     call = "<api>cudaDeviceSynchronize</api><result>700</result>"
     assert read_hazards(file(f"<record><kind>Api</kind><what>{call}</what></record>"), "memory") == ()
     assert read_hazards(file(), "memory") == ()
 
 
-def test_missing_and_odd_values_are_left_out() -> None:
+def test_missing_and_invalid_values_are_ignored() -> None:
     (hazard,) = read_hazards(
         file("<record><what><text>Invalid __global__ write</text></what></record>"), "memory"
     )
@@ -170,7 +170,7 @@ def test_a_tool_is_found_by_path_by_home_and_by_pathfinder(
 
 @pytest.fixture
 def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Make a script that stands for a tool, on a machine that seems to have a GPU."""
+    """Make a script that replaces a tool, on a machine that seems to have a GPU."""
     gl.use_device("virtual:T4")
 
     def make(name: str, writes: bytes, runs: bool = True, says: str = "", more: str = "") -> None:
@@ -225,7 +225,7 @@ def test_a_launch_runs_in_processes_under_the_tools(tool: Callable[..., None], t
         ours.compare(3)  # type: ignore[arg-type]
 
 
-def test_arguments_reach_the_process_with_the_memory_around_them(tool: Callable[..., None]) -> None:
+def test_arguments_are_passed_with_their_surrounding_memory(tool: Callable[..., None]) -> None:
     tool(nvidia.CHECKER, file())
     refuses = 'extern "C" __global__ void k(int* x, int* y) { if (x[-32] != y[0] || x[0] != 32) __trap(); }'
     assert checked(kernel=gl.cp.RawKernel(refuses.replace("x[-32]", "x[0] - 32"), "k")).clean
@@ -250,7 +250,7 @@ def test_arguments_reach_the_process_with_the_memory_around_them(tool: Callable[
         (None, "compute-sanitizer was not found. It is part of the CUDA Toolkit"),
     ],
 )
-def test_the_reason_why_no_check_ran_is_in_the_report(
+def test_report_explains_why_no_check_ran(
     options: dict[str, Any] | None, reason: str, tool: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if options is None:
@@ -289,7 +289,7 @@ def test_the_tools_are_not_available_on_a_virtual_gpu() -> None:
         gl.profile(counters=True)
 
 
-def test_output_of_a_tool_that_works_is_no_refusal() -> None:
+def test_normal_tool_output_is_not_a_refusal() -> None:
     assert find_refusal("========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 3 errors") == ""
     assert ncu.find_refusal('==PROF== Connected\n"ID","Kernel Name"') == ""
 
@@ -326,7 +326,7 @@ def test_counters_of_all_launches_of_a_kernel_are_added_up() -> None:
     assert add.warp_instructions is None
 
 
-def test_a_profile_has_the_counters_of_a_run_of_its_own(
+def test_profile_counters_come_from_a_separate_run(
     tool: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool("ncu", NCU.encode())

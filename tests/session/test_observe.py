@@ -53,7 +53,7 @@ class Axpy:
         return int(self.runs[0])
 
     def holds(self, times: int) -> bool:
-        """Whether `y` is what so many runs make of it."""
+        """Whether `y` is the result of so many runs."""
         expected = np.float32(2 * times) * np.arange(self.n, dtype=np.float32) + 1
         return bool(np.array_equal(session.cp().asnumpy(self.y), expected))
 
@@ -98,7 +98,7 @@ def test_observations_that_repeat_the_run_restore_the_arrays(further: Observatio
 
 
 @on_large_and_small_l2
-def test_times_and_counts_are_of_the_same_caches() -> None:
+def test_times_and_counters_use_the_same_cache_state() -> None:
     """Two arrays of 3 MiB, which an H200's L2 keeps and a T4's does not."""
     axpy = Axpy(3 << 18)
     axpy.roofline("warm")
@@ -113,7 +113,7 @@ def test_times_and_counts_are_of_the_same_caches() -> None:
     if info.l2_bytes > 4 * cold_caches.dram_read_bytes:
         assert warm_caches.dram_read_bytes == 0
         assert cold.span_ns > 1.2 * warm.span_ns
-    # Memory delivers no faster than it can.
+    # Loads are not faster than the memory bandwidth.
     assert info.memory_bandwidth_gbps is not None
     for trace, caches in ((warm, warm_caches), (cold, cold_caches)):
         assert caches.dram_read_bytes / trace.span_ns <= info.memory_bandwidth_gbps
@@ -130,7 +130,7 @@ def test_a_cold_run_takes_as_long_as_one_whose_arrays_were_displaced() -> None:
     assert displaced.span_ns == cold.span_ns
 
 
-def test_a_repeated_run_begins_with_the_caches_of_the_first() -> None:
+def test_repeated_runs_start_from_the_same_cache_state() -> None:
     axpy = Axpy(1 << 16)
     axpy.launch.run()
     displace()
@@ -142,7 +142,7 @@ def test_a_repeated_run_begins_with_the_caches_of_the_first() -> None:
     assert last.record.caches == alone
 
 
-def test_two_states_of_the_caches_are_refused_before_anything_runs() -> None:
+def test_conflicting_cache_states_are_refused_before_a_run() -> None:
     axpy = Axpy(4096)
     with pytest.raises(ValueError, match="either cold or warm caches"):
         session.observe(axpy.launch, Blocks(caches="warm"), Counters("cold"))

@@ -39,7 +39,7 @@ def nearest(number: float, form: Format) -> float:
     return math.copysign(rounded, number)
 
 
-def test_half_precision_equals_numpys() -> None:
+def test_half_precision_equals_numpy() -> None:
     with np.errstate(over="ignore"):
         expected = MANY.astype(np.float16).astype(np.float64)
     assert np.array_equal(FP16.round_all(MANY), expected)
@@ -48,7 +48,7 @@ def test_half_precision_equals_numpys() -> None:
         assert math.isnan(value) or FP16.code(float(value)) == code
 
 
-def test_single_and_double_precision_equal_structs() -> None:
+def test_single_and_double_precision_equal_the_struct_module() -> None:
     for number in MANY[:500]:
         with np.errstate(over="ignore"):
             single = float(np.float32(number))
@@ -69,7 +69,7 @@ def test_eight_bit_formats_round_to_the_nearest_number(form: Format) -> None:
 
 
 @pytest.mark.parametrize("form", [BF16, TF32], ids=lambda form: form.name)
-def test_formats_with_fp32s_range_are_its_upper_bits_rounded(form: Format) -> None:
+def test_formats_with_fp32s_range_round_its_upper_bits(form: Format) -> None:
     bits = RNG.integers(0, 2**32, 3000, dtype=np.uint64)
     low = 23 - form.fraction_bits
     bits = np.where(RNG.random(3000) < 0.3, bits >> low << low | 1 << low - 1, bits)
@@ -81,7 +81,7 @@ def test_formats_with_fp32s_range_are_its_upper_bits_rounded(form: Format) -> No
 
 
 @each_format
-def test_one_number_and_many_are_rounded_alike(form: Format) -> None:
+def test_scalar_and_array_rounding_agree(form: Format) -> None:
     special = [0.0, -0.0, math.inf, -math.inf, math.nan, form.largest, -form.smallest, form.smallest / 2]
     numbers = np.concatenate([MANY[:600], special])
     many = form.round_all(numbers)
@@ -108,7 +108,7 @@ def test_ranges_are_the_published_ones() -> None:
     assert [form.bits for form in FORMATS] == [64, 32, 19, 16, 16, 8, 8]
 
 
-def test_fp4_has_sixteen_numbers_and_rounds_as_cudas_header() -> None:
+def test_fp4_has_sixteen_values_and_rounds_like_cuda() -> None:
     assert [float(E2M1.value(code)) for code in range(8)] == [0, 0.5, 1, 1.5, 2, 3, 4, 6]
     assert all(E2M1.code(float(E2M1.value(code))) == code for code in range(16))
     ties = [0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5]
@@ -125,7 +125,7 @@ extern "C" __global__ void convert(const float* x, unsigned char* codes) {
     assert E2M1.round_all(x).tolist() == [E2M1.round(float(number)) for number in x]
 
 
-def test_against_ml_dtypes() -> None:
+def test_rounding_equals_ml_dtypes() -> None:
     other = pytest.importorskip("ml_dtypes")
     kinds = {BF16: other.bfloat16, E4M3: other.float8_e4m3fn, E5M2: other.float8_e5m2}
     with np.errstate(over="ignore", invalid="ignore"):
@@ -147,12 +147,12 @@ def test_against_ml_dtypes() -> None:
         ("\N{MINUS SIGN}1_000", "1100010001111010"),
     ],
 )
-def test_bits_of_a_number_or_its_text(number: object, bits: str) -> None:
+def test_bits_of_numbers_and_strings(number: object, bits: str) -> None:
     rounded = gl.precision(number, formats=["BF16"]).record[0]
     assert "".join(rounded.form.parts(rounded.code)) == bits
 
 
-def test_a_text_is_taken_exactly_and_a_float_as_it_is() -> None:
+def test_strings_are_exact_decimals_and_floats_are_unchanged() -> None:
     assert gl.precision("0.1", ["FP64"]).record[0].error == float(Fraction(0.1) - Fraction(1, 10))
     assert gl.precision(0.1, ["FP64"]).record[0].error == 0
 
@@ -200,7 +200,7 @@ def test_every_number_has_a_sentence_and_a_picture(value: object) -> None:
             assert not view.error
 
 
-def test_numbers_have_as_many_digits_as_tell_neighbours_apart() -> None:
+def test_numbers_have_enough_digits_to_distinguish_neighbours() -> None:
     text = gl.precision("0.1").describe()
     assert "FP32 0.1000000015, TF32 0.09997558594" in text
     assert "0.10000000000000001, error +5.55e−18" in text

@@ -134,7 +134,7 @@ def test_two_profiles_are_compared(program: Any) -> None:
         before.compare(3)  # type: ignore[arg-type]
 
 
-def test_an_error_ends_the_recording_and_passes(program: Any) -> None:
+def test_error_in_the_function_propagates_and_ends_recording(program: Any) -> None:
     def fails() -> None:
         program(1)
         raise ZeroDivisionError
@@ -160,7 +160,7 @@ def test_wrong_uses_are_named(program: Any) -> None:
 
 
 class Watcher:
-    """A recorder of timelines that notes its begin and end, and is blind for a reason."""
+    """A timeline recorder that notes its start and stop, with a reason if it cannot record."""
 
     def __init__(self, steps: list[str], blind: str, record: Any) -> None:
         self.steps = steps
@@ -212,7 +212,7 @@ def test_a_function_does_not_run_if_kernels_cannot_be_recorded(
     assert gl.cp.cuda.memory_hook.get_memory_hooks() == {}
 
 
-def test_the_pool_s_peak_is_known_where_its_use_is_known(watched: Any) -> None:
+def test_peak_of_the_pool_is_known_only_if_its_use_is_known(watched: Any) -> None:
     steps: list[str] = []
     watched(steps)
 

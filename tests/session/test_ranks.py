@@ -52,7 +52,7 @@ def raises(at: At, rank: int) -> int:
     return 7
 
 
-def test_ranks_answer_in_their_order_as_often_as_asked() -> None:
+def test_repeated_requests_return_results_in_rank_order() -> None:
     with ProcessGroup(THREE, 60) as ranks:
         assert ranks.ask(adds, 5) == [5, 6, 7]
         assert ranks.ask(adds, 8) == [8, 9, 10]
@@ -105,7 +105,7 @@ def test_ranks_without_a_gpu_name_the_reason() -> None:
         nccl.run_collective(None, "all-reduce", 2, 100)
 
 
-def test_a_limit_is_a_number_of_seconds() -> None:
+def test_nonpositive_time_limits_are_refused() -> None:
     with pytest.raises(ValueError, match="above 0, not 0"):
         ProcessGroup(THREE, 0)
 
@@ -166,7 +166,7 @@ def work(at: At, rank: int, *tasks: str) -> int:
     return rank
 
 
-def test_all_ranks_have_one_limit_that_begins_when_all_are_ready(played: SimpleNamespace) -> None:
+def test_time_limit_is_shared_and_starts_when_all_are_ready(played: SimpleNamespace) -> None:
     with ProcessGroup(["a", "b"], 2.5) as ranks:
         assert [(talk.device, *talk.limits) for talk in Played.made] == [
             (device, 5.0, 5.0, 24 << 30) for device in "ab"

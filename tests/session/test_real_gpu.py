@@ -78,7 +78,7 @@ def test_a_launch_is_measured_and_predicted(addition: Any) -> None:
     assert bool((args[2] == 3).all())
 
 
-def test_warps_carries_the_masks_that_the_hardware_reported(addition: Any) -> None:
+def test_warps_includes_the_active_masks_of_the_hardware(addition: Any) -> None:
     kernel, args, expected = addition
     stepper = gl.warps(kernel, GRID, 256, args, block_index=GRID - 1, warp=5)
     np.testing.assert_array_equal(args[2].get(), expected)
@@ -109,7 +109,7 @@ def test_accesses_are_traced_in_a_replay_and_the_kernel_runs_once() -> None:
     assert view.access.lanes == tuple(range(8))
 
 
-def test_fragments_are_those_of_a_replay_and_the_kernel_runs_once() -> None:
+def test_fragments_come_from_a_replay_and_the_kernel_runs_once() -> None:
     rng = np.random.default_rng(1)
     a = rng.integers(-7, 8, (16, 8)).astype(np.float16)
     b = rng.integers(-7, 8, (8, 8)).astype(np.float16)
@@ -122,7 +122,7 @@ def test_fragments_are_those_of_a_replay_and_the_kernel_runs_once() -> None:
     assert "replay on the virtual GPU" in view.caption
 
 
-def test_a_pipeline_is_that_of_a_replay_and_the_kernel_runs_once() -> None:
+def test_pipeline_comes_from_a_replay_and_the_kernel_runs_once() -> None:
     x, y = gl.cp.arange(64 * 6, dtype=np.float32), gl.cp.zeros(64, np.float32)
     view = gl.pipeline(gl.cp.RawKernel(STAGES, "stages"), 1, 64, (x, y, np.int32(64 * 6)))
     np.testing.assert_array_equal(y.get(), x.get().reshape(6, 64)[:, ::-1].sum(axis=0))
@@ -131,7 +131,7 @@ def test_a_pipeline_is_that_of_a_replay_and_the_kernel_runs_once() -> None:
     assert "virtual" in view.caption
 
 
-def test_a_pipeline_of_a_launch_too_large_to_replay_names_the_remedy() -> None:
+def test_pipeline_too_large_to_replay_suggests_fewer_blocks() -> None:
     gl.use_device(watchdog_s=0.3)
     x, y = gl.cp.zeros(64 * 6, np.float32), gl.cp.zeros(64, np.float32)
     with pytest.raises(GpulabError, match="fewer blocks"):
@@ -172,7 +172,7 @@ def test_arguments_that_would_end_the_process_are_refused(addition: Any, functio
     np.testing.assert_array_equal(args[2].get(), expected)
 
 
-def test_the_driver_s_occupancy_is_the_limit(addition: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_occupancy_is_limited_by_the_drivers_value(addition: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from gpulab.real import backend
 
     class Fewer:
@@ -198,7 +198,7 @@ def test_device_shows_live_readings() -> None:
     assert not [other.name for other in card.others if other.name in card.info.name], "not next to itself"
 
 
-def test_to_a_virtual_device_and_back(addition: Any) -> None:
+def test_switch_to_a_virtual_device_and_back(addition: Any) -> None:
     import cupy
 
     kernel, args, expected = addition
@@ -221,7 +221,7 @@ def test_the_twin_has_the_real_devices_limits() -> None:
     assert virtual.provenance.source == "modelled"
 
 
-def test_calls_are_counted() -> None:
+def test_driver_calls_are_counted() -> None:
     stream = gl.cp.cuda.Stream(non_blocking=True)
     x = gl.cp.zeros(64, gl.cp.uint8)
 

@@ -37,7 +37,7 @@ def mime(report: Any) -> dict[str, Any] | None:
 
 
 @pytest.mark.parametrize("name", WATCHERS)
-def test_before_and_while_it_records(name: str) -> None:
+def test_use_before_and_during_the_recording(name: str) -> None:
     make, title = WATCHERS[name]
     report = make()
     if name == "allocator":
@@ -67,7 +67,7 @@ def test_before_and_while_it_records(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WATCHERS)
-def test_an_error_passes_and_a_forgotten_recording_ends_with_a_warning(name: str) -> None:
+def test_errors_propagate_and_unstopped_recordings_warn(name: str) -> None:
     make, title = WATCHERS[name]
     with pytest.raises(ZeroDivisionError), make() as report:
         1 / 0  # noqa: B018
@@ -81,7 +81,7 @@ def test_an_error_passes_and_a_forgotten_recording_ends_with_a_warning(name: str
     assert machine.current().clock.watch is None
 
 
-def test_a_display_begins_a_recording_and_running_its_cell_again_ends_it(
+def test_display_starts_recording_and_rerunning_its_cell_ends_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shell = SimpleNamespace()
@@ -107,7 +107,7 @@ def test_a_display_begins_a_recording_and_running_its_cell_again_ends_it(
     again._picture().close()
 
 
-def test_a_report_shows_its_block_and_no_longer_the_pool_before() -> None:
+def test_report_shows_its_block_instead_of_the_earlier_pool() -> None:
     a = gl.allocator()
     before = a._picture()
     assert a.history.last_step == len(a.requests) == 0

@@ -14,7 +14,7 @@ from virtualgpu.launch.copies import ArgumentCopies, count_array_bytes, make_pla
 
 @pytest.fixture
 def cp() -> Any:
-    """One virtual machine stands for both sides: the copies must still be arrays of their own."""
+    """One virtual machine is used for both sides: the copies must still be separate arrays."""
     gl.use_device("virtual:T4")
     return gl.cp
 
@@ -29,7 +29,7 @@ def test_an_array_passed_twice_is_copied_once(cp: Any) -> None:
     np.testing.assert_array_equal(x.get(), 0)
 
 
-def test_overlapping_slices_keep_their_distance(cp: Any) -> None:
+def test_copies_of_overlapping_slices_keep_their_offsets(cp: Any) -> None:
     base = cp.arange(1000, dtype=cp.int32)
     args = (base[100:300], base[250:400], base[::2], base[600:])
     copies = ArgumentCopies(args, cp).copy_to(cp)

@@ -64,13 +64,13 @@ def launch(name: str, threads: int = N, floats: int = N, kind: type[Any] = np.fl
 
 
 @on_several_gpus
-def test_a_multiply_add_counts_two_and_bytes_are_those_moved() -> None:
+def test_multiply_add_counts_two_and_moved_bytes_are_counted() -> None:
     chart = gl.roofline(launch("dense"), launch("sparse", N // 16))
     dense, sparse = chart.record.points
     assert dense.flops == {"f32": 16 * N}
     assert dense.size_bytes["L2"] == dense.size_bytes["DRAM"] == 4 * N
     assert dense.intensities == {"DRAM": 4.0, "L2": 4.0}
-    # 4 bytes per lane are asked for. A sector of 32 comes from L2, and 32 or 64 bytes from DRAM.
+    # Each lane loads 4 bytes. A sector of 32 comes from L2, and 32 or 64 bytes from DRAM.
     assert sparse.flops == {"f32": N}
     assert sparse.intensities["L2"] == 16 / 32
     assert sparse.intensities["DRAM"] in (16 / 32, 16 / 64)

@@ -55,7 +55,7 @@ def stores(table: Any) -> int:
     return int(table.total("requests", "global", "store"))
 
 
-def test_a_question_starts_from_the_arrays_as_they_were_and_changes_nothing() -> None:
+def test_query_starts_from_initial_arrays_and_changes_nothing() -> None:
     launch = described()
     run = gl.launch(*launch)
     assert isinstance(run, Run)
@@ -68,7 +68,7 @@ def test_a_question_starts_from_the_arrays_as_they_were_and_changes_nothing() ->
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_each_question_gives_what_the_function_gives_before_the_launch(name: str) -> None:
+def test_run_methods_equal_the_functions_before_the_launch(name: str) -> None:
     options, value = QUESTIONS[name]
     first = described()
     expected = gl.roofline(first) if name == "roofline" else getattr(gl, name)(*first, **options)
@@ -79,7 +79,7 @@ def test_each_question_gives_what_the_function_gives_before_the_launch(name: str
     assert set(launch[3][0].get().tolist()) == {120.0}
 
 
-def test_a_run_is_a_launch_for_roofline_and_a_baseline_for_diagnose() -> None:
+def test_run_is_accepted_by_roofline_and_as_a_baseline() -> None:
     run = gl.launch(*described())
     chart = gl.roofline(run, (*described(),), run)
     assert [point.name for point in chart.record.points] == ["doubled 1", "doubled 2", "doubled 3"]
@@ -90,7 +90,7 @@ def test_a_run_is_a_launch_for_roofline_and_a_baseline_for_diagnose() -> None:
     assert table.baseline.stages == table.stages
 
 
-def test_arrays_that_share_memory_and_lie_apart_are_restored() -> None:
+def test_overlapping_and_strided_arrays_are_restored() -> None:
     cp = gl.cp
     whole = cp.arange(64, dtype=cp.float32)
     code = 'extern "C" __global__ void k(float* a, float* b) { a[threadIdx.x] += 1; b[threadIdx.x] += 1; }'
@@ -103,7 +103,7 @@ def test_arrays_that_share_memory_and_lie_apart_are_restored() -> None:
     assert np.array_equal(whole.get(), after)
 
 
-def test_arrays_are_put_back_after_a_fault() -> None:
+def test_arrays_are_restored_after_a_fault() -> None:
     code = r"""extern "C" __global__ void k(int* x) {
         if (x[threadIdx.x] == 5) x[1 << 20] = 1;
         x[threadIdx.x] = threadIdx.x;
@@ -115,7 +115,7 @@ def test_arrays_are_put_back_after_a_fault() -> None:
     assert set(x.get().tolist()) == {5}
 
 
-def test_copies_are_bounded_and_the_oldest_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_are_bounded_and_the_oldest_are_deleted_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "MAX_KEPT_BYTES", 2 * 4 * N)
     launches = [described() for _ in range(4)]
     runs = [gl.launch(*launch) for launch in launches[:3]]
@@ -193,7 +193,7 @@ def test_a_kernel_runs_in_the_stream_that_is_passed(name: str, monkeypatch: pyte
     assert kernels == (set() if name == "sanitize" else {stream.ptr}), "a check takes no modelled time"
 
 
-def test_a_question_runs_in_the_stream_of_its_launch() -> None:
+def test_query_runs_in_the_stream_of_its_launch() -> None:
     stream = gl.cp.cuda.Stream()
     launch = described()
     run = gl.launch(*launch, stream=stream)
@@ -202,6 +202,6 @@ def test_a_question_runs_in_the_stream_of_its_launch() -> None:
     assert [activity.stream_id for activity in line.record.activities] == [stream.ptr]
 
 
-def test_another_value_than_a_stream_is_refused() -> None:
+def test_stream_argument_of_another_type_is_refused() -> None:
     with pytest.raises(TypeError, match=r"`stream` must be a stream, such as cp.cuda.Stream\(\), not int"):
         gl.launch(*described(), stream=3)

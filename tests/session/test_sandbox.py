@@ -82,7 +82,7 @@ def test_a_fault_that_no_call_waits_for_is_reported_at_the_end() -> None:
     assert "the program never waits" in repr(run)
 
 
-def test_an_error_that_is_not_sticky_loses_no_context() -> None:
+def test_non_sticky_error_keeps_the_context() -> None:
     def large() -> Any:
         return gl.cp.zeros(1 << 50)
 
@@ -98,7 +98,7 @@ def test_an_error_that_is_not_sticky_loses_no_context() -> None:
     assert not run.record.sticky
 
 
-def test_arrays_cross_by_value_and_results_come_back_where_declared() -> None:
+def test_arrays_are_copied_and_declared_results_returned() -> None:
     x = gl.cp.arange(8, dtype=gl.cp.float32)
     factor = np.float32(3)
 
@@ -117,7 +117,7 @@ def test_arrays_cross_by_value_and_results_come_back_where_declared() -> None:
         gl.sandbox(change).result  # noqa: B018
 
 
-def test_a_fault_inside_does_not_affect_this_process() -> None:
+def test_sandbox_fault_does_not_affect_the_main_process() -> None:
     x = gl.cp.arange(4)
     launches = session.virtual_side().machine.kernel_launches
     gl.sandbox(faulty, "illegal")
@@ -183,7 +183,7 @@ def sleeps() -> None:
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_bad_functions_are_named_and_nothing_hangs(
+def test_functions_that_fail_or_hang_are_reported(
     function: Callable[[], Any], words: str, limit_s: float
 ) -> None:
     run = gl.sandbox(function, returns=True, limit_s=limit_s, memory_bytes=1 << 29)
@@ -200,7 +200,7 @@ def test_output_before_the_end_is_returned() -> None:
     assert "more lines" in run._picture().printed
 
 
-def test_values_that_cannot_cross_are_listed_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_cannot_be_sent_are_listed_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = gl.cp.cuda.Stream()
     lock = threading.Lock()
     with pytest.raises(GpulabError, match=r"stream \(a Stream\).*lock \(lock\)|lock \(lock\).*stream"):
@@ -223,12 +223,12 @@ def test_wrong_limits_are_named(options: dict[str, Any], message: str) -> None:
         gl.sandbox(len, (), **options)
 
 
-def test_another_value_than_a_function_is_refused() -> None:
+def test_argument_that_is_not_a_function_is_refused() -> None:
     with pytest.raises(TypeError, match="needs a function, not int"):
         gl.sandbox(3)  # type: ignore[arg-type]
 
 
-def test_figures_come_back_as_pictures() -> None:
+def test_matplotlib_figures_are_returned_as_images() -> None:
     pytest.importorskip("matplotlib")
 
     def drawn() -> None:
@@ -253,7 +253,7 @@ def test_the_sandbox_uses_the_device_of_the_session() -> None:
     assert gl.sandbox(which, returns=True).result == session.which_device().device
 
 
-def test_a_process_is_kept_warm_and_a_dead_one_replaced() -> None:
+def test_spare_process_is_kept_and_replaced_if_it_died() -> None:
     gl.sandbox(len, ())
     spare = _find_spare_process(os.getpid())._waiting_process
     assert spare is not None
@@ -277,7 +277,7 @@ def shell() -> Any:
     return shell
 
 
-def test_a_cell_takes_the_names_that_it_uses_and_returns_those_declared(shell: Any) -> None:
+def test_cell_takes_used_names_and_returns_declared_names(shell: Any) -> None:
     shell.user_ns.update(factor=3, unused=threading.Lock())
     run = shell.run_cell_magic(
         "gpu_sandbox", "-o s -r y,z", "y = factor * 2\nz = [y]\nfactor = 9\nprint('hi')\ny"
@@ -323,7 +323,7 @@ def test_a_recorded_cell_is_kept_under_its_name_and_its_error_is_shown_once(
     assert float(shell.user_ns["y"]) == 8
 
 
-def test_magics_as_version_1_0_wrote_them_warn_and_work(shell: Any) -> None:
+def test_magics_of_version_1_0_warn_and_work(shell: Any) -> None:
     gl.use_device("virtual:T4")
     shell.user_ns.update(cp=gl.cp)
     with pytest.warns(DeprecationWarning, match="write `%%gpu_timeline -o t`"):
@@ -343,22 +343,22 @@ def test_the_extension_registers_the_magics(shell: Any) -> None:
     assert shell.find_line_magic("gpu_profile")
 
 
-def test_a_cells_error_names_its_line(shell: Any) -> None:
+def test_sandbox_cell_error_has_its_line_number(shell: Any) -> None:
     shell.user_ns["gl"] = gl
     run = shell.run_cell_magic("gpu_sandbox", "--blocking", "x = 1\nraise ValueError('here')")
     assert run.record.raised.text == "raise ValueError('here')"
-    assert run.record.raised.line == 3  # below the magic's own
+    assert run.record.raised.line == 3  # line 1 is the magic
     assert run.record.blocking
 
 
-def test_a_function_of_a_cell_keeps_its_lines_inside(shell: Any) -> None:
+def test_function_defined_in_a_cell_keeps_its_source_lines(shell: Any) -> None:
     shell.run_cell("def late():\n    one = 1\n    raise ValueError(one)")
     run = gl.sandbox(shell.user_ns["late"])
     assert (run.record.raised.line, run.record.raised.text) == (3, "raise ValueError(one)")
     assert "dynamic-code" not in str(run._repr_mimebundle_())
 
 
-def test_a_cell_that_does_not_define_a_declared_name(shell: Any) -> None:
+def test_missing_declared_name_is_an_error(shell: Any) -> None:
     run = shell.run_cell_magic("gpu_sandbox", "-r nothing_there", "x = 1")
     assert "nothing_there" in run.record.error
     with pytest.raises(UsageError, match="unrecognized arguments: one two"):
