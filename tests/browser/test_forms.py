@@ -68,7 +68,7 @@ def test_a_choice_is_selected_and_locked_by_keyboard(forms: tuple[Any, Any]) -> 
     group.get_by_role("button", name="I guess").wait_for()
 
 
-def test_code_in_a_question_looks_like_code(forms: tuple[Any, Any]) -> None:
+def test_code_in_a_question_is_formatted_as_code(forms: tuple[Any, Any]) -> None:
     lab, _ = forms
     group = lab.page.get_by_role("group", name="Predict: What does x hold?")
     assert group.locator("code").all_text_contents() == ["x", "n"]

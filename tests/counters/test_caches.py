@@ -262,7 +262,7 @@ def test_l1_size_is_reduced_by_shared_memory(
     assert compute_cache_sizes(info, shared_bytes, blocks).l1_bytes == kib * 1024
 
 
-def test_every_architecture_has_its_caches() -> None:
+def test_l1_size_of_every_architecture_is_plausible() -> None:
     for limits in ARCHITECTURES:
         info = replace(device_info("T4"), compute_capability=limits.compute_capability)
         assert 16 * 1024 <= compute_cache_sizes(info, limits.shared_per_sm_bytes, 1).l1_bytes <= 64 * 1024

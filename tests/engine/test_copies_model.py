@@ -269,7 +269,7 @@ def on_the_engine(program: list[Op], data: Any) -> tuple[Any, set[int]]:
 
 
 @pytest.mark.parametrize("handovers", [False, True])
-def test_random_programs_give_late_values_and_the_findings_of_the_model(handovers: bool) -> None:
+def test_random_programs_have_the_values_and_findings_of_the_model(handovers: bool) -> None:
     racy = words = late = missed = 0
     for seed in range(15):
         rng = np.random.default_rng(seed)

@@ -243,7 +243,7 @@ def test_wide_and_64_bit_integers() -> None:
 
 @pytest.mark.parametrize("kind", ["u16", "s16", "u32", "s32", "u64", "s64"])
 @pytest.mark.parametrize("opcode", ["div", "rem"])
-def test_a_zero_divisor_gives_all_ones(opcode: str, kind: str) -> None:
+def test_integer_division_by_zero_returns_all_ones(opcode: str, kind: str) -> None:
     limits = np.iinfo(dtype_of(kind))
     a = np.array([0, 1, 7, 255, 256, 12345, limits.min, limits.max // 3, limits.max], limits.dtype)
     result = apply(f"{opcode}.{kind} %out, %in0, %in1;", kind, [kind, kind], [a, np.zeros_like(a)])

@@ -146,7 +146,7 @@ def test_mma_element_layouts_follow_the_ptx_manual(
     np.testing.assert_array_equal(d.get(), registers("c", shape, exact.astype(np.int32)))
 
 
-def test_narrower_integers_are_refused_by_name() -> None:
+def test_mma_of_narrower_integers_is_refused() -> None:
     code = """extern "C" __global__ void k(unsigned* d) {
         asm volatile("mma.sync.aligned.m8n8k32.row.col.s32.s4.s4.s32 {%0, %1}, {%2}, {%2}, {%0, %1};"
                      : "+r"(d[0]), "+r"(d[1]) : "r"(0)); }"""

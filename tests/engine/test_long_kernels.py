@@ -144,7 +144,7 @@ def test_code_is_optimized_after_a_long_run() -> None:
 
 
 @pytest.mark.usefixtures("in_passing")
-def test_optimized_code_gives_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optimized_code_has_the_same_results(monkeypatch: pytest.MonkeyPatch) -> None:
     first, _ = results()
     improved: list[jit.KernelCode] = []
     known = jit.KernelCode.improve

@@ -130,7 +130,7 @@ def test_freeing_twice_is_reported() -> None:
         run(code, np.zeros(1, np.int32), block=1)
 
 
-def test_groups_of_several_warps_meet_in_reserved_shared_memory() -> None:
+def test_groups_of_several_warps_sync_in_reserved_shared_memory() -> None:
     code = """#include <cooperative_groups.h>
     #include <cooperative_groups/reduce.h>
     namespace cg = cooperative_groups;

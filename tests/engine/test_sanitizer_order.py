@@ -135,7 +135,7 @@ def test_with_full_barriers_exactly_the_racy_words_are_found() -> None:
     assert 0.1 < racy / words < 0.9
 
 
-def test_partial_synchronisation_gives_no_false_races() -> None:
+def test_partial_synchronisation_has_no_false_races() -> None:
     missed = racy = 0
     for seed in range(100, 300):
         result, expected = simulate(seed, True)

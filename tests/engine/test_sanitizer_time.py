@@ -54,7 +54,7 @@ def sanitized(code: str, grid: int, turns: int) -> Any:
     return report
 
 
-def test_a_timeout_while_blocks_end_gives_a_partial_report() -> None:
+def test_a_timeout_while_blocks_end_returns_a_partial_report() -> None:
     report = sanitized(LONG, 4000, 6)
     assert report.clean
     assert not report.complete

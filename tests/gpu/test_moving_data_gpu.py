@@ -55,7 +55,7 @@ def test_kinds_of_transfers_are_distinguished(cp: Any) -> None:
     assert "measured" in repr(view)
 
 
-def test_copy_calls_return_when_the_notebook_says(cp: Any) -> None:
+def test_copy_calls_block_the_host_as_the_notebook_states(cp: Any) -> None:
     pageable = np.ones(N, np.float32)
     pinned = gl.cupyx.zeros_pinned(N, np.float32)
     x = cp.zeros(N, cp.float32)

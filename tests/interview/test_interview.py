@@ -126,7 +126,7 @@ class TestAgain:
 
 
 class TestOpening:
-    def test_the_same_seed_gives_the_same_cards_of_all_kinds(self) -> None:
+    def test_equal_seeds_draw_equal_cards_of_all_kinds(self) -> None:
         first_interview, second_interview = (gl.interview(seed=3, cards=12) for _ in range(2))
         assert [card.key for card in first_interview.cards] == [card.key for card in second_interview.cards]
         assert Counter(card.kind for card in first_interview.cards) == dict.fromkeys(KINDS, 2)
