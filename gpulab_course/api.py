@@ -14,13 +14,13 @@ from gpulab_course.teach import predictions, quizzes
 from gpulab_course.teach import progress as _progress
 from gpulab_course.teach.interview import opening
 from gpulab_course.teach.interview.cards import Card
-from gpulab_course.teach.interview.talk import Chair, Interview
+from gpulab_course.teach.interview.talk import Interview, Role
 from gpulab_course.teach.judge import check as checking
 from gpulab_course.teach.judge.verdict import Verdict
 from gpulab_course.teach.names import names
 from gpulab_course.teach.predictions import Prediction, Reveal
 from gpulab_course.teach.progress import Progress
-from gpulab_course.teach.question import PredictionQuestion, Value
+from gpulab_course.teach.question import AnswerValue, PredictionQuestion
 from gpulab_course.teach.quizzes import Quiz
 from virtualgpu.errors import did_you_mean
 from virtualgpu.records import Provenance
@@ -64,7 +64,7 @@ def check(exercise_id: str, answer: Any) -> Verdict:
 
 
 def predict(
-    key: str, *, answer: Value | None = None, sure: bool | None = None, **fields: Value
+    key: str, *, answer: AnswerValue | None = None, sure: bool | None = None, **fields: AnswerValue
 ) -> Prediction:
     """Ask the learner for a prediction before a cell shows the true value, as in ``gl.predict("02-tail")``.
 
@@ -97,7 +97,7 @@ def predict(
     return predictions.predict(_find_question(key), answer, sure, fields)
 
 
-def reveal(key: str, found: Value, source: Provenance | str, **fields: Value) -> Reveal:
+def reveal(key: str, found: AnswerValue, source: Provenance | str, **fields: AnswerValue) -> Reveal:
     """Compare the learner's prediction with the true value, as in ``gl.reveal("02-tail", 1.45,
     trace.provenance)``.
 
@@ -175,7 +175,7 @@ def interview(
     *,
     seed: int | None = None,
     cards: int = 6,
-    chair: Chair = "candidate",
+    chair: Role = "candidate",
 ) -> Interview:
     """Start a mock interview. You answer each question before gpulab measures the true value.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpulab_course.teach.interview.cards import Card
 
 # Packages whose subpackages are the folders.
-PACKAGES = ("gpulab_course.content",)
+CONTENT_PACKAGES = ("gpulab_course.content",)
 _FOLDER_NAME_PATTERN = re.compile(r"n(\d\d)_(\w+)")
 
 
@@ -42,34 +42,34 @@ class Folder:
     @property
     def exercises(self) -> dict[str, Exercise]:
         """The exercises of the notebook by name, such as ``"02-index"``."""
-        module = self._module("exercises")
+        module = self._import_module("exercises")
         return {exercise.exercise_id: exercise for exercise in module.EXERCISES} if module else {}
 
     @property
     def predictions(self) -> dict[str, PredictionQuestion]:
         """The predictions of the notebook by key, such as ``"02-tail"``."""
-        module = self._module("predictions")
+        module = self._import_module("predictions")
         return {question.key: question for question in module.PREDICTIONS} if module else {}
 
     @property
     def quiz(self) -> tuple[str, tuple[Question | WhyQuestion, ...]] | None:
         """The title and the questions of the notebook's quiz, or None if there is no quiz."""
-        module = self._module("quiz")
+        module = self._import_module("quiz")
         return (module.TITLE, module.QUESTIONS) if module else None
 
     @property
     def cards(self) -> tuple[Card, ...]:
         """The interview cards that belong to the notebook."""
-        module = self._module("cards")
+        module = self._import_module("cards")
         return module.CARDS if module else ()
 
     @property
     def shown_answers(self) -> tuple[ShownAnswer, ...]:
         """Common wrong answers to the notebook's exercises, which are shown to instructors."""
-        module = self._module("shown_answers")
+        module = self._import_module("shown_answers")
         return module.SHOWN if module else ()
 
-    def _module(self, module_name: str) -> Any:
+    def _import_module(self, module_name: str) -> Any:
         if (
             not (self.path / f"{module_name}.py").is_file()
             and not (self.path / module_name / "__init__.py").is_file()
@@ -91,7 +91,9 @@ def list_folders() -> list[Folder]:
 
 def _package_paths() -> list[tuple[str, Path]]:
     """Return the paths of the content packages with their package names."""
-    return [(name, Path(path)) for name in PACKAGES for path in importlib.import_module(name).__path__]
+    return [
+        (name, Path(path)) for name in CONTENT_PACKAGES for path in importlib.import_module(name).__path__
+    ]
 
 
 def find_exercise(exercise_id: str) -> Exercise | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_NOT_INSTALLED = {"pyproject.toml", "hatch_build.py", "__pycache__", "PKG-INFO"}
+_EXCLUDED_NAMES = {"pyproject.toml", "hatch_build.py", "__pycache__", "PKG-INFO"}
 
 
 class PackageHook(BuildHookInterface[Any]):
@@ -22,7 +22,7 @@ class PackageHook(BuildHookInterface[Any]):
             return
         package = self.metadata.name.replace("-", "_")
         for path in sorted(Path(self.root).iterdir()):
-            if path.name not in _NOT_INSTALLED:
+            if path.name not in _EXCLUDED_NAMES:
                 build_data["force_include"][str(path)] = f"{package}/{path.name}"
         # `gpulab lab` makes learners' copies from these. They are next to this folder, so the course is built
         # in a checkout, and released as a wheel only.

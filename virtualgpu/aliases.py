@@ -33,7 +33,7 @@ class AsCupy:
 
     def __init__(self, device: str | None = None, count: int | None = None) -> None:
         check_cupy_unimported()
-        self._finders = () if is_on() else (_AliasFinder(), _MissingPackageFinder())
+        self._finders = () if is_cupy_replaced() else (_AliasFinder(), _MissingPackageFinder())
         self._environment: dict[str, str | None] = {}
         self._previous_machine = None if device is None and count is None else _machine.current()
         if self._previous_machine is not None:
@@ -84,7 +84,7 @@ class AsCupy:
         self.undo()
 
 
-def is_on() -> bool:
+def is_cupy_replaced() -> bool:
     """Return whether ``import cupy`` currently imports the virtual GPU's modules."""
     return any(isinstance(finder, _AliasFinder) for finder in sys.meta_path)
 
@@ -168,11 +168,11 @@ class _AliasLoader(Loader):
 
     def __init__(self, module: Any) -> None:
         self.module = module
-        self.spec = module.__dict__.get("__spec__")
+        self.original_spec = module.__dict__.get("__spec__")
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module: ModuleType = self.module
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self.spec  # the import system has overwritten it
+        module.__spec__ = self.original_spec  # the import system has overwritten it

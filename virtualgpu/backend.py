@@ -246,46 +246,46 @@ def _group_by_run(observations: Sequence[Observation[Any]]) -> list[list[Observa
 
 
 def _make_records(
-    prepared: PreparedLaunch,
+    prepared_launch: PreparedLaunch,
     observations: Sequence[Observation[Any]],
-    run: Callable[[RunOptions], FinishedLaunch],
+    run_launch: Callable[[RunOptions], FinishedLaunch],
 ) -> dict[Observation[Any], Any]:
     """Return the records of a group of observations that share one run."""
     if isinstance(observations[0], Hazards):
         from virtualgpu.sanitizer import sanitize
 
-        with _restore_contents(prepared, observations[0].restore) as restore_arrays:
-            return {observations[0]: sanitize(prepared, observations[0], restore_arrays)}
+        with _restore_contents(prepared_launch, observations[0].restore) as restore_arrays:
+            return {observations[0]: sanitize(prepared_launch, observations[0], restore_arrays)}
     needs_cache_model = any(
         isinstance(observation, Counters) and observation.caches for observation in observations
     )
-    cache_watch = caching.start_cache_recorder(prepared) if needs_cache_model else None
+    cache_recorder = caching.start_cache_recorder(prepared_launch) if needs_cache_model else None
     trace_request = _make_trace_request(observations)
     debug_build = (
-        debugging.run_debug_build(prepared, trace_request)
+        debugging.run_debug_build(prepared_launch, trace_request)
         if trace_request is not None and trace_request.with_steps
         else None
     )
     watched_launches: dict[Observation[Any], WatchedLaunch] = {
-        observation: WatchedLaunch(prepared, debug_build, observation.watch, observation.stop)
+        observation: WatchedLaunch(prepared_launch, debug_build, observation.watch, observation.stop)
         for observation in observations
         if debug_build is not None
         and isinstance(observation, Warp | Block)
         and (observation.watch or observation.stop)
     }
     run_options = replace(
-        prepared.options,
+        prepared_launch.options,
         trace=trace_request,
-        observer=cache_watch.access_notes if cache_watch is not None else None,
+        observer=cache_recorder.access_notes if cache_recorder is not None else None,
     )
     if any(isinstance(observation, Blocks) and observation.restore for observation in observations):
-        with _restore_contents(prepared):
-            finished_launch = prepared.run(run_options)
+        with _restore_contents(prepared_launch):
+            finished_launch = prepared_launch.run(run_options)
     else:
-        finished_launch = run(run_options)
+        finished_launch = run_launch(run_options)
     return {
         observation: _make_record(
-            finished_launch, observation, cache_watch, debug_build, watched_launches.get(observation)
+            finished_launch, observation, cache_recorder, debug_build, watched_launches.get(observation)
         )
         for observation in observations
     }
@@ -316,7 +316,7 @@ def _make_trace_request(observations: Sequence[Observation[Any]]) -> TraceReques
 def _make_record(
     finished_launch: FinishedLaunch,
     observation: Observation[Any],
-    cache_watch: caching.CacheRecorder | None,
+    cache_recorder: caching.CacheRecorder | None,
     debug_build: debugging.DebugBuild | None,
     watched_launch: WatchedLaunch | None,
 ) -> Any:
@@ -326,8 +326,8 @@ def _make_record(
             return finished_launch.trace
         case Costs():
             return finished_launch.costs
-        case Counters(caches="warm" | "cold") if cache_watch is not None:
-            return caching.add_cache_counters(finished_launch, cache_watch)
+        case Counters(caches="warm" | "cold") if cache_recorder is not None:
+            return caching.add_cache_counters(finished_launch, cache_recorder)
         case Counters():
             return launch_result.counters
         case Accesses():
@@ -350,9 +350,9 @@ def _make_record(
     raise NotSupportedError(f"A virtual GPU cannot observe {observation!r}.")
 
 
-def _run_in_stream(prepared: PreparedLaunch, options: RunOptions) -> FinishedLaunch:
+def _run_in_stream(prepared_launch: PreparedLaunch, options: RunOptions) -> FinishedLaunch:
     """Enqueue a launch in its device's current stream and wait for it."""
-    finished_launch = prepared.submit(get_current_stream(prepared.device.id), options)
+    finished_launch = prepared_launch.submit(get_current_stream(prepared_launch.device.id), options)
     if finished_launch is None:
         raise NotSupportedError(
             "The current stream is capturing a graph, so the kernel does not run and cannot be observed. "
@@ -369,7 +369,7 @@ def _restore_contents(launch: PreparedLaunch, restore_at_end: bool = True) -> It
     restores the contents; otherwise, the contents of L2 are restored at the end of the block, too.
     """
     memory = launch.device.memory
-    l2 = deepcopy(launch.device.l2)
+    saved_l2 = deepcopy(launch.device.l2)
     saved_contents = {address: memory.view(address, size).copy() for address, size in launch.arrays.items()}
 
     def restore() -> None:
@@ -381,4 +381,4 @@ def _restore_contents(launch: PreparedLaunch, restore_at_end: bool = True) -> It
     finally:
         if restore_at_end:
             restore()
-            launch.device.l2 = l2
+            launch.device.l2 = saved_l2

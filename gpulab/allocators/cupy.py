@@ -57,7 +57,7 @@ class CuPyAllocator:
     ) -> None:
         self.event_sink: EventSink = _ignore_event
         self._device = Device(capacity_bytes)
-        self._pool: ChunkPool[_AddressRange] = ChunkPool(released=self._release_segment)
+        self._pool: ChunkPool[_AddressRange] = ChunkPool(handle_release=self._release_segment)
         self._request_stream = 0  # of the current request
         self._used_chunks: dict[
             int, tuple[Chunk[_AddressRange], int]
@@ -98,7 +98,7 @@ class CuPyAllocator:
             return 0
         rounded_bytes = round_size(size_bytes)
         self._request_stream = stream
-        chunk = self._pool.take(rounded_bytes, stream, self._allocate_segment)
+        chunk = self._pool.take_chunk(rounded_bytes, stream, self._allocate_segment)
         if chunk is None:
             self.event_sink("oom", self._device.free_bytes, rounded_bytes, size_bytes, stream)
             limit_bytes = self._pool.limit_bytes
@@ -126,7 +126,7 @@ class CuPyAllocator:
         chunk, requested_bytes = self._used_chunks.pop(address)
         freed_bytes = chunk.size
         stream = chunk.arena.stream
-        self._pool.give(chunk)
+        self._pool.return_chunk(chunk)
         self.event_sink("free_requested", address, freed_bytes, requested_bytes, stream)
         self.event_sink("free_completed", address, freed_bytes, requested_bytes, stream)
 
@@ -159,7 +159,7 @@ class CuPyAllocator:
                 chunk.mem.ptr,
                 chunk.mem.size,
                 chunk.arena.stream,
-                tuple(map(self._make_block, chunk.iterate_from())),
+                tuple(map(self._make_block, chunk.iterate_to_end())),
             )
             for chunk in self._pool.segments()
         )

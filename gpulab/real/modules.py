@@ -12,7 +12,7 @@ from cupy.cuda import driver, nvrtc, runtime
 
 from gpulab.real.driver import parse_cuda_version
 from virtualgpu.compile import nvrtc as shared
-from virtualgpu.compile.instrument import InstrumentedPtx, isa_of_cuda, lower_version
+from virtualgpu.compile.instrument import InstrumentedPtx, find_isa_version, lower_version
 from virtualgpu.compile.nvrtc import CUPY_OPTIONS
 from virtualgpu.compile.ptx.parser import parse
 from virtualgpu.errors import GpulabError
@@ -146,7 +146,7 @@ def load_probe(ptx: str, name: str, instrument: Callable[[str, str], Instrumente
             raise
         # The compiler is newer than the driver.
         compatible_ptx = lower_version(
-            probe_ptx.ptx, isa_of_cuda(parse_cuda_version(runtime.driverGetVersion()))
+            probe_ptx.ptx, find_isa_version(parse_cuda_version(runtime.driverGetVersion()))
         )
         module.load(compatible_ptx.encode() + b"\0")
     module_variables = tuple(

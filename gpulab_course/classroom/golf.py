@@ -189,7 +189,9 @@ def _judge_scores(exercise_id: str, answer: Path) -> dict[str, tuple[int, int, s
     if not verdict:
         raise GolfError(f"The answer does not pass, so its score was not stored: {verdict!r}")
     scores = {
-        score.counter: (score.yours, score.reference, score.figure) for score in verdict.scores if score.golf
+        score.counter: (score.yours, score.reference, score.count_text)
+        for score in verdict.scores
+        if score.golf
     }
     if not scores:
         raise GolfError(f"{exercise_id} has no score to compare. Exercises such as 05-transpose have one.")

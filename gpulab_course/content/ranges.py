@@ -27,8 +27,8 @@ def within(value: float, *bounds: float, unit: str = "times") -> str:
 
 
 def among(key: str, value: float, limits: Sequence[float]) -> str:
-    """Return the choice of the prediction with this key to which a value belongs. The numbers in `limits`
-    separate consecutive choices.
+    """Return the answer choice of a prediction to which a value belongs. The string `key` names the
+    prediction, and the numbers in `limits` separate consecutive choices.
     """
     question = next(
         question for question in import_own_module(key, "predictions").PREDICTIONS if question.key == key

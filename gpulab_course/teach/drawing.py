@@ -10,12 +10,14 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from gpulab.views.parts.palette import choose_ink, find_hex
 
-Pair = tuple[float, float]
+NumberPair = tuple[float, float]
 WIDTH_IN = 7.6
 """The width of a picture in inches."""
 
 
-def empty_axes(height_in: float, x_limits: Pair, y_limits: Pair, margin: float = 0.01) -> tuple[Figure, Axes]:
+def make_empty_axes(
+    height_in: float, x_limits: NumberPair, y_limits: NumberPair, margin: float = 0.01
+) -> tuple[Figure, Axes]:
     """Return a figure of the usual width, with frameless axes that fill it.
 
     Parameters
@@ -66,7 +68,7 @@ def draw_box(
     colour: str,
     text: str = "",
     *,
-    edge: str = "fg",
+    edge_colour: str = "fg",
     text_colour: str | None = None,
     fontsize: float = 10,
     **style: Any,
@@ -85,7 +87,7 @@ def draw_box(
         The colour of the box.
     text
         The text, if any.
-    edge
+    edge_colour
         The colour of the frame.
     text_colour
         The colour of the text; otherwise the one that fits `colour`.
@@ -101,7 +103,7 @@ def draw_box(
             width,
             height,
             facecolor=find_hex(colour),
-            edgecolor=find_hex(edge),
+            edgecolor=find_hex(edge_colour),
             **rectangle_properties,
         )
     )
@@ -110,7 +112,7 @@ def draw_box(
         draw_text(axes, *box_middle, text, text_colour or choose_ink(colour), ha="center", fontsize=fontsize)
 
 
-def draw_arrow(axes: Axes, start: Pair, end: Pair, colour: str = "fg", **style: Any) -> None:
+def draw_arrow(axes: Axes, start: NumberPair, end: NumberPair, colour: str = "fg", **style: Any) -> None:
     """Draw an arrow from `start` to `end`, which lies above boxes and lines but below text.
 
     Parameters

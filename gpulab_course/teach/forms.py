@@ -22,13 +22,13 @@ class Form(anywidget.AnyWidget):
 
     Parameters
     ----------
-    form
+    form_name
         The name of the form in ``forms.js``.
     facts
         Data that do not change.
-    state
+    read_state
         Function that returns the current state; `refresh` calls it again.
-    react
+    react_to_message
         Function that receives each message.
     """
 
@@ -45,15 +45,15 @@ class Form(anywidget.AnyWidget):
 
     def __init__(
         self,
-        form: str,
+        form_name: str,
         facts: dict[str, Any],
-        state: Callable[[], dict[str, Any]],
-        react: Callable[[dict[str, Any]], None],
+        read_state: Callable[[], dict[str, Any]],
+        react_to_message: Callable[[dict[str, Any]], None],
     ) -> None:
-        super().__init__(form=form, facts=facts, state=state())
+        super().__init__(form=form_name, facts=facts, state=read_state())
         close_widgets_of_earlier_runs(self)
-        self._read_state = state
-        self._react = react
+        self._read_state = read_state
+        self._react_to_message = react_to_message
         self.on_msg(self._handle_message)
 
     def refresh(self) -> None:
@@ -66,5 +66,5 @@ class Form(anywidget.AnyWidget):
             self.state = {**self.state, "wrong": ""}
         # No cell is running, so a warning, such as about answers that cannot be saved, has no output area.
         with contextlib.redirect_stderr(io.StringIO()) as warning_output:
-            self._react(message)
+            self._react_to_message(message)
         self.notice = warning_output.getvalue().strip()

@@ -11,7 +11,7 @@ from gpulab.views.tables import Table
 from gpulab.words import count
 from virtualgpu.errors import did_you_mean
 
-FILE = "torch_names.tsv"
+NAMES_FILE = "torch_names.tsv"
 _REQUIREMENTS = {
     "GPU": "on a real GPU",
     "NVML": "with NVIDIA's driver",
@@ -104,7 +104,7 @@ def names(asked: str = "") -> Names:
 
 def load_name_rows() -> tuple[NameRow, ...]:
     """Load all rows of the list of PyTorch names and their counterparts."""
-    text = resources.files("gpulab").joinpath("data", FILE).read_text(encoding="utf-8")
+    text = resources.files("gpulab").joinpath("data", NAMES_FILE).read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE)
     return tuple(NameRow(**{**row, "run": row["run"].replace("\\n", "\n")}) for row in rows)
 

@@ -11,7 +11,7 @@ from gpulab.views.parts import palette
 Bundle = dict[str, object]
 
 
-def make_bundle(widget: Any | None, text: str, page: str) -> Bundle:
+def make_bundle(widget: Any | None, text: str, page_html: str) -> Bundle:
     """Return the MIME bundle of a widget. The bundle also contains HTML (`page`) and text for viewers without
     widgets.
     """
@@ -19,7 +19,7 @@ def make_bundle(widget: Any | None, text: str, page: str) -> Bundle:
     if widget is not None:
         widget_bundle = widget._repr_mimebundle_()
         bundle.update(widget_bundle[0] if isinstance(widget_bundle, tuple) else widget_bundle)
-    return bundle | {"text/html": page, "text/plain": text}
+    return bundle | {"text/html": page_html, "text/plain": text}
 
 
 def render_box(content: str, colour: str = "accent") -> str:

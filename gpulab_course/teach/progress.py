@@ -157,7 +157,8 @@ class Progress(Savable):
         guess_counts = self.calibration(False)
         if sure_counts[1] or guess_counts[1]:
             summary += (
-                f" When sure, right {_share_text(*sure_counts)}; when guessing, {_share_text(*guess_counts)}."
+                f" When sure, right {_make_share_text(*sure_counts)}; "
+                f"when guessing, {_make_share_text(*guess_counts)}."
             )
         if self.interview[0]:
             summary += f" Interview: {count(self.interview[0], 'card')} answered, {self.interview[1]} due."
@@ -249,10 +250,10 @@ def _read_notebook(notebook: Notebook) -> NotebookProgress:
     )
 
 
-def _find_notebook_file(exercise: str) -> str:
+def _find_notebook_file(exercise_name: str) -> str:
     """Return the file name of the learner's notebook that checks an exercise; empty if there is none."""
-    for path in sorted(Path.cwd().glob(f"{exercise[:2]}*_*.ipynb")):
-        if f'gl.check(\\"{exercise}\\"' in path.read_text(encoding="utf-8", errors="replace"):
+    for path in sorted(Path.cwd().glob(f"{exercise_name[:2]}*_*.ipynb")):
+        if f'gl.check(\\"{exercise_name}\\"' in path.read_text(encoding="utf-8", errors="replace"):
             return path.name
     return ""
 
@@ -277,7 +278,7 @@ def _read_quiz_results(notebook: Notebook) -> tuple[tuple[QuizAnswer, ...], tupl
     answers = []
     for question in questions:
         if isinstance(question, Question):
-            first_choice = quiz.given(question, "first")
+            first_choice = quiz.get_choice(question, "first")
             choice_text = first_choice.text if first_choice else None
             is_right = first_choice.right if first_choice else None
             answers.append(QuizAnswer(question.text, choice_text, is_right))
@@ -308,5 +309,5 @@ def _count_right(results: Iterable[Any]) -> tuple[int, int]:
     return sum(outcomes), len(outcomes)
 
 
-def _share_text(right_count: int, total_count: int) -> str:
+def _make_share_text(right_count: int, total_count: int) -> str:
     return f"{right_count} of {total_count} ({right_count / total_count:.0%})" if total_count else "0 of 0"

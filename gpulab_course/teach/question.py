@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-Value = int | float | str
-Kind = Literal["quantity", "share", "count", "index", "choice"]
+AnswerValue = int | float | str
+AnswerKind = Literal["quantity", "share", "count", "index", "choice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Question:
     text: str
     options: tuple[Choice, ...]
 
-    def shuffled(self, seed: str) -> tuple[Choice, ...]:
+    def shuffle_options(self, seed: str) -> tuple[Choice, ...]:
         """Return the choices in an order that depends only on the question and on the learner's `seed`."""
         options = list(self.options)
         Random(f"{seed} {self.text}").shuffle(options)
@@ -77,9 +77,9 @@ class PredictionQuestion:
     key: str
     question: str
     because: str
-    choices: tuple[Value, ...] = ()
+    choices: tuple[AnswerValue, ...] = ()
     unit: str = ""
-    kind: Kind | None = None
-    comparison: Value | None = None
+    kind: AnswerKind | None = None
+    comparison: AnswerValue | None = None
     misconception: str = ""
     tolerance: float = 0.1

@@ -41,12 +41,12 @@ class Quiz:
     @property
     def answered(self) -> int:
         """The number of multiple-choice questions that the learner has answered."""
-        return sum(self.given(question) is not None for question in self._with_choices)
+        return sum(self.get_choice(question) is not None for question in self._choice_questions)
 
     @property
     def score(self) -> int:
         """The number of questions that the learner answered correctly at the first attempt."""
-        choices = (self.given(question, "first") for question in self._with_choices)
+        choices = (self.get_choice(question, "first") for question in self._choice_questions)
         return sum(choice is not None and choice.right for choice in choices)
 
     @property
@@ -62,11 +62,11 @@ class Quiz:
     def options(self, number: int) -> tuple[Choice, ...]:
         """Return the choices of question `number` (from 1) in the order for this learner."""
         question = self.questions[number - 1]
-        return question.shuffled(self._seed) if isinstance(question, Question) else ()
+        return question.shuffle_options(self._seed) if isinstance(question, Question) else ()
 
-    def given(self, question: Question, which: str = "last") -> Choice | None:
+    def get_choice(self, question: Question, attempt: str = "last") -> Choice | None:
         """Return the learner's ``"first"`` or ``"last"`` choice for a question, or None without an answer."""
-        choice_text = self._answers.get(question.text, {}).get(which)
+        choice_text = self._answers.get(question.text, {}).get(attempt)
         return next((option for option in question.options if option.text == choice_text), None)
 
     def words(self, question: WhyQuestion) -> str | None:
@@ -107,7 +107,7 @@ class Quiz:
                 f"{choice!r} is not a choice. Use a letter from a to {_LETTERS[len(options) - 1]}."
             )
         option = options[position]
-        first_choice = self.given(question, "first") or option
+        first_choice = self.get_choice(question, "first") or option
         self._store_answer(question, {"first": first_choice.text, "last": option.text})
         return make_feedback(option)
 
@@ -131,7 +131,7 @@ class Quiz:
         self._store_answer(question, {_POINTS_KEY: [question.points[point - 1] for point in points]})
         return f"{len(self.ticked(question))} of {count(len(question.points), 'point')}."
 
-    def score_words(self) -> str:
+    def describe_score(self) -> str:
         """Return a sentence with the learner's current score in the quiz."""
         question_count = len(self.questions)
         why_questions = [question for question in self.questions if isinstance(question, WhyQuestion)]
@@ -146,7 +146,7 @@ class Quiz:
         return f"{'; '.join([f'{answered_count} of {question_count} answered', *score_texts])}."
 
     @property
-    def _with_choices(self) -> list[Question]:
+    def _choice_questions(self) -> list[Question]:
         return [question for question in self.questions if isinstance(question, Question)]
 
     def _get_question(self, number: int) -> Question | WhyQuestion:
@@ -172,7 +172,7 @@ class Quiz:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        return f"Quiz '{self.topic}': {self.score_words()}"
+        return f"Quiz '{self.topic}': {self.describe_score()}"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
         # For readers without a kernel, in an order that is not a learner's.
@@ -194,7 +194,7 @@ def make_feedback(option: Choice) -> str:
 
 
 def _order_options(question: Question | WhyQuestion) -> Sequence[Choice]:
-    return question.shuffled("") if isinstance(question, Question) else ()
+    return question.shuffle_options("") if isinstance(question, Question) else ()
 
 
 def _get_learner_seed() -> str:
@@ -227,7 +227,7 @@ def make_quiz_form(quiz: Quiz) -> Form:
                 "points": shown_points,
                 "ticked": quiz.ticked(question) if is_answered else [],
             }
-        choice = quiz.given(question)
+        choice = quiz.get_choice(question)
         options = quiz.options(question_number)
         if choice is None:
             return {}
@@ -238,7 +238,7 @@ def make_quiz_form(quiz: Quiz) -> Form:
             make_question_state(question_number, question)
             for question_number, question in enumerate(quiz.questions, start=1)
         ]
-        return {"answers": answers, "score": quiz.score_words()}
+        return {"answers": answers, "score": quiz.describe_score()}
 
     def handle_message(message: dict[str, Any]) -> None:
         question_number = int(message["number"])

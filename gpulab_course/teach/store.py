@@ -18,7 +18,7 @@ from gpulab_course.teach import tally
 from virtualgpu.compile.cache import replace_file
 
 FILE_NAME = "learner.json"
-LOCK_S = 10.0
+LOCK_TIMEOUT_S = 10.0
 _REMOVAL_MARK = object()
 
 Sections = dict[str, dict[str, Any]]
@@ -40,13 +40,13 @@ class LearnerStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._unsaved: dict[tuple[str, str], Any] = {}
-        self._warned = False
+        self._unsaved_values: dict[tuple[str, str], Any] = {}
+        self._has_warned = False
 
     def get(self, section: str, key: str) -> Any:
         return self._read_sections().get(section, {}).get(key)
 
-    def section(self, section: str) -> dict[str, Any]:
+    def get_section(self, section: str) -> dict[str, Any]:
         return self._read_sections().get(section, {})
 
     def put(self, section: str, key: str, value: Any) -> None:
@@ -59,18 +59,18 @@ class LearnerStore:
         self._change_value(section, key, _REMOVAL_MARK)
 
     def _change_value(self, section: str, key: str, value: Any) -> None:
-        self._unsaved[section, key] = value
+        self._unsaved_values[section, key] = value
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self._lock():
                 sections = self._read_sections(locked=True)
                 file_text = json.dumps(sections, indent=1, sort_keys=True)
                 replace_file(self.path, file_text.encode(), durable=True)
-                tally.publish(self.path, sections)
+                tally.publish_summary(self.path, sections)
         except OSError as error:
             self._warn_unsaved(error)
         else:
-            self._unsaved.clear()
+            self._unsaved_values.clear()
 
     def _read_sections(self, locked: bool = False) -> Sections:
         """Read the file, and return its sections together with the values that could not be saved yet."""
@@ -86,16 +86,16 @@ class LearnerStore:
             self._warn_unsaved(error)
         except ValueError as error:
             self._rename_damaged_file(file_bytes, error, locked)
-        for (section, key), value in self._unsaved.items():
+        for (section, key), value in self._unsaved_values.items():
             section_values = sections.setdefault(section, {})
             section_values.pop(key, None) if value is _REMOVAL_MARK else section_values.update({key: value})
         return sections
 
-    def _rename_damaged_file(self, damaged_bytes: bytes, reason: ValueError, locked: bool) -> None:
+    def _rename_damaged_file(self, damaged_bytes: bytes, reason: ValueError, is_locked: bool) -> None:
         """Rename a damaged file, so that no later answer overwrites it."""
         new_path = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y-%m-%d_%H%M%S')}")
         try:
-            if locked:
+            if is_locked:
                 self.path.rename(new_path)
             else:
                 with self._lock():
@@ -105,22 +105,22 @@ class LearnerStore:
         except FileNotFoundError:
             return
         except OSError as error:
-            if locked:
+            if is_locked:
                 raise
             self._warn_unsaved(error)
             return
-        _warn(
+        _print_warning(
             f"Your earlier answers in {self.path} cannot be read ({reason}). The file was renamed to "
             f"{new_path.name}."
         )
 
     def _lock(self) -> FileLock:
-        return FileLock(self.path.with_name(f".{self.path.name}.lock"), timeout=LOCK_S)
+        return FileLock(self.path.with_name(f".{self.path.name}.lock"), timeout=LOCK_TIMEOUT_S)
 
     def _warn_unsaved(self, error: OSError) -> None:
-        if not self._warned:
-            self._warned = True
-            _warn(
+        if not self._has_warned:
+            self._has_warned = True
+            _print_warning(
                 f"Your answers cannot be saved, so they will be lost when this kernel ends: {self.path} "
                 f"({error.strerror or error}). Set GPULAB_HOME to use another folder."
             )
@@ -143,7 +143,7 @@ def _decode_sections(data: bytes) -> Sections:
     return sections
 
 
-def _warn(sentence: str) -> None:
+def _print_warning(sentence: str) -> None:
     # A form shows what is printed here while it answers a click. On a full disk a log is full, too.
     with contextlib.suppress(OSError):
         print(f"gpulab: {sentence}", file=sys.stderr, flush=True)

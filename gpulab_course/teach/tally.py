@@ -19,14 +19,14 @@ from typing import Any
 
 from virtualgpu.compile.cache import replace_file
 
-VARIABLE = "GPULAB_TALLY"
+FOLDER_VARIABLE = "GPULAB_TALLY"
 FORMAT = "gpulab-tally"
 VERSION = 1
 
 _log = logging.getLogger(__name__)
 
 
-def publish(learner_file: Path, sections: Mapping[str, Mapping[str, Any]]) -> None:
+def publish_summary(learner_file: Path, sections: Mapping[str, Mapping[str, Any]]) -> None:
     """Write a summary of the learner's file to the folder of the class. Errors only cause a warning.
 
     Parameters
@@ -36,7 +36,7 @@ def publish(learner_file: Path, sections: Mapping[str, Mapping[str, Any]]) -> No
     sections : mapping
         The contents of the learner's file.
     """
-    folder = os.environ.get(VARIABLE)
+    folder = os.environ.get(FOLDER_VARIABLE)
     if not folder:
         return
     try:

@@ -26,15 +26,17 @@ reds = (Choice("red", "It is `red`.", right=True), Choice("a much longer blue", 
 questions = Quiz("small", "A small quiz", (Question("Which?", reds), WhyQuestion("Why?", ("This.", "That."))))
 questions""",
     """from datetime import date
-from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, FoundValue, Interview
+from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, TrueValue, Interview
 parts = (
     CardQuestion(
-        question="Twice 4?", unit="blocks", near=1.0, measure=lambda: FoundValue(8, "arithmetic", "So it is.")
+        question="Twice 4?", unit="blocks", max_error_factor=1.0,
+        measure=lambda: TrueValue(8, "arithmetic", "So it is."),
     ),
-    CardQuestion(question="And red?", measure=lambda: FoundValue("red", "seen"), choices=("red", "blue")),
+    CardQuestion(question="And red?", measure=lambda: TrueValue("red", "seen"), choices=("red", "blue")),
 )
 def draw(rng):
-    return DrawnCard(parts=parts, points=("Doubled it.", "Gave the unit."), sentence="Eight.", parameters={})
+    points = ("Doubled it.", "Gave the unit.")
+    return DrawnCard(questions=parts, rubric_points=points, strong_answer="Eight.", parameters={})
 cards = [Card(title, "estimate", "L3", title, draw, ("02",)) for title in ("First", "Second")]
 talk = Interview(cards, 1, "candidate", date.today)
 talk""",
@@ -144,13 +146,13 @@ def test_an_interview_card_is_answered_with_keys(forms: tuple[Any, Any]) -> None
     card.get_by_role("textbox").fill("7")
     keyboard.press("Enter")
     keyboard.press("Enter")
-    lab.expect(kernel, "[[o.right for o in talk.outcomes], talk.card.key]", [[False], "First"])
+    lab.expect(kernel, "[[o.is_right for o in talk.outcomes], talk.card.key]", [[False], "First"])
     card.get_by_text("8 blocks; you said 7 blocks").wait_for()
     assert lab.page.evaluate("document.activeElement.type") == "radio", "the next question has the focus"
     keyboard.press("Space")
     keyboard.press("Tab")
     keyboard.press("Enter")
-    lab.expect(kernel, "[o.right for o in talk.outcomes]", [False, True])
+    lab.expect(kernel, "[o.is_right for o in talk.outcomes]", [False, True])
     card.get_by_role("group", name="Explanation").wait_for()
     stopped = time.text_content()
     assert lab.page.evaluate("document.activeElement.tagName") == "TEXTAREA"
@@ -159,7 +161,7 @@ def test_an_interview_card_is_answered_with_keys(forms: tuple[Any, Any]) -> None
     keyboard.press("Tab")
     keyboard.press("Enter")
     card.get_by_role("checkbox", name="Gave the unit.").check()
-    lab.expect(kernel, "talk.ticked", [1])
+    lab.expect(kernel, "talk.ticked_points", [1])
     card.get_by_text("1 of 2 points. In one sentence: Eight.").wait_for()
     lab.picture("interview_card", f"{FORM}.gl-card")
     assert time.text_content() == stopped, "an answered card costs no time"

@@ -61,7 +61,7 @@ def test_a_different_result_on_the_gpu_fails(cp: Any, monkeypatch: pytest.Monkey
 
 
 def total_case(data: Any, n: int) -> ProgramCase:
-    x = data.whole(n)
+    x = data.integer_floats(n)
     return ProgramCase((x,), np.float64(x.sum()))
 
 

@@ -14,7 +14,7 @@ import gpulab as gl
 from gpulab.views.tables import Table
 from gpulab_course.content.n17_interview import figures
 from gpulab_course.teach.interview import again
-from gpulab_course.teach.interview.cards import KINDS, Card, CardQuestion, DrawnCard, FoundValue, Outcome
+from gpulab_course.teach.interview.cards import KINDS, Card, CardQuestion, DrawnCard, Outcome, TrueValue
 from gpulab_course.teach.interview.talk import Interview
 from gpulab_course.teach.store import store
 
@@ -29,21 +29,21 @@ def small(rng: Random) -> DrawnCard:
         return Outcome(float("right" in code), "right" in code, "read", "judged here")
 
     return DrawnCard(
-        parts=(
+        questions=(
             CardQuestion(
                 question=f"Twice {n}?",
                 unit="blocks",
-                near=1.0,
+                max_error_factor=1.0,
                 table=table,
-                measure=lambda: FoundValue(2 * n, "arithmetic", "So it is."),
+                measure=lambda: TrueValue(2 * n, "arithmetic", "So it is."),
             ),
             CardQuestion(
-                question="And red?", measure=lambda: FoundValue("red", "seen"), choices=("red", "blue")
+                question="And red?", measure=lambda: TrueValue("red", "seen"), choices=("red", "blue")
             ),
             CardQuestion(question="A kernel?", judge=judged, code="start"),
         ),
-        points=("doubled it", "said the unit"),
-        sentence="Twice as many.",
+        rubric_points=("doubled it", "said the unit"),
+        strong_answer="Twice as many.",
         parameters={"n": n},
     )
 
@@ -56,7 +56,7 @@ def talk(chair: str = "candidate", today: date = MONDAY, seed: int = 1) -> Inter
 
 
 def answered(interview_: Interview, right: bool = True, sure: bool = True) -> Interview:
-    n = interview_.drawn.parameters["n"]
+    n = interview_.drawn_card.parameters["n"]
     interview_.answer(2 * n if right else n, sure=sure)
     interview_.answer("red", sure=sure)
     interview_.answer("right", sure=sure)
@@ -66,20 +66,20 @@ def answered(interview_: Interview, right: bool = True, sure: bool = True) -> In
 
 class TestTalk:
     def test_cards_are_reproducible_from_their_seed(self) -> None:
-        numbers = [CARD.drawn(seed).parameters["n"] for seed in range(20)]
-        assert numbers == [CARD.drawn(seed).parameters["n"] for seed in range(20)]
+        numbers = [CARD.draw_card(seed).parameters["n"] for seed in range(20)]
+        assert numbers == [CARD.draw_card(seed).parameters["n"] for seed in range(20)]
         assert len(set(numbers)) == 2
 
     def test_a_guessed_answer_is_due_again(self) -> None:
         answered(talk(), sure=False)
-        assert again.load_history(CARD.key).due == MONDAY + timedelta(days=1)
+        assert again.load_history(CARD.key).due_day == MONDAY + timedelta(days=1)
 
     def test_a_scorecard_is_saved_as_json(self, tmp_path: Path) -> None:
         interview_ = answered(talk())
         record = json.loads(interview_.save(tmp_path / "card.json").read_text(encoding="utf-8"))
         assert record["format"] == "gpulab-interview"
         assert record["cards"][0]["parts"][0]["origin"] == "arithmetic"
-        assert record["cards"][0]["parameters"] == interview_.drawn.parameters
+        assert record["cards"][0]["parameters"] == interview_.drawn_card.parameters
         assert record["score"] == pytest.approx(interview_.scorecard.score)
         assert interview_.save(tmp_path / "card.html").read_text(encoding="utf-8").count("<tr>") == 3
 
@@ -89,20 +89,20 @@ class TestAgain:
         day = MONDAY
         waits = []
         answered(talk(today=day), right=False)
-        while (due := again.load_history(CARD.key).due) is not None:
+        while (due := again.load_history(CARD.key).due_day) is not None:
             waits.append((due - day).days)
             assert again.list_due_keys([CARD.key], due - timedelta(days=1)) == []
             assert again.list_due_keys([CARD.key], due) == [CARD.key]
             day = due
             answered(talk(today=day))
         assert waits == [1, 3, 7]
-        assert again.load_history(CARD.key).met == 4
+        assert again.load_history(CARD.key).answer_count == 4
 
     def test_a_second_miss_restarts_the_schedule(self) -> None:
         answered(talk(), right=False)
         answered(talk(today=MONDAY + timedelta(days=1)))
         answered(talk(today=MONDAY + timedelta(days=4)), right=False)
-        assert again.load_history(CARD.key).due == MONDAY + timedelta(days=5)
+        assert again.load_history(CARD.key).due_day == MONDAY + timedelta(days=5)
 
     @pytest.mark.parametrize(
         "damaged",
@@ -119,9 +119,9 @@ class TestAgain:
     )
     def test_damaged_records_are_put_aside(self, damaged: object) -> None:
         store().put(again.SECTION, CARD.key, damaged)
-        assert again.load_history(CARD.key).met == 0
+        assert again.load_history(CARD.key).answer_count == 0
         answered(talk())
-        assert again.load_history(CARD.key).met == 1
+        assert again.load_history(CARD.key).answer_count == 1
         assert store().get(again.DAMAGED_SECTION, CARD.key) == [damaged]
 
 
@@ -144,7 +144,7 @@ def test_a_sheet_has_numbers_of_the_device_and_of_the_learner(tmp_path: Path) ->
     interview_ = answered(talk())
     after = figures.sheet()
     questions = [row[0] for row in after.tables[1].rows]
-    assert questions == [part.question for part in interview_.drawn.parts]
+    assert questions == [part.question for part in interview_.drawn_card.questions]
     assert after.save(tmp_path / "sheet.html").read_text(encoding="utf-8").count("<table") == 2
 
 

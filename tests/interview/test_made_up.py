@@ -20,8 +20,8 @@ from gpulab_course.teach.interview.cards import (
     Card,
     CardQuestion,
     DrawnCard,
-    FoundValue,
     Outcome,
+    TrueValue,
     rate_answer,
 )
 from gpulab_course.teach.interview.numbers import read_answer
@@ -43,21 +43,26 @@ def judged(code: str) -> Outcome:
 
 
 def drawn(rng: Random) -> DrawnCard:
-    def interview_() -> FoundValue:
-        return FoundValue(40, Provenance("modelled", "virtual T4"), "So `it` is.", TRUTH, "the <code>")
+    def interview_() -> TrueValue:
+        return TrueValue(40, Provenance("modelled", "virtual T4"), "So `it` is.", TRUTH, "the <code>")
 
     return DrawnCard(
-        parts=(
+        questions=(
             CardQuestion(
-                question="How `many`?", measure=interview_, unit="blocks", near=1.5, table=SEEN, code="int x;"
+                question="How `many`?",
+                measure=interview_,
+                unit="blocks",
+                max_error_factor=1.5,
+                table=SEEN,
+                code="int x;",
             ),
             CardQuestion(
-                question="Which?", measure=lambda: FoundValue("red", "seen"), choices=("red", "blue")
+                question="Which?", measure=lambda: TrueValue("red", "seen"), choices=("red", "blue")
             ),
             CardQuestion(question="A kernel?", judge=judged, code="start"),
         ),
-        points=("one <thing>", "another", "a third"),
-        sentence="Forty & no more.",
+        rubric_points=("one <thing>", "another", "a third"),
+        strong_answer="Forty & no more.",
         parameters={"n": 40},
     )
 
@@ -103,35 +108,38 @@ def test_the_score_of_a_number_falls_with_its_error_factor(
 
 def test_answers_are_validated_by_the_kind_of_part() -> None:
     part = CardQuestion(question="?", choices=("red", "blue"))
-    assert [part.valid(value) for value in (1, 2, "blue")] == ["red", "blue", "blue"]
+    assert [part.check_answer(value) for value in (1, 2, "blue")] == ["red", "blue", "blue"]
     for wrong in (0, 3, True, "green", None, 1.0):
         with pytest.raises(ValueError, match=r"is not one of the choices: red, blue\.$"):
-            part.valid(wrong)
+            part.check_answer(wrong)
     number = CardQuestion(question="?", unit="blocks")
-    assert [number.valid(value) for value in (3, 2.5, "1,5", "4 blocks")] == [3, 2.5, 1.5, 4]
+    assert [number.check_answer(value) for value in (3, 2.5, "1,5", "4 blocks")] == [3, 2.5, 1.5, 4]
     for wrong in (True, None, float("inf"), [1]):
         with pytest.raises(ValueError, match=r"is not a number, but this part needs one\.$"):
-            number.valid(wrong)
+            number.check_answer(wrong)
     kernel = CardQuestion(question="?", judge=judged)
-    assert kernel.valid("code") == "code"
+    assert kernel.check_answer("code") == "code"
     for wrong in (7, " \n"):
         with pytest.raises(ValueError, match=r"^This part needs the source of a kernel: answer\(code\)\.$"):
-            kernel.valid(wrong)
+            kernel.check_answer(wrong)
 
 
 def test_an_outcome_shows_the_right_value_and_the_error() -> None:
-    part = drawn(Random(1)).parts[0]
-    right, near, far = (part.outcome(value) for value in (40, 50, 400))
+    part = drawn(Random(1)).questions[0]
+    right, near, far = (part.judge_answer(value) for value in (40, 50, 400))
     assert right == Outcome(
         1.0, True, "40 blocks. So `it` is.", "modelled on virtual T4", TRUTH, "the <code>"
     )
-    assert (near.right, far.right) == (True, False)
-    assert "25 % too high" in near.said
-    assert "10 times too high" in far.said
-    choice = drawn(Random(1)).parts[1]
-    assert (choice.outcome("blue").said, choice.outcome("blue").label) == ("red; you said blue.", "seen")
-    either = replace(choice, measure=lambda: FoundValue("red", "seen", also=("blue",)))
-    assert (either.outcome("blue").right, either.outcome("blue").merit) == (True, 1.0)
+    assert (near.is_right, far.is_right) == (True, False)
+    assert "25 % too high" in near.message
+    assert "10 times too high" in far.message
+    choice = drawn(Random(1)).questions[1]
+    assert (choice.judge_answer("blue").message, choice.judge_answer("blue").label) == (
+        "red; you said blue.",
+        "seen",
+    )
+    either = replace(choice, measure=lambda: TrueValue("red", "seen", other_right_choices=("blue",)))
+    assert (either.judge_answer("blue").is_right, either.judge_answer("blue").merit) == (True, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -183,10 +191,15 @@ def test_points_are_ticked_once_all_parts_are_answered() -> None:
         with pytest.raises(ValueError, match=f"Point {number} does not exist"):
             interview_.tick(number)
     assert interview_.tick(3, 1, 3).startswith("2 of 3 points.")
-    assert interview_.ticked == (0, 2)
+    assert interview_.ticked_points == (0, 2)
     assert "2. another" in interview_.say("words")
     assert repr(interview_).endswith("1 of 2 cards answered.")
-    assert (interview_.next().index, interview_.ticked, interview_.words, interview_.outcomes) == (
+    assert (
+        interview_.next().index,
+        interview_.ticked_points,
+        interview_.explanation,
+        interview_.outcomes,
+    ) == (
         1,
         (),
         None,
@@ -220,23 +233,25 @@ def test_the_interviewer_sees_each_right_value_measured_once() -> None:
 
     def counted(rng: Random) -> DrawnCard:
         cards_ = drawn(rng)
-        expected_parts = cards_.parts[0].measure
+        expected_parts = cards_.questions[0].measure
         assert expected_parts is not None
 
-        def measure() -> FoundValue:
+        def measure() -> TrueValue:
             measured.append(1)
             return expected_parts()
 
-        return replace(cards_, parts=(replace(cards_.parts[0], measure=measure), *cards_.parts[1:]))
+        return replace(
+            cards_, questions=(replace(cards_.questions[0], measure=measure), *cards_.questions[1:])
+        )
 
     interview_ = Interview([replace(CARD, draw=counted)], 7, "interviewer", lambda: MONDAY)
     truths = ["40 blocks, modelled on virtual T4. So `it` is.", "red, seen. ", "The judge tests the answer."]
-    assert interview_.truths() == interview_.truths() == truths
+    assert interview_.list_truths() == interview_.list_truths() == truths
     assert len(measured) == 1
     assert all(f"Truth: {truth}" in str(interview_) for truth in truths)
     assert interview_.tick(2).startswith("1 of 3 points.")
     answered(interview_)
-    assert store().section(again.SECTION) == {}
+    assert store().get_section(again.SECTION) == {}
 
 
 def test_an_answer_that_cannot_be_measured_is_not_locked() -> None:
@@ -248,7 +263,13 @@ def test_an_answer_that_cannot_be_measured_is_not_locked() -> None:
     (card, second) = interview_.scorecard.cards
     assert [part.said for part in card.parts] == [40, "red", "2 lines"]
     assert [part.sure for part in card.parts] == [True, True, False]
-    assert (card.done, second.done, second.parts, second.points, second.asked) == (True, False, (), (), 1)
+    assert (card.is_done, second.is_done, second.parts, second.points, second.asked) == (
+        True,
+        False,
+        (),
+        (),
+        1,
+    )
 
 
 def test_each_part_has_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,13 +339,15 @@ def test_coverage_combines_answer_scores_and_ticked_points() -> None:
     row = scored(part(True, True), part(False, True, 0.5), ticked=2)
     assert row.coverage == pytest.approx(0.75 * (3 + 2 / 3) / 4)
     assert row.score == pytest.approx(0.6875 * 0.59)
-    assert (row.done, row.well) == (True, False)
-    assert not scored(part(True, True), part(True, False), ticked=3).well, "a guess"
+    assert (row.is_done, row.is_well_answered) == (True, False)
+    assert not scored(part(True, True), part(True, False), ticked=3).is_well_answered, "a guess"
     right = (part(True, True), part(True, True))
-    assert [scored(*right, ticked=n).well for n in range(4)] == [False, False, True, True]
-    assert replace(scored(*right, ticked=2), points=("a", "b", "c", "d")).well, "half of the points"
-    assert not scored(*right[:1], ticked=3).well
-    assert scored(*right, part(True, True)).done is False
+    assert [scored(*right, ticked=n).is_well_answered for n in range(4)] == [False, False, True, True]
+    assert replace(scored(*right, ticked=2), points=("a", "b", "c", "d")).is_well_answered, (
+        "half of the points"
+    )
+    assert not scored(*right[:1], ticked=3).is_well_answered
+    assert scored(*right, part(True, True)).is_done is False
 
 
 def test_a_scorecard_counts_only_the_cards_that_were_started() -> None:
@@ -499,7 +522,7 @@ def course(monkeypatch: pytest.MonkeyPatch) -> list[Card]:
 def test_cards_of_different_kinds_alternate(course: list[Card]) -> None:
     interview_ = api.interview(seed=3)
     assert [card.kind for card in interview_.cards] == ["estimate", "bug", "ladder"] * 2
-    assert (interview_.seed, interview_.chair, interview_.notice, len(set(interview_.cards))) == (
+    assert (interview_.seed, interview_.role, interview_.notice_text, len(set(interview_.cards))) == (
         3,
         "candidate",
         "",
@@ -511,7 +534,7 @@ def test_cards_of_different_kinds_alternate(course: list[Card]) -> None:
     assert {card.kind for card in bugs.cards} == {"bug"}
     (card,) = api.interview("ladder-2").cards
     assert card.key == "ladder-2"
-    assert api.interview("bug", chair="interviewer").chair == "interviewer"
+    assert api.interview("bug", chair="interviewer").role == "interviewer"
 
 
 def test_due_cards_come_first_and_once(course: list[Card]) -> None:
@@ -519,17 +542,20 @@ def test_due_cards_come_first_and_once(course: list[Card]) -> None:
         again.store_history(key, again.CardHistory(1, 0.0, 0, MONDAY + timedelta(days=n), {}))
 
     def opened(**more: Any) -> Interview:
-        options: dict[str, Any] = {"kind": None, "seed": None, "cards": 6, "chair": "candidate", **more}
+        options: dict[str, Any] = {"kind": None, "seed": None, "card_count": 6, "role": "candidate", **more}
         return opening.open_interview(course, today=lambda: MONDAY + timedelta(days=1), **options)
 
-    interview_ = opened(cards=12)
+    interview_ = opened(card_count=12)
     assert [card.key for card in interview_.cards][:2] == ["bug-1", "ladder-0"]
     assert len({card.key for card in interview_.cards}) == 12
     assert "2 cards repeated. 1 other card will be repeated, the next on 2026-03-04." in repr(interview_)
-    assert [card.key for card in opened(cards=1).cards] == ["bug-1"]
-    assert opened(cards=1).notice == " 1 card repeated. 2 other cards will be repeated, the next today."
-    assert opened(kind="ladder", cards=2).cards[0].key == "ladder-0"
-    assert opened(seed=2).notice == ""
+    assert [card.key for card in opened(card_count=1).cards] == ["bug-1"]
+    assert (
+        opened(card_count=1).notice_text
+        == " 1 card repeated. 2 other cards will be repeated, the next today."
+    )
+    assert opened(kind="ladder", card_count=2).cards[0].key == "ladder-0"
+    assert opened(seed=2).notice_text == ""
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def drawn_on(card: Card, device: str) -> DrawnCard:
     """The card's first draw whose first device is this one, and that has only devices of `SHEETS`."""
     several = []
     for seed in range(200):
-        draw = card.drawn(seed)
+        draw = card.draw_card(seed)
         names = devices_of(draw)
         if all(name in SHEETS for name in names):
             several.append(draw)
@@ -101,7 +101,7 @@ def measured(part: CardQuestion) -> CardQuestion:
 
 
 def right(part: CardQuestion, answer: Any) -> bool:
-    return part.outcome(part.valid(answer)).right
+    return part.judge_answer(part.check_answer(answer)).is_right
 
 
 # Numbers. For each card: of its parameters, by part, what the model sentence comes to, and what people get
@@ -306,7 +306,7 @@ def in_another_style(value: float, unit: str) -> str:
 )
 def test_model_answers_and_alternative_numbers_are_right(key: str, device: str) -> None:
     draw = drawn_on(CARDS[key], device)
-    parts = list(draw.parts)
+    parts = list(draw.questions)
     if CARDS[key].kind == "refute":
         choice = measured(parts.pop(0))
         fair = [index for index, text in enumerate(choice.choices, start=1) if right(choice, text)]
@@ -314,20 +314,22 @@ def test_model_answers_and_alternative_numbers_are_right(key: str, device: str) 
         assert sum(right(choice, index) for index in range(1, len(choice.choices) + 1)) == 1
     answers = NUMBERS[key](draw.parameters)
     assert len(answers) == len(parts)
-    assert SAID.get(key, "") in draw.sentence, "the rate that is used here is the one that the card names"
+    assert SAID.get(key, "") in draw.strong_answer, (
+        "the rate that is used here is the one that the card names"
+    )
     for part, (model, mistake) in zip(map(measured, parts), answers, strict=True):
-        assert right(part, model), (draw.parameters, part.question, model, part.outcome(model))
+        assert right(part, model), (draw.parameters, part.question, model, part.judge_answer(model))
         restyled = in_another_style(model, part.unit)
         assert right(part, restyled), (part.question, restyled)
         for wrong in (mistake, 3.1 * model):
             near = max(wrong, 1e-9) / model
-            if max(near, 1 / near) > part.near * 1.25 or part.near == 1.0:
+            if max(near, 1 / near) > part.max_error_factor * 1.25 or part.max_error_factor == 1.0:
                 assert not right(part, wrong), (draw.parameters, part.question, wrong)
 
 
 @pytest.mark.parametrize("ways", [2, 4, 8, 16, 32])
 def test_a_fraction_is_compared_without_rounding(ways: int, device: str) -> None:
-    part = estimates.make_divergence_card(Random(1)).parts[0]
+    part = estimates.make_divergence_card(Random(1)).questions[0]
     outcome = estimates._measure_lanes(device, ways)
     assert right(replace(part, measure=lambda: outcome), f"1/{ways}")
 
@@ -342,7 +344,7 @@ def test_pageable_copies_run_at_about_8_gb_per_second(mib: int, device: str) -> 
 def test_exact_and_rounded_register_limits_of_warps_are_right() -> None:
     for seed in range(12):
         draw = napkins.make_registers_card(Random(seed))
-        part = measured(draw.parts[1])
+        part = measured(draw.questions[1])
         assert right(part, 65536 // (32 * draw.parameters["registers"])), "divided on a napkin"
         assert right(part, _warps(draw.parameters["registers"]))
 
@@ -352,9 +354,9 @@ def test_every_card_rejects_its_common_mistake() -> None:
     for key in NUMBERS:
         mistakes = []
         for index in range(6):
-            draw = CARDS[key].drawn(index)
+            draw = CARDS[key].draw_card(index)
             if all(name in SHEETS for name in devices_of(draw)):
-                near = [part.near for part in draw.parts if not part.choices]
+                near = [part.max_error_factor for part in draw.questions if not part.choices]
                 mistakes += [
                     max(max(wrong, 1e-9) / model, model / max(wrong, 1e-9)) > allowed
                     for (model, wrong), allowed in zip(NUMBERS[key](draw.parameters), near, strict=True)
@@ -375,15 +377,15 @@ def test_the_flaw_of_a_hidden_kernel_is_the_right_answer(index: int, monkeypatch
     for module in (flawed, laid_out):
         if hasattr(module, "DEVICES"):
             monkeypatch.setattr(module, "DEVICES", (name,))
-    draw = diagnoses.CARDS[index].drawn(3)
+    draw = diagnoses.CARDS[index].draw_card(3)
     cause = (*diagnoses.CAUSES, diagnoses.NO_FLAW)[index]
-    part = measured(draw.parts[0])
+    part = measured(draw.questions[0])
     model = CAUSE_NAMES.get(cause, diagnoses.NOTHING_WORTH_FIXING)  # type: ignore[call-overload]
     assert right(part, model), (name, draw.parameters, model)
     assert right(part, part.choices.index(model) + 1)
     assert len(wrong_choices(part)) >= 2
-    for gain in map(measured, draw.parts[1:]):
-        value = gain.outcome(1).said.split(" times")[0].replace(",", "")
+    for gain in map(measured, draw.questions[1:]):
+        value = gain.judge_answer(1).message.split(" times")[0].replace(",", "")
         assert right(gain, f"{1.2 * float(value):.2f} ×")
         assert not right(gain, 3 * float(value))
 
@@ -403,13 +405,13 @@ def test_right_answers_agree_with_later_optimization_steps(
     card: Card, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ladders, "DEVICES", (device,))
-    draw = card.drawn(1)
-    table = draw.parts[-1].table
+    draw = card.draw_card(1)
+    table = draw.questions[-1].table
     assert table is not None
     us = {row[0]: _us(row[3]) for row in table.rows}
     names = list(us)
-    assert len(draw.parts) >= 2
-    for part in map(measured, draw.parts):
+    assert len(draw.questions) >= 2
+    for part in map(measured, draw.questions):
         later = names[names.index(part.question.split("`")[1]) + 1 :]
         faster = any(us[part.question.split("`")[1]] >= 1.26 * us[name] for name in later)
         accepted = [text for text in part.choices if right(part, text)]
@@ -419,7 +421,7 @@ def test_right_answers_agree_with_later_optimization_steps(
         assert right(part, part.choices.index(accepted[0]) + 1)
     for old, new in itertools.pairwise(names):
         mistakes = f"`{new}` ("
-        after_slower = draw.sentence.partition("Slower here")[2]
+        after_slower = draw.strong_answer.partition("Slower here")[2]
         assert (mistakes in after_slower) == (us[new] >= 1.25 * us[old]) or abs(
             us[new] / us[old] - 1.25
         ) < 0.02
@@ -450,35 +452,35 @@ def sampled(cards: Sequence[Card]) -> list[Any]:
 @pytest.mark.parametrize("index", sampled(WHITEBOARDS))
 def test_a_textbook_kernel_passes_with_its_own_launch(index: int) -> None:
     turn(index)
-    (part,) = WHITEBOARDS[index].drawn(1).parts
+    (part,) = WHITEBOARDS[index].draw_card(1).questions
     name = WHITEBOARDS[index].key.removeprefix("whiteboard-")
     code, launch = whiteboards.RIGHT[name]
     answers: list[tuple[str, Any]] = [(code, launch)]
     if name not in bugs.BUGS:  # whose model is judged as the repair of a bug
-        answers.append((part.model, {}))
+        answers.append((part.model_answer, {}))
     for answer, how in answers:
-        outcome = part.outcome(part.valid(answer), **how)
-        assert outcome.right, (name, outcome)
+        outcome = part.judge_answer(part.check_answer(answer), **how)
+        assert outcome.is_right, (name, outcome)
     for wrong in whiteboards.wrong(name):
-        outcome = part.outcome(part.valid(wrong), **launch)
-        assert not outcome.right, (name, outcome, wrong)
+        outcome = part.judge_answer(part.check_answer(wrong), **launch)
+        assert not outcome.is_right, (name, outcome, wrong)
 
 
 @pytest.mark.parametrize("index", sampled(bugs.CARDS))
 def test_a_bug_is_named_and_repaired(index: int) -> None:
     turn(index + 1)
-    kind, repair = bugs.CARDS[index].drawn(index).parts
+    kind, repair = bugs.CARDS[index].draw_card(index).questions
     kind = measured(kind)
     accepted = [text for text in kind.choices if right(kind, text)]
     assert accepted
     assert len(wrong_choices(kind)) >= 2
     assert right(kind, kind.choices.index(accepted[0]) + 1)
-    if "barrier" in str(bugs.CARDS[index].drawn(index).parameters["bug"]):
+    if "barrier" in str(bugs.CARDS[index].draw_card(index).parameters["bug"]):
         assert judged.RACE_FAULT in accepted
-    assert repair.outcome(repair.valid(repair.model)).right
-    assert not repair.outcome(repair.valid(f"// I see nothing.\n{repair.code}")).right
+    assert repair.judge_answer(repair.check_answer(repair.model_answer)).is_right
+    assert not repair.judge_answer(repair.check_answer(f"// I see nothing.\n{repair.code}")).is_right
     with pytest.raises(ValueError, match="still the program"):
-        repair.valid(repair.code)
+        repair.check_answer(repair.code)
 
 
 class TestLocks:
@@ -544,15 +546,22 @@ extern "C" __global__ void scale2d(const float* x, float* y, int rows, int cols)
 }"""
     for block in (1, 32):
         outcome = judged.judge_kernel("02-index", code, grid=1, block=block)
-        assert not outcome.right
-        assert "few threads do the work" in outcome.said
+        assert not outcome.is_right
+        assert "few threads do the work" in outcome.message
 
 
 def test_parameters_differ_from_seed_to_seed() -> None:
     for card in CARDS.values():
         if card.kind not in ("whiteboard", "diagnose", "ladder", "refute"):
             assert (
-                len({part.question + part.code for seed in range(8) for part in card.drawn(seed).parts}) > 2
+                len(
+                    {
+                        part.question + part.code
+                        for seed in range(8)
+                        for part in card.draw_card(seed).questions
+                    }
+                )
+                > 2
             ), card.key
 
 

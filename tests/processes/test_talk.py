@@ -546,7 +546,7 @@ def test_the_first_lines_of_the_output_are_shown(
 ) -> None:
     with RequestProcess("virtual:T4", 1.0) as line:
         puppets[0].prints.write(printed)
-        apart._show_printed(line)
+        apart._show_printed_output(line)
     assert capsys.readouterr().out == shown
 
 

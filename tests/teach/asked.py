@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpulab_course.teach.predictions import Prediction, asking
-from gpulab_course.teach.question import PredictionQuestion, Value
+from gpulab_course.teach.question import AnswerValue, PredictionQuestion
 from gpulab_course.teach.store import store
 
 
@@ -11,10 +11,10 @@ def predict(
     question: str,
     *,
     key: str,
-    choices: tuple[Value, ...] = (),
+    choices: tuple[AnswerValue, ...] = (),
     unit: str = "",
-    default: Value | None = None,
-    answer: Value | None = None,
+    default: AnswerValue | None = None,
+    answer: AnswerValue | None = None,
 ) -> Prediction:
     """As `gpulab.predict`, of this question."""
     prediction = asking._get_prediction(store().path, key)

@@ -15,7 +15,7 @@ START = np.full(6, -3, np.float32)
 
 
 def case(**values: Any) -> Case:
-    return Case(grid=(1, 1, 1), values=values, wanted={"y": WANTED})
+    return Case(grid=(1, 1, 1), values=values, expected_outputs={"y": WANTED})
 
 
 def mistake(result: Any = None, *, expected: Any = WANTED, start: Any = START, **fields: Any) -> Mistake:
@@ -32,16 +32,16 @@ def mistake(result: Any = None, *, expected: Any = WANTED, start: Any = START, *
     )
 
 
-STOPPED = mistake(fault="out of bounds", array="x")
-SLOW = mistake(fault="too long")
-RACE = mistake(stage="hazards", hazard="RAW")
-TWICE = mistake(stage="hazards", hazard="WAW")
+STOPPED = mistake(fault_kind="out of bounds", fault_array="x")
+SLOW = mistake(fault_kind="too long")
+RACE = mistake(stage="hazards", hazard_kind="RAW")
+TWICE = mistake(stage="hazards", hazard_kind="WAW")
 AS_BEFORE = mistake(START)
 FIRST = mistake([1, *START[1:]])
 LAST_TWO = mistake([1, 2, 3, 4, -3, 9])
 HOLE = mistake([1, 2, -3, 4, 5, 6])
 NOT_A_NUMBER = mistake([1, 2, np.nan, 4, 5, 6])
-NEAR = mistake(WANTED * np.float32(1 + 1e-6), differs=np.full(6, True))
+NEAR = mistake(WANTED * np.float32(1 + 1e-6), is_wrong=np.full(6, True))
 DOUBLED = mistake(2 * WANTED)
 ADDED = mistake(WANTED + START)
 SQUARE = np.arange(4, dtype=np.float32).reshape(2, 2)
@@ -77,7 +77,7 @@ MATCHED = {
     "written twice": (advice.is_written_twice, {"twice"}),
     "tail": (advice.is_tail_wrong, {"first", "last two"}),
     "doubles": (advice.is_multiple(2), {"doubled"}),
-    "holds": (advice.is_result_of(lambda m: m.wanted + m["add"]), {"added"}),
+    "holds": (advice.is_result_of(lambda m: m.expected_values + m["add"]), {"added"}),
     "transposed": (advice.is_transposed, {"turned"}),
     "both": (advice.match_all(advice.is_partly_unwritten, advice.is_tail_wrong), {"first"}),
     "either": (advice.match_any(advice.is_unchanged, advice.is_endless), {"as before", "slow"}),

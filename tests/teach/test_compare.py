@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gpulab_course.teach.judge.compare import (
-    Near,
+    ExpectedFloats,
     describe_first_wrong,
     find_mismatch,
     find_wrong_elements,
@@ -24,7 +24,7 @@ def test_floats_are_right_within_two_units_of_their_scale() -> None:
     expected = np.array([1.0, 1.0, 1.0, -1.0, 0.0, 0.0], F32)
     result = np.array([1 + 2 * eps, 1 + 3 * eps, 1 - 2 * eps, -1 - 3 * eps, 2e-45, 5e-45], F32)
     assert find_wrong_elements(result, expected).tolist() == [False, True, False, True, False, True]
-    near = Near(expected, 4.0, ulps=1)
+    near = ExpectedFloats(expected, 4.0, ulps=1)
     assert find_wrong_elements(np.array([1 + 4 * eps, 1 + 5 * eps, 1, -1, 0, 1e-6], F32), near).tolist() == [
         False,
         True,
@@ -72,7 +72,7 @@ def test_the_first_wrong_element_is_named(result: Any, expected: Any, message: s
 
 def test_a_nan_of_other_bits_is_named_by_its_bits() -> None:
     nan = np.array([0x7FC00001], np.uint32).view(F32)
-    expected = Near(np.array([np.nan], F32), 1.0, zero_bits=1)
+    expected = ExpectedFloats(np.array([np.nan], F32), 1.0, zero_bit_mask=1)
     wrong = find_wrong_elements(nan, expected)
     assert wrong.tolist() == [True]
     assert describe_first_wrong("y", nan, expected.values, wrong) == "y[0] is NaN with the bits 0x7fc00001"
@@ -85,12 +85,16 @@ def test_a_nan_of_other_bits_is_named_by_its_bits() -> None:
 def test_exact_results_are_compared_by_their_bits() -> None:
     expected = np.array([0.0, 1.0, np.nan], np.float32)
     result = np.array([-0.0, 1.0, np.nan], np.float32)
-    assert find_wrong_elements(result, Near(expected, 1.0, ulps=0)).tolist() == [True, False, False]
-    assert not find_wrong_elements(result, Near(expected, 1.0)).any()
+    assert find_wrong_elements(result, ExpectedFloats(expected, 1.0, ulps=0)).tolist() == [True, False, False]
+    assert not find_wrong_elements(result, ExpectedFloats(expected, 1.0)).any()
     low = np.array([0.0, np.float32(1) + np.finfo(np.float32).eps, np.nan], np.float32)
-    assert find_wrong_elements(low, Near(expected, 1.0, ulps=2, zero_bits=1)).tolist() == [False, True, False]
-    assert not find_wrong_elements(low, Near(expected, 1.0, ulps=2)).any()
-    zeros = Near(np.array([0.0, -0.0, 1.0, -1.0], np.float32), 1.0, ulps=0)
+    assert find_wrong_elements(low, ExpectedFloats(expected, 1.0, ulps=2, zero_bit_mask=1)).tolist() == [
+        False,
+        True,
+        False,
+    ]
+    assert not find_wrong_elements(low, ExpectedFloats(expected, 1.0, ulps=2)).any()
+    zeros = ExpectedFloats(np.array([0.0, -0.0, 1.0, -1.0], np.float32), 1.0, ulps=0)
     opposite = np.array([-0.0, 0.0, -1.0, -1.0], np.float32)
     assert find_wrong_elements(opposite, zeros).tolist() == [True, True, True, False]
 
@@ -99,7 +103,7 @@ def test_roundings_pass_and_a_lost_element_does_not() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal(100_000).astype(np.float32)
     exact = np.array([x.astype(np.float64).sum()])
-    expected = Near(exact.astype(np.float32), np.abs(x).sum(dtype=np.float64), ulps=20)
+    expected = ExpectedFloats(exact.astype(np.float32), np.abs(x).sum(dtype=np.float64), ulps=20)
     assert not find_wrong_elements(np.array([x.sum()], np.float32), expected).any()
     lost = x[x.argmax()]
     assert find_wrong_elements(np.array([x.sum() - lost], np.float32), expected).any()

@@ -9,10 +9,10 @@ from gpulab_course.teach.judge import Budget
 from gpulab_course.teach.judge.budget import is_within_budget, make_complaint
 from gpulab_course.teach.judge.python.counts import ProgramRecord, make_score, read_counts
 from gpulab_course.teach.judge.python.flow import (
-    Flow,
+    DataFlow,
     count_concurrent_kernels,
     count_waiting_kernels,
-    find_flow,
+    find_data_flow,
 )
 from gpulab_course.teach.judge.python.memory_use import MemoryUse
 from virtualgpu.records import Activity, HostCall, Provenance, Synchronization, Timeline
@@ -102,7 +102,7 @@ def test_every_count_is_read_off_the_timeline() -> None:
     record = ProgramRecord(
         timeline(*ACTIVITIES, waits="ccwwws", calls="eemsmme"), 4, 77, memory(**USED), stream_id=CURRENT
     )
-    record.flow = Flow(frozenset({1, 3, 4, 5, 6, 31, 34, 42}), 2)
+    record.data_flow = DataFlow(frozenset({1, 3, 4, 5, 6, 31, 34, 42}), 2)
     assert read_counts(record) == {
         "launches": 9,
         "host_launches": 7,
@@ -156,7 +156,7 @@ def test_concurrent_time_counts_as_hidden() -> None:
 
 def test_asking_is_counted_by_bouts() -> None:
     def polls(calls: str) -> int:
-        return ProgramRecord(timeline(calls=calls), 0).polls
+        return ProgramRecord(timeline(calls=calls), 0).poll_count
 
     assert [polls(calls) for calls in ("", "m", "e", "eses", "eme", "mesms", "sme")] == [0, 0, 1, 1, 2, 2, 2]
 
@@ -217,8 +217,8 @@ def work(number: int, reads: Any = (), writes: Any = (), atomics: Any = ()) -> W
 
 
 def rests(acts: list[Act], *places: int) -> tuple[set[int], int]:
-    result = find_flow(acts, [at(place) for place in places])
-    return set(result.numbers), result.graph_launches
+    result = find_data_flow(acts, [at(place) for place in places])
+    return set(result.correlation_ids), result.graph_launches
 
 
 def test_a_result_depends_on_its_writers_and_their_inputs() -> None:
@@ -267,7 +267,13 @@ def test_a_score_has_the_figures_of_all_three() -> None:
     assert not is_within_budget(Budget("waits"), score)
     message = make_complaint(Budget("waits", "Wait once."), score)
     assert message.endswith("and 1 is allowed (reference 1). Wait once.")
-    kinds: tuple[Any, ...] = ({}, {"most": 2}, {"most": 0}, {"least": 1}, {"least_share": 0.5})
+    kinds: tuple[Any, ...] = (
+        {},
+        {"max_count": 2},
+        {"max_count": 0},
+        {"min_count": 1},
+        {"min_reference_share": 0.5},
+    )
     assert [of(Budget("waits", **kind)).golf for kind in kinds] == [True, True, False, False, False]
 
 
@@ -297,7 +303,7 @@ def test_memory_use_excludes_earlier_allocations() -> None:
 
     use = MemoryUse()
     ledger = Memory.memory_totals
-    with use.counting(Device()):
+    with use.count_memory(Device()):
         ledger.driver_calls = 13
         ledger.segment_count = 7
         ledger.peak_reserved_bytes = 4096
@@ -312,7 +318,7 @@ def test_memory_use_excludes_earlier_allocations() -> None:
         "kept_bytes": 10,
     }
     assert use.wasted_bytes == 56
-    with contextlib.suppress(ZeroDivisionError), use.counting(Device()):
+    with contextlib.suppress(ZeroDivisionError), use.count_memory(Device()):
         ledger.segment_count += 1
         raise ZeroDivisionError
     assert (use.segments, use.peak_used_bytes) == (1, 0)

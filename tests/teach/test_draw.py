@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpulab_course.teach.judge import draw
-from gpulab_course.teach.judge.draw import Draw
+from gpulab_course.teach.judge.draw import DataGenerator
 
 F32 = np.float32
 
@@ -26,15 +26,17 @@ def test_costs_are_counted_with_any_set_of_blocks() -> None:
 
 
 def test_integers_are_of_their_kind() -> None:
-    counts = {len(set(Draw(seed, draw.DUPLICATES).integers(500).tolist())) for seed in range(20)}
+    counts = {
+        len(set(DataGenerator(seed, draw.DUPLICATE_VALUES).integers(500).tolist())) for seed in range(20)
+    }
     assert max(counts) == 3
-    numbers = Draw(1, draw.EXTREME).integers(4_000, -50, 51)
+    numbers = DataGenerator(1, draw.EXTREME_VALUES).integers(4_000, -50, 51)
     for end in (-50, 50):
         assert (numbers == end).mean() == pytest.approx(0.255, abs=0.03)
     assert len(set(numbers.tolist())) == 101
-    whole = Draw(3).whole(4000)
+    whole = DataGenerator(3).integer_floats(4000)
     assert (whole.dtype, whole.min(), whole.max()) == (F32, -8, 8)
-    numbers = Draw(3).integers(60_000)
+    numbers = DataGenerator(3).integers(60_000)
     assert (numbers.dtype, numbers.min(), numbers.max()) == (np.int32, -1000, 999)
 
 
@@ -71,7 +73,7 @@ def test_sizes_include_the_usual_edge_cases(seed: int) -> None:
 
 
 def test_any_integers_are_small_half_of_the_time() -> None:
-    some = Draw(3).any_integers((4000,))
+    some = DataGenerator(3).any_integers((4000,))
     assert some.dtype == np.int32
     assert (np.abs(some.astype(np.int64)) < 9).mean() == pytest.approx(0.5, abs=0.05)
     assert (some < -(1 << 30)).any()
@@ -79,35 +81,43 @@ def test_any_integers_are_small_half_of_the_time() -> None:
 
 
 def test_subnormal_numbers_are_drawn_where_no_thread_computes_with_them() -> None:
-    moved = Draw(5, draw.EXTREME).floats((20_000,), moved=True)
+    moved = DataGenerator(5, draw.EXTREME_VALUES).floats((20_000,), is_only_copied=True)
     smallest = np.finfo(np.float32).smallest_normal
     assert ((moved != 0) & (np.abs(moved) < smallest)).any()
     assert ((np.abs(moved) >= smallest) & (np.abs(moved) < 2 * smallest)).any()  # and the least that are none
-    computed = Draw(5, draw.EXTREME).floats((20_000,))
+    computed = DataGenerator(5, draw.EXTREME_VALUES).floats((20_000,))
     assert not ((computed != 0) & (np.abs(computed) < smallest)).any()
 
 
 def test_numbers_are_of_their_kind() -> None:
     def floats(kind: str, **options: Any) -> Any:
-        return Draw(3, kind).floats((4000,), **options)
+        return DataGenerator(3, kind).floats((4000,), **options)
 
-    plain = floats(draw.RANDOM)
+    plain = floats(draw.RANDOM_VALUES)
     assert plain.dtype == F32
     assert abs(plain.mean()) < 0.1
     assert abs(plain.std() - 1) < 0.1
-    assert set(floats(draw.DUPLICATES).tolist()) <= set(range(-6, 7))
+    assert set(floats(draw.DUPLICATE_VALUES).tolist()) <= set(range(-6, 7))
     extreme = set(np.array((3e-15, -3e-15, 16777215.0, -3e9, 1e37, -1e37), F32).tolist())
-    for kind, values in ((draw.ZEROS, {0.0}), (draw.INFINITE, {np.inf, -np.inf}), (draw.EXTREME, extreme)):
+    for kind, values in (
+        (draw.ZERO_VALUES, {0.0}),
+        (draw.INFINITE_VALUES, {np.inf, -np.inf}),
+        (draw.EXTREME_VALUES, extreme),
+    ):
         numbers_ = floats(kind)
         special = [n for n in numbers_.tolist() if n in values]
         assert set(special) == values
         assert 0.17 < len(special) / 4000 < 0.23
-    assert np.signbit(floats(draw.ZEROS)[floats(draw.ZEROS) == 0]).any()
-    assert 0.17 < np.isnan(floats(draw.NAN)).mean() < 0.23
-    data = Draw(1)
-    assert (data.special, data.whole(4).size, data.special) == (False, 4, False)
+    assert np.signbit(floats(draw.ZERO_VALUES)[floats(draw.ZERO_VALUES) == 0]).any()
+    assert 0.17 < np.isnan(floats(draw.NAN_VALUES)).mean() < 0.23
+    data = DataGenerator(1)
+    assert (data.has_special_values, data.integer_floats(4).size, data.has_special_values) == (
+        False,
+        4,
+        False,
+    )
     assert data.floats((2, 2), np.float64).dtype == np.float64
-    assert data.special
+    assert data.has_special_values
 
 
 def test_garbage_differs_from_launch_to_launch() -> None:
@@ -143,7 +153,7 @@ def test_every_size_is_tried_with_blocks_that_suit_it() -> None:
     assert [block for size, block in draw.pair_sizes_with_blocks([601], [(1, 1, 1)])] == [
         (1, 1, 1)
     ]  # where none suits it
-    assert [size for size, _ in draw.pair_sizes_with_blocks([11, 10], blocks[:2], max_small=10)] == [
+    assert [size for size, _ in draw.pair_sizes_with_blocks([11, 10], blocks[:2], max_small_elements=10)] == [
         11,
         10,
         10,

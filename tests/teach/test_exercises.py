@@ -64,7 +64,7 @@ def test_wrong_elements_of_a_mistake_are_those_that_differ() -> None:
     expected = np.array([1, np.nan, 0, 1e-31, 100], F32)
     result = np.array([1 + 9e-5, np.nan, 2e-30, 0, 101], F32)
     mistake = Mistake("results", Case(1, {}, {}), "said", "y", result, expected, result)
-    assert mistake.wrong.tolist() == [False, False, True, False, True]
+    assert mistake.wrong_elements.tolist() == [False, False, True, False, True]
 
 
 # Budgets
@@ -74,21 +74,21 @@ def test_wrong_elements_of_a_mistake_are_those_that_differ() -> None:
     ("limits", "limit", "floor"),
     [
         ({}, 125, None),
-        ({"allowance": 2.0}, 200, None),
-        ({"allowance": 0.5, "spare": 7}, 57, None),
-        ({"spare": 7}, 132, None),
-        ({"most": 3}, 3, None),
-        ({"most": 0, "allowance": 2.0, "spare": 7}, 0, None),
-        ({"least": 3}, None, 3),
-        ({"least_share": 0.5}, None, 50),
-        ({"least": 3, "least_share": 0.5}, None, 50),
-        ({"least": 3, "allowance": 2.0}, 200, 3),
-        ({"least": 3, "most": 9}, 9, 3),
+        ({"max_reference_factor": 2.0}, 200, None),
+        ({"max_reference_factor": 0.5, "extra_count": 7}, 57, None),
+        ({"extra_count": 7}, 132, None),
+        ({"max_count": 3}, 3, None),
+        ({"max_count": 0, "max_reference_factor": 2.0, "extra_count": 7}, 0, None),
+        ({"min_count": 3}, None, 3),
+        ({"min_reference_share": 0.5}, None, 50),
+        ({"min_count": 3, "min_reference_share": 0.5}, None, 50),
+        ({"min_count": 3, "max_reference_factor": 2.0}, 200, 3),
+        ({"min_count": 3, "max_count": 9}, 9, 3),
     ],
 )
 def test_a_budget_has_a_limit_a_floor_or_both(limits: Any, limit: Any, floor: Any) -> None:
     item = Budget("sectors", **limits)
-    assert (item.limit(100), item.floor(100)) == (limit, floor)
+    assert (item.find_max_count(100), item.find_min_count(100)) == (limit, floor)
 
     def passes_with(yours: int) -> bool:
         return is_within_budget(item, Score("sectors", "", yours, 100))

@@ -45,7 +45,7 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (folder / "kernels" / "nothing.cu").write_text(KERNEL)
     (tmp_path / "more_content" / "notes").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(folders, "PACKAGES", (*folders.PACKAGES, "more_content"))
+    monkeypatch.setattr(folders, "CONTENT_PACKAGES", (*folders.CONTENT_PACKAGES, "more_content"))
     yield folder
     for name in [name for name in sys.modules if name.split(".")[0] == "more_content"]:
         del sys.modules[name]

@@ -18,9 +18,9 @@ from gpulab_course.api import check, progress
 from gpulab_course.teach.judge import (
     Budget,
     Case,
-    Draw,
+    DataGenerator,
     KernelExercise,
-    Measured,
+    MeasuredLaunch,
     NotYet,
     ProgramCase,
     ProgramExercise,
@@ -40,7 +40,7 @@ LAST_BLOCK = """extern "C" __global__ void last_block(int* out, int n) {
 }"""
 
 
-def last_block_case(data: Draw, n: int, block: Any) -> Case:
+def last_block_case(data: DataGenerator, n: int, block: Any) -> Case:
     blocks = draw.count_blocks(n, block[0])
     return Case(blocks, {"n": n, "out": np.zeros(1, np.int32)}, {"out": np.array([blocks - 1], np.int32)})
 
@@ -81,7 +81,7 @@ def test_a_race_is_not_accepted_even_where_the_result_is_right() -> None:
 
 @needs_nvrtc
 def test_the_garbage_of_an_output_cannot_be_relied_on() -> None:
-    def case(data: Draw, n: int, block: Any) -> Case:
+    def case(data: DataGenerator, n: int, block: Any) -> Case:
         return Case(draw.count_blocks(n, block[0]), {"n": n}, {"out": np.arange(n, dtype=np.int32)})
 
     exercise = FromText("demo", "Demo", "last_block", "int* out, int n", case, "-")
@@ -237,8 +237,8 @@ def doubled_sum(cp: Any, x: Any) -> float:
     return float((cp.asarray(x) * 2).sum())
 
 
-def sum_case(data: Draw, n: int) -> ProgramCase:
-    x = data.whole(n)
+def sum_case(data: DataGenerator, n: int) -> ProgramCase:
+    x = data.integer_floats(n)
     return ProgramCase((x,), np.float64(2 * x.sum()), label=f"total(x) with {n:,} elements")
 
 
@@ -262,7 +262,7 @@ TOTAL = ProgramExercise(
     budgets=(
         Budget("to_host_bytes", "Sum on the device, and copy one number."),
         Budget("waits"),
-        Budget("launches", allowance=2),
+        Budget("launches", max_reference_factor=2),
     ),
 )
 
@@ -325,7 +325,7 @@ ELEMENT = "int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = 2 * 
 FRUGAL = TWICE.format(ELEMENT.format("x[i % 256]"))
 
 
-def twice_all(data: Draw, n: int, block: Any) -> Case:
+def twice_all(data: DataGenerator, n: int, block: Any) -> Case:
     x = np.resize(data.floats(256), n)  # 256 numbers, again and again
     return Case(draw.count_blocks(n, block[0]), {"x": x, "n": n}, {"y": 2 * x})
 
@@ -353,7 +353,7 @@ SPENDTHRIFTS = {
 @pytest.mark.parametrize("case", SPENDTHRIFTS)
 def test_a_budget_catches_what_exceeds_it_alone(case: str) -> None:
     bounds = {"sectors": None, "conflict_ways": 1, "local_bytes": 0, "dram_bytes": None}
-    budgets = tuple(Budget(name, name, most=most) for name, most in bounds.items())
+    budgets = tuple(Budget(name, name, max_count=most) for name, most in bounds.items())
     exercise = Frugal(
         "demo",
         "Demo",
@@ -363,7 +363,7 @@ def test_a_budget_catches_what_exceeds_it_alone(case: str) -> None:
         "-",
         budgets=budgets,
         blocks=lambda rng: [(32, 1, 1)] * 3,
-        measured=Measured(1024, (32, 1, 1), slack=9),
+        measured_launch=MeasuredLaunch(1024, (32, 1, 1), max_instruction_factor=9),
     )
     verdict = judge(exercise, TWICE.format(SPENDTHRIFTS[case]))
     assert verdict.failed_stage == "budget", str(verdict)
@@ -376,9 +376,9 @@ def test_a_budget_catches_what_exceeds_it_alone(case: str) -> None:
     assert judge(exercise, FRUGAL)
 
 
-def twice_case(data: Draw, n: int) -> ProgramCase:
-    x = data.whole(n)
-    return ProgramCase((x,), x + 2, mistakes=((x + 1, "The second launch is missing."),))
+def twice_case(data: DataGenerator, n: int) -> ProgramCase:
+    x = data.integer_floats(n)
+    return ProgramCase((x,), x + 2, known_mistakes=((x + 1, "The second launch is missing."),))
 
 
 def replayed(launches: int, chain: bool = True) -> Any:
@@ -416,10 +416,10 @@ def test_launches_and_depth_of_graphs_are_counted_and_known_mistakes_named() -> 
         replayed(2),
         sizes=(100,),
         budgets=(
-            Budget("graph_launches", most=9),
-            Budget("graphs", most=9),
-            Budget("host_launches", most=9),
-            Budget("graph_depth", most=9),
+            Budget("graph_launches", max_count=9),
+            Budget("graphs", max_count=9),
+            Budget("host_launches", max_count=9),
+            Budget("graph_depth", max_count=9),
         ),
         advice=(("raised ZeroDivisionError", "Do not divide."),),
     )

@@ -18,7 +18,7 @@ from gpulab.processes.values import DamagedBytesError, DeviceContents
 from gpulab_course.teach.judge import (
     Answer,
     Budget,
-    Draw,
+    DataGenerator,
     ProgramCase,
     ProgramExercise,
     PythonExercise,
@@ -26,7 +26,7 @@ from gpulab_course.teach.judge import (
 from gpulab_course.teach.judge.python import apart
 from gpulab_course.teach.judge.python.answer import make_answer_seed
 from gpulab_course.teach.judge.python.counts import COUNTS
-from gpulab_course.teach.judge.python.performed import Task, perform
+from gpulab_course.teach.judge.python.performed import Task, perform_task
 from gpulab_course.teach.judge.python.programs import add_advice, judge_program
 from gpulab_course.teach.judge.verdict import StageResult, Verdict
 
@@ -35,7 +35,7 @@ SIZES = (2, 3, 5, 8)
 Tell = Callable[[Task], Any]
 
 
-def doubled(data: Draw, n: int) -> ProgramCase:
+def doubled(data: DataGenerator, n: int) -> ProgramCase:
     x = data.floats(n)
     return ProgramCase((x, 1), 2 * x)
 
@@ -48,7 +48,7 @@ def naive(x: Any, by: Any) -> Any:
     return x + x
 
 
-DOUBLE = ProgramExercise("demo", "Demo", "double", doubled, reference, sizes=SIZES, checked=True)
+DOUBLE = ProgramExercise("demo", "Demo", "double", doubled, reference, sizes=SIZES, checks_stream_order=True)
 
 
 def size(task: Task) -> int:
@@ -93,12 +93,12 @@ def runs(exercise: ProgramExercise = DOUBLE, seed: int = 1) -> list[Task]:
 def test_all_sizes_are_run_all_but_the_last_checked_and_two_in_other_orders() -> None:
     first = ("last first", 0)
     second = ("random", 1)
-    assert [(task.how, size(task)) for task in runs()] == [
+    assert [(task.run_mode, size(task)) for task in runs()] == [
         *(("as given", n) for n in SIZES),
         *(("checked", n) for n in SIZES[:-1]),
         *((how, n) for how in (first, second) for n in (3, 8)),
     ]
-    assert [(task.how, size(task)) for task in runs(replace(DOUBLE, sizes=(4,)))] == [
+    assert [(task.run_mode, size(task)) for task in runs(replace(DOUBLE, sizes=(4,)))] == [
         ("as given", 4),
         ("checked", 4),
         (first, 4),
@@ -106,7 +106,7 @@ def test_all_sizes_are_run_all_but_the_last_checked_and_two_in_other_orders() ->
     ]
     five = [size(task) for task in runs(replace(DOUBLE, sizes=(2, 3, 5, 6, 8)))]
     assert five[-4:] == [5, 8, 5, 8]
-    assert [task.how for task in runs(replace(DOUBLE, checked=False))] == 4 * ["as given"]
+    assert [task.run_mode for task in runs(replace(DOUBLE, checks_stream_order=False))] == 4 * ["as given"]
 
 
 def test_each_run_has_other_data_that_the_seed_decides() -> None:
@@ -132,11 +132,11 @@ PASSED = [
     ("hazards", "passed", "all necessary waits between streams are present."),
     ("orders", "passed", "the results are right in 2 other orders that its streams allow."),
 ]
-ONCE = Budget("waits", "Wait once.", most=1)
+ONCE = Budget("waits", "Wait once.", max_count=1)
 
 
 def test_a_passing_program_lists_every_stage() -> None:
-    two = replace(DOUBLE, budgets=(ONCE, Budget("copies", most=0)), praise="well done.")
+    two = replace(DOUBLE, budgets=(ONCE, Budget("copies", max_count=0)), praise="well done.")
     verdict = judged(costs("waits", lambda task: 1), two)
     assert (verdict.passed, verdict.message) == (True, "well done.")
     counts = ("counts", "passed", "1 wait of the host for the device; 0 copies.")
@@ -160,13 +160,23 @@ def wrong_if(where: Callable[[Task], bool], **changes: Any) -> Tell:
     [
         (lambda t: size(t) == 8, {}, "results", "double(array of (8,), 1): the result[0] is "),
         (
-            lambda t: t.how == "checked",
+            lambda t: t.run_mode == "checked",
             {},
             "hazards",
             "The result was right for other numbers, so do not keep results of",
         ),
-        (lambda t: t.how == "checked", {"hazards": ["one.", "two."]}, "hazards", "(array of (2,), 1): one."),
-        (lambda t: t.how == ("random", 1), {}, "orders", "In another order that its streams allow, double("),
+        (
+            lambda t: t.run_mode == "checked",
+            {"hazards": ["one.", "two."]},
+            "hazards",
+            "(array of (2,), 1): one.",
+        ),
+        (
+            lambda t: t.run_mode == ("random", 1),
+            {},
+            "orders",
+            "In another order that its streams allow, double(",
+        ),
         (lambda t: size(t) == 5, {"changed": [1]}, "results", "(5,), 1) changes by, which belongs to its"),
         (lambda t: size(t) == 5, {"changed": [0, 1]}, "results", "(5,), 1) changes x, which belongs to"),
         (lambda t: True, {"result": None}, "results", "returns NoneType, but the result should be an array"),
@@ -223,7 +233,7 @@ def test_messages_that_are_not_facts_are_refused(message: Any) -> None:
 
 
 def test_an_exceeded_budget_is_reported_with_the_size() -> None:
-    exercise = replace(DOUBLE, budgets=(Budget("copies", most=0), ONCE))
+    exercise = replace(DOUBLE, budgets=(Budget("copies", max_count=0), ONCE))
     verdict = judged(costs("waits", lambda task: 2 if size(task) == 3 else 0), exercise)
     assert not verdict
     assert verdict.message == (
@@ -242,7 +252,7 @@ def test_an_exceeded_budget_is_reported_with_the_size() -> None:
     ("bad_size", "large", "passes"), [(5, True, False), (3, True, True), (2, False, False)]
 )
 def test_budgets_for_large_sizes_hold_for_the_last_two(bad_size: int, large: bool, passes: bool) -> None:
-    exercise = replace(DOUBLE, budgets=(replace(ONCE, large=large),))
+    exercise = replace(DOUBLE, budgets=(replace(ONCE, large_sizes_only=large),))
     assert bool(judged(costs("waits", lambda task: 2 * (size(task) == bad_size)), exercise)) == passes
 
 
@@ -250,13 +260,13 @@ def test_figures_are_compared_with_the_reference_at_the_same_size() -> None:
     runs_: list[tuple[Any, int]] = []
 
     def of_reference(task: Task) -> Any:
-        runs_.append((task.how, size(task)))
+        runs_.append((task.run_mode, size(task)))
         return facts(task, counts=ZERO | {"waits": size(task), "streams": size(task)})
 
     budgets = (
-        Budget("waits", allowance=1),
-        Budget("waits", least_share=1.0),
-        Budget("streams", least_share=1),
+        Budget("waits", max_reference_factor=1),
+        Budget("waits", min_reference_share=1.0),
+        Budget("streams", min_reference_share=1),
     )
     exercise = replace(DOUBLE, budgets=budgets, naive=naive)
 
@@ -283,7 +293,7 @@ def test_figures_are_compared_with_the_reference_at_the_same_size() -> None:
 # A call, performed
 
 
-def task(calls: Any = DOUBLE.calls, *arguments: Any, **changes: Any) -> Task:
+def task(calls: Any = DOUBLE.call_program, *arguments: Any, **changes: Any) -> Task:
     return Task("double", "double(x)", calls, arguments or (np.arange(4, dtype=np.float32),), **changes)
 
 
@@ -295,7 +305,7 @@ _OF_MODELS |= {"wasted_bytes"}
 
 def test_a_call_gets_arrays_of_the_host_and_they_stay_the_judges() -> None:
     array = np.arange(4, dtype=np.float32)
-    result = perform(lambda x: x + gl.cp.asarray(x).get(), task(DOUBLE.calls, array))
+    result = perform_task(lambda x: x + gl.cp.asarray(x).get(), task(DOUBLE.call_program, array))
     assert result["result"].tolist() == [0, 2, 4, 6]
     assert (result["hazards"], result["changed"]) == ([], [])
     counts = {name: count for name, count in result["counts"].items() if count and name not in _OF_MODELS}
@@ -318,7 +328,7 @@ def test_results_come_as_their_caller_reads_them() -> None:
     def several(x: Any) -> Any:
         return [cp.asarray(x), x, 3, (2 * cp.asarray(x),)]
 
-    device, host, number, inner = perform(several, task())["result"]
+    device, host, number, inner = perform_task(several, task())["result"]
     assert isinstance(device, DeviceContents)
     assert device.values.tolist() == host.tolist() == [0, 1, 2, 3]
     assert number == 3
@@ -327,7 +337,9 @@ def test_results_come_as_their_caller_reads_them() -> None:
 
 @pytest.mark.parametrize("how", ["as given", "checked", ("last first", 0), ("random", 1)])
 def test_arguments_of_the_device_are_written_as_the_call_begins(how: Any) -> None:
-    result = perform(lambda x, n: n * x, task(DOUBLE.calls, np.arange(4.0), 2, on_device=True, how=how))
+    result = perform_task(
+        lambda x, n: n * x, task(DOUBLE.call_program, np.arange(4.0), 2, on_device=True, run_mode=how)
+    )
     assert result["result"].values.tolist() == [0, 2, 4, 6]
     assert result["counts"]["launches"] == 1  # what the judge does is not counted
     assert result["hazards"] == []
@@ -344,12 +356,14 @@ def test_unwaited_arguments_are_not_yet_written() -> None:
         return y
 
     for array, result in ((np.arange(4.0), [np.nan] * 4), (np.arange(4), [2] * 4)):
-        late = perform(elsewhere, task(DOUBLE.calls, array, on_device=True, how=("last first", 0)))
+        late = perform_task(
+            elsewhere, task(DOUBLE.call_program, array, on_device=True, run_mode=("last first", 0))
+        )
         np.testing.assert_array_equal(late["result"].values, result)
-    hazards = perform(elsewhere, task(on_device=True, how="checked"))["hazards"]
+    hazards = perform_task(elsewhere, task(on_device=True, run_mode="checked"))["hazards"]
     assert 1 <= len(hazards) <= 3
     assert "current may still be writing it" in hazards[0]
-    assert perform(elsewhere, task(on_device=True))["hazards"] == []
+    assert perform_task(elsewhere, task(on_device=True))["hazards"] == []
 
 
 def test_changed_arguments_are_reported_by_number() -> None:
@@ -357,9 +371,9 @@ def test_changed_arguments_are_reported_by_number() -> None:
         return np.arange(4.0), 3, np.zeros(4), np.ones(4)
 
     def changed(program: Any, **changes: Any) -> Any:
-        return perform(program, task(DOUBLE.calls, *arguments(), **({"unchanged": True} | changes)))[
-            "changed"
-        ]
+        return perform_task(
+            program, task(DOUBLE.call_program, *arguments(), **({"keeps_arguments": True} | changes))
+        )["changed"]
 
     def second(x: Any, n: Any, y: Any, z: Any) -> Any:
         y[1] = n
@@ -371,24 +385,24 @@ def test_changed_arguments_are_reported_by_number() -> None:
         return x
 
     assert changed(second) == changed(second, on_device=True) == [2]
-    assert changed(second, unchanged=False, on_device=True) == []
+    assert changed(second, keeps_arguments=False, on_device=True) == []
     assert changed(back, on_device=True) == []
-    assert changed(back, on_device=True, how="checked") == [3]
-    assert changed(lambda x, n, y, z: x, on_device=True, how="checked") == []
+    assert changed(back, on_device=True, run_mode="checked") == [3]
+    assert changed(lambda x, n, y, z: x, on_device=True, run_mode="checked") == []
 
 
 def test_only_the_program_is_counted() -> None:
     def calls(bench: Any, program: Any, x: Any) -> Any:
         before = bench.cp.asarray(x)
-        pinned = bench.pinned(x)
-        bench.compute(5000)
+        pinned = bench.copy_to_pinned(x)
+        bench.keep_host_busy(5000)
         y = program(pinned)
         bench.cp.cuda.Device().synchronize()
         assert pinned.tolist() == x.tolist()
         assert before.sum() == 6
         return bench.read(y)
 
-    result = perform(lambda x: 2 * gl.cp.asarray(x), task(calls))
+    result = perform_task(lambda x: 2 * gl.cp.asarray(x), task(calls))
     assert result["result"].tolist() == [0, 2, 4, 6]
     counts = result["counts"]
     assert (counts["launches"], counts["copies"], counts["pageable_copies"]) == (1, 1, 0)
@@ -396,10 +410,10 @@ def test_only_the_program_is_counted() -> None:
     assert counts["device_waits"] == 0
 
     def nested(bench: Any, program: Any, x: Any) -> Any:
-        return bench.watched(lambda: program(x) + program(x))
+        return bench.run_recorded(lambda: program(x) + program(x))
 
-    assert perform(lambda x: 2 * gl.cp.asarray(x), task(nested))["counts"]["launches"] == 3
-    empty = perform(lambda x: x, task(lambda bench, program, x: program(bench.pinned(x[:0]))))
+    assert perform_task(lambda x: 2 * gl.cp.asarray(x), task(nested))["counts"]["launches"] == 3
+    empty = perform_task(lambda x: x, task(lambda bench, program, x: program(bench.copy_to_pinned(x[:0]))))
     assert empty["result"].shape == (0,)
 
 
@@ -428,7 +442,7 @@ def test_unpicklable_answers_are_refused() -> None:
             def __reduce__(self) -> Any:
                 raise error
 
-        return apart.judge_apart(PythonExercise("demo", "Demo", str), Held()).message
+        return apart.judge_in_process(PythonExercise("demo", "Demo", str), Held()).message
 
     big = "it refers to too much data to be checked. Create the data inside the function."
     assert message_of(RecursionError("deep")) == message_of(MemoryError()) == big
@@ -441,8 +455,8 @@ def test_unpicklable_answers_are_refused() -> None:
 
 
 def test_very_large_data_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "_SENT_BYTES", 1000)
-    verdict = apart.judge_apart(PythonExercise("demo", "Demo", str), bytes(1001))
+    monkeypatch.setattr(apart, "_MAX_SENT_BYTES", 1000)
+    verdict = apart.judge_in_process(PythonExercise("demo", "Demo", str), bytes(1001))
     assert (verdict.passed, verdict.exercise_id) == (False, "demo")
     assert (
         verdict.message == "it contains more than 256 MiB of data. Create large arrays inside the function."
@@ -463,7 +477,7 @@ def test_a_program_is_tried_on_the_gpu_as_well(monkeypatch: pytest.MonkeyPatch) 
 
         monkeypatch.setattr(apart, "_judge_on_device", judged_on)
         monkeypatch.setattr(session, "real_cp", lambda: gpu)
-        return apart.judge_apart(exercise, None)
+        return apart.judge_in_process(exercise, None)
 
     chosen = SimpleNamespace(device="NVIDIA H200", index=3)
     monkeypatch.setattr(session, "which_device", lambda: chosen)

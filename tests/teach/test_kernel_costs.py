@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpulab_course import folders
-from gpulab_course.teach.judge import Budget, Case, Draw, KernelExercise, Measured, draw
+from gpulab_course.teach.judge import Budget, Case, DataGenerator, KernelExercise, MeasuredLaunch, draw
 from gpulab_course.teach.judge.check import judge
 from virtualgpu.compile import nvrtc
 
@@ -25,7 +25,7 @@ APART = (
 )
 
 
-def copied(data: Draw, n: int, block: Any) -> Case:
+def copied(data: DataGenerator, n: int, block: Any) -> Case:
     x = data.floats(n)
     return Case(draw.count_blocks(n, block[0]), {"x": x, "n": n}, {"y": x})
 
@@ -43,7 +43,7 @@ EXERCISE = Copied(
     copied,
     "-",
     budgets=(Budget("sectors"),),
-    measured=Measured(4096, (256, 1, 1)),
+    measured_launch=MeasuredLaunch(4096, (256, 1, 1)),
 )
 
 
@@ -81,7 +81,10 @@ def test_one_block_in_eight_may_not_do_the_work_of_all() -> None:
     assert "few threads do the work of many" in verdict.message
     # As many instructions in every warp are another matter.
     costly = COPY.format(f"{INDEX} if (i < n) {{ float v = x[i]; y[i] = powf(v, 1) + 0 * sinf(v * 0); }}")
-    verdict = judge(replace(EXERCISE, measured=Measured(4096, (256, 1, 1), slack=40)), costly)
+    verdict = judge(
+        replace(EXERCISE, measured_launch=MeasuredLaunch(4096, (256, 1, 1), max_instruction_factor=40)),
+        costly,
+    )
     assert "few threads" not in verdict.message
 
 

@@ -18,15 +18,15 @@ from gpulab_course.teach.judge import (
     Advice,
     Budget,
     Case,
-    Draw,
+    DataGenerator,
     KernelExercise,
-    Measured,
+    MeasuredLaunch,
     NotYet,
     advice,
     draw,
 )
 from gpulab_course.teach.judge.budget import Costs
-from gpulab_course.teach.judge.exercise import Mistake, Unwritten
+from gpulab_course.teach.judge.exercise import Mistake, UnwrittenAnswerError
 from gpulab_course.teach.judge.kernel import bench, costs, stages
 from gpulab_course.teach.judge.kernel.bench import Bench, KernelFault, LaunchOutcome
 from gpulab_course.teach.judge.kernel.trial import CountedLaunch, Trial, make_labelled_case
@@ -39,7 +39,7 @@ BLOCKS = ((64, 1, 1), (33, 1, 1), (8, 4, 1))
 SIZES = (1, 40, 900, 5000, 5001, 20_000)
 
 
-def twice(data: Draw, n: int, block: Any) -> Case:
+def twice(data: DataGenerator, n: int, block: Any) -> Case:
     x = data.floats(n)
     return Case(draw.count_blocks(n, prod(block)), {"x": x, "n": n}, {"y": 2 * x})
 
@@ -58,7 +58,7 @@ EXERCISE = Shipped(
     "good.cu",
     sizes=lambda rng, at_once: SIZES,
     blocks=lambda rng: BLOCKS,
-    measured=Measured(4096, (256, 1, 1)),
+    measured_launch=MeasuredLaunch(4096, (256, 1, 1)),
 )
 
 
@@ -180,7 +180,7 @@ def test_a_stopped_kernel_is_explained(error: Any, kind: str, says: str) -> None
         observe=lambda launch, what: raising(error),
         machine=SimpleNamespace(current_device=SimpleNamespace(watchdog_s=2.5)),
     )
-    case = make_labelled_case(EXERCISE, Draw(1), 4, (64, 1, 1))
+    case = make_labelled_case(EXERCISE, DataGenerator(1), 4, (64, 1, 1))
     with pytest.raises(KernelFault) as stop:
         Bench(side, None)._observe(EXERCISE, case, None, None)  # type: ignore[arg-type]
     assert stop.value.kind == kind
@@ -199,7 +199,9 @@ def test_an_access_to_an_empty_array_is_named() -> None:
         machine=SimpleNamespace(current_device=SimpleNamespace(watchdog_s=2.5)),
     )
     with pytest.raises(KernelFault, match="writes an element of an array that has no elements"):
-        Bench(side, None)._observe(EXERCISE, make_labelled_case(EXERCISE, Draw(1), 0, (64, 1, 1)), None, None)  # type: ignore[arg-type]
+        Bench(side, None)._observe(
+            EXERCISE, make_labelled_case(EXERCISE, DataGenerator(1), 0, (64, 1, 1)), None, None
+        )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +218,7 @@ def test_an_access_to_an_empty_array_is_named() -> None:
 def test_other_parameters_are_refused_with_the_right_list(error: Exception, says: str) -> None:
     place = Bench(SimpleNamespace(observe=lambda launch, kind: raising(error)), None)
     with pytest.raises(KernelFault) as stop:
-        place._observe(EXERCISE, make_labelled_case(EXERCISE, Draw(1), 4, (64, 1, 1)), None, None)  # type: ignore[arg-type]
+        place._observe(EXERCISE, make_labelled_case(EXERCISE, DataGenerator(1), 4, (64, 1, 1)), None, None)  # type: ignore[arg-type]
     assert stop.value.kind == "parameters"
     assert stop.value.message == f"{says}; keep the given list: twice(const float* x, float* y, int n)."
 
@@ -264,7 +266,7 @@ class Place:
         report = self.reports.pop(0) if self.reports else clean()
         if isinstance(report, Exception):
             raise report
-        return report, {name: wanted + self.off for name, wanted in case.wanted.items()}
+        return report, {name: wanted + self.off for name, wanted in case.expected_outputs.items()}
 
     off = 0.0
 
@@ -276,11 +278,11 @@ def counters(total: int = 100, longest: int = 10, lanes: float = 1.0) -> Any:
 
 
 def run_of(case: Case, total: int = 100, longest: int = 10, **changes: Any) -> LaunchOutcome:
-    results: Any = {name: np.array(wanted) for name, wanted in case.wanted.items()}
+    results: Any = {name: np.array(wanted) for name, wanted in case.expected_outputs.items()}
     fields: dict[str, Any] = {
         "outputs": results,
-        "start": {n: np.full_like(v, -7) for n, v in results.items()},
-        "overwritten": (),
+        "initial_contents": {n: np.full_like(v, -7) for n, v in results.items()},
+        "overwritten_inputs": (),
     }
     return LaunchOutcome(**(fields | changes), counters=counters(total, longest))
 
@@ -306,16 +308,19 @@ def test_each_launch_has_numbers_of_its_own() -> None:
 def test_every_kind_of_data_is_tried_in_two_launches() -> None:
     cases = trial().make_data_cases()
     kinds = [case.label.partition("data with ")[2] for case in cases]
-    assert kinds == [kind for kind in draw.KINDS[1:] for _ in range(2)]
+    assert kinds == [kind for kind in draw.DATA_KINDS[1:] for _ in range(2)]
     assert {case.size for case in cases[::2]} == {900}
     assert {(case.size, case.block) for case in cases[1::2]} == {(5000, (64, 1, 1))}
 
-    def whole(data: Draw, n: int, block: Any) -> Case:
-        x = data.whole(n)
+    def whole(data: DataGenerator, n: int, block: Any) -> Case:
+        x = data.integer_floats(n)
         return Case(1, {"x": x, "n": n}, {"y": x})
 
     numbers = trial(exercise=replace(EXERCISE, case=whole)).make_data_cases()
-    assert {case.label.partition("data with ")[2] for case in numbers} == {draw.DUPLICATES, draw.EXTREME}
+    assert {case.label.partition("data with ")[2] for case in numbers} == {
+        draw.DUPLICATE_VALUES,
+        draw.EXTREME_VALUES,
+    }
 
 
 # What is said of a launch
@@ -338,10 +343,10 @@ def test_a_wrong_launch_is_explained() -> None:
         return message(one, one.case(4, BLOCKS[0]), seed)
 
     assert of(None) == of(None, 3) == ""
-    wrong = of(lambda case, seed: run_of(case, outputs={"y": case.wanted["y"] + 1}))
+    wrong = of(lambda case, seed: run_of(case, outputs={"y": case.expected_outputs["y"] + 1}))
     assert re.fullmatch(r": y\[0\] is .*, but it should be .* \(4 of 4 elements differ\)\.", wrong)
     same = {"y": np.zeros(4, np.float32)}
-    untouched = lambda case, seed: run_of(case, outputs=same, start=same)  # noqa: E731
+    untouched = lambda case, seed: run_of(case, outputs=same, initial_contents=same)  # noqa: E731
     assert of(untouched).endswith("differ). Write it.")
     assert (
         of(untouched, source=KernelSource("twice", CODE + "// TODO")) == bench.make_unwritten_error().args[0]
@@ -349,7 +354,7 @@ def test_a_wrong_launch_is_explained() -> None:
     done = lambda case, seed: run_of(case, outputs=same)  # noqa: E731
     assert of(done, source=KernelSource("twice", CODE + "// TODO")).endswith("elements differ).")
     assert (
-        of(lambda case, seed: run_of(case, overwritten=("x",)))
+        of(lambda case, seed: run_of(case, overwritten_inputs=("x",)))
         == ": it writes to `x`, which it may only read."
     )
     assert (
@@ -361,7 +366,7 @@ def test_a_wrong_launch_is_explained() -> None:
 
 def test_a_result_that_depends_on_the_output_before_is_named() -> None:
     def by_seed(case: Case, seed: int) -> Any:
-        return run_of(case, outputs={"y": case.wanted["y"] + 1}) if seed else None
+        return run_of(case, outputs={"y": case.expected_outputs["y"] + 1}) if seed else None
 
     one = trial(Place(by_seed))
     assert ": the result depends on the old contents of the output" in message(one, one.case(4, BLOCKS[0]), 2)
@@ -398,7 +403,7 @@ def test_the_first_stage_that_fails_ends_it_but_a_budget() -> None:
     spent = judged(("budget", fails), ("parallelism", says("even.")), ("results", says("never")))
     assert spent[0] == [LEFT] * 3 + [("failed", "bad."), ("passed", "even.")]
     assert judged(("budget", fails), ("hazards", says("never")))[0] == [LEFT] * 3 + [("failed", "bad."), LEFT]
-    with pytest.raises(Unwritten):
+    with pytest.raises(UnwrittenAnswerError):
         judged(("results", lambda _: raising(bench.make_unwritten_error())))
 
 
@@ -406,38 +411,38 @@ def test_hopeless_work_is_noticed() -> None:
     one = trial(Place(good=(100, 10)))
     assert stages.check_results(one) == "22 launches with 4 small sizes and 3 block shapes"
     assert [seed for _, seed in one.bench.launched] == list(range(22))
-    assert one.hopeless is None
-    assert one.longest[1].longest_warp_instructions == 10
+    assert one.hopeless_mistake is None
+    assert one.busiest_launch[1].longest_warp_instructions == 10
     # The most work counts, in blocks of more than a warp, beside the reference's.
     for most, hopeless in ((4000, False), (4001, True)):
         large = trial(
             Place(lambda case, seed, m=most: run_of(case, m if case.size == 40 else 9), good=(100, 10))
         )
         stages.check_results(large)
-        assert (large.hopeless is not None) == hopeless
-    assert large.hopeless.case.size == 40
-    assert prod(large.hopeless.case.block) > 32
-    assert "it executes 4,001 instructions where 100 are enough" in large.hopeless.said
+        assert (large.hopeless_mistake is not None) == hopeless
+    assert large.hopeless_mistake.case.size == 40
+    assert prod(large.hopeless_mistake.case.block) > 32
+    assert "it executes 4,001 instructions where 100 are enough" in large.hopeless_mistake.message
     narrow = trial(Place(lambda case, seed: run_of(case, 9999 if prod(case.block) == 32 else 9)))
     stages.check_results(narrow)
-    assert narrow.hopeless is None
+    assert narrow.hopeless_mistake is None
     busy = trial(Place(lambda case, seed: run_of(case, 9, case.size)))
     stages.check_results(busy)
-    assert busy.longest[0].size == 5000
+    assert busy.busiest_launch[0].size == 5000
 
 
 def test_large_sizes_are_named_and_left_out_where_it_is_hopeless() -> None:
     one = trial()
     assert stages.check_large_results(one) == "and with 5,001 and 20,000."
     assert one.bench.patient == 1
-    assert [case.size for case, _ in one.large] == [5001, 20_000]
+    assert [case.size for case, _ in one.large_launches] == [5001, 20_000]
     assert stages.check_large_results(trial(exercise=replace(EXERCISE, sizes=lambda rng, n: (40,)))) == "."
-    lost = trial(hopeless=Mistake("parallelism", None, "x"))  # type: ignore[arg-type]
+    lost = trial(hopeless_mistake=Mistake("parallelism", None, "x"))  # type: ignore[arg-type]
     assert stages.check_large_results(lost) == "."
     assert stages.check_counted_results(lost) == ""
     assert lost.bench.launched == []
 
-    def matrix(data: Draw, size: Any, block: Any) -> Case:
+    def matrix(data: DataGenerator, size: Any, block: Any) -> Case:
         x = data.floats(size)
         return Case(4, {"x": x, "n": size[0]}, {"y": x})
 
@@ -453,7 +458,7 @@ def test_orders_name_the_run_and_why() -> None:
     assert [seed for _, seed in one.bench.launched] == 2 * [0, 1, 2]
 
     def error_(order: str, hazards: bool = False) -> str:
-        place = Place(lambda case, seed: run_of(case, outputs={"y": case.wanted["y"] + 1}))
+        place = Place(lambda case, seed: run_of(case, outputs={"y": case.expected_outputs["y"] + 1}))
         place.reports = [clean(hazard("race", "two write"))] if hazards else []
         run = place._run
         place._run = lambda case, seed: run(case, seed) if place.orders[-1][0] == order else None  # type: ignore[misc]
@@ -496,9 +501,15 @@ def test_hazards_are_reported_unless_harmless() -> None:
     )
     assert error_(clean(hazard("WAW", "same value", "info"))) == fine
     twice_ = clean(hazard("WAW", "two write x, without synchronisation between them", "info"))
-    assert error_(twice_, once=True) == "two write x. Each element must be written by only one thread."
-    assert error_(clean(hazard("WAW", "two write s[0] alike", "info", "shared")), once=True) == fine
-    assert error_(clean(hazard("RAW", "some", "info")), once=True) == fine
+    assert (
+        error_(twice_, forbids_double_writes=True)
+        == "two write x. Each element must be written by only one thread."
+    )
+    assert (
+        error_(clean(hazard("WAW", "two write s[0] alike", "info", "shared")), forbids_double_writes=True)
+        == fine
+    )
+    assert error_(clean(hazard("RAW", "some", "info")), forbids_double_writes=True) == fine
     absent = clean(hazard("shuffle from an absent lane", "a lane is absent."))
     assert error_(absent) == fine
     assert error_(absent, off=1.0) == "the result is right only by chance: a lane is absent."
@@ -518,7 +529,7 @@ def test_a_real_gpu_is_tried_with_every_size(monkeypatch: pytest.MonkeyPatch) ->
     def on_gpu(cp: Any, exercise: Any, source: Any, case: Case) -> Any:
         cases_.append(case)
         bad = 1 if case.size == 5001 and cp == "bad" else 0
-        return {"y": case.wanted["y"] + bad}, {"y": case.wanted["y"] - 1}
+        return {"y": case.expected_outputs["y"] + bad}, {"y": case.expected_outputs["y"] - 1}
 
     monkeypatch.setattr(stages, "launch_on_gpu", on_gpu)
     monkeypatch.setattr(session, "which_device", lambda: SimpleNamespace(device="NVIDIA L4"))
@@ -536,7 +547,7 @@ def test_a_real_gpu_is_tried_with_every_size(monkeypatch: pytest.MonkeyPatch) ->
 
 def launch(yours: Any, reference: Any = None, naive: Any = None, size: int = 4096) -> CountedLaunch:
     stats: Any = SimpleNamespace(local_bytes=0)
-    case = make_labelled_case(EXERCISE, Draw(0), size, (256, 1, 1))
+    case = make_labelled_case(EXERCISE, DataGenerator(0), size, (256, 1, 1))
     run_ = [None if c is None else Costs(c, stats) for c in (yours, reference or counters(), naive)]
     return CountedLaunch(case, *run_)  # type: ignore[arg-type]
 
@@ -569,7 +580,7 @@ def launch(yours: Any, reference: Any = None, naive: Any = None, size: int = 409
     ],
 )
 def test_threads_share_the_work(yours: Any, reference: Any, says: str) -> None:
-    one = trial(counted=[launch(yours, reference)])
+    one = trial(counted_launches=[launch(yours, reference)])
     if not says:
         assert (
             f"{yours.longest_warp_instructions} instructions in the busiest warp"
@@ -584,13 +595,13 @@ def test_threads_share_the_work(yours: Any, reference: Any, says: str) -> None:
 
 
 def test_the_busiest_warp_of_a_small_launch_is_looked_at_as_well() -> None:
-    case = make_labelled_case(EXERCISE, Draw(0), 40, (64, 1, 1))
+    case = make_labelled_case(EXERCISE, DataGenerator(0), 40, (64, 1, 1))
 
     def of(longest: int) -> str:
         one = trial(
             Place(good=(100, 10)),
-            counted=[launch(counters(1000, 20, 0.75))],
-            longest=(case, counters(9, longest)),
+            counted_launches=[launch(counters(1000, 20, 0.75))],
+            busiest_launch=(case, counters(9, longest)),
         )
         return costs.check_shared_work(one)
 
@@ -601,28 +612,30 @@ def test_the_busiest_warp_of_a_small_launch_is_looked_at_as_well() -> None:
         of(501)
 
 
-BUDGET = Budget("shared_bytes", "Take less.", allowance=1)
+BUDGET = Budget("shared_bytes", "Take less.", max_reference_factor=1)
 
 
 def test_a_budget_holds_in_every_launch_that_the_reference_keeps_it_in() -> None:
     one = trial(
         exercise=replace(EXERCISE, budgets=(BUDGET,)),
-        counted=[launch(counters(), naive=counters(300)), launch(counters(90))],
+        counted_launches=[launch(counters(), naive=counters(300)), launch(counters(90))],
     )
     assert costs.check_budget(one) == (
         "100 bytes of shared memory per block; within the budget in 1 other launches, too."
     )
     assert [(s.yours, s.reference, s.naive) for s in one.scores] == [(100, 100, 300)]
-    late = trial(exercise=one.exercise, counted=[launch(counters()), launch(counters(101), size=9000)])
+    late = trial(
+        exercise=one.exercise, counted_launches=[launch(counters()), launch(counters(101), size=9000)]
+    )
     with pytest.raises(
         NotYet, match=r"n = 9,000, .* takes 101 bytes of shared memory per block, and 100 are allowed"
     ):
         costs.check_budget(late)
     assert [score.yours for score in late.scores] == [100]
-    for limit in ({"most": 99}, {"least": 101}):
+    for limit in ({"max_count": 99}, {"min_count": 101}):
         unkept = replace(EXERCISE, budgets=(Budget("shared_bytes", **limit),))
         assert costs.check_budget(
-            trial(exercise=unkept, counted=[launch(counters(500 if "most" in limit else 1))])
+            trial(exercise=unkept, counted_launches=[launch(counters(500 if "most" in limit else 1))])
         )
     assert "no budget" in costs.check_budget(trial())
 
@@ -636,10 +649,10 @@ def test_costs_are_counted_once_in_the_launch_of_the_score_two_drawn_and_the_lar
 
     monkeypatch.setattr(costs, "_count_solution_costs", shipped)
     launches_ = [(700, (64, 1, 1)), (6000, (128, 1, 1))]
-    measured = replace(EXERCISE.measured, drawn=lambda rng: launches_)
-    exercise = replace(EXERCISE, naive="slow.cu", budgets=(BUDGET,), measured=measured)
-    case = make_labelled_case(exercise, Draw(1), 20_000, (64, 1, 1))
-    one = trial(Place(good=(40, 4)), exercise, large=[(case, counters(77))])
+    measured = replace(EXERCISE.measured_launch, draw_launches=lambda rng: launches_)
+    exercise = replace(EXERCISE, naive="slow.cu", budgets=(BUDGET,), measured_launch=measured)
+    case = make_labelled_case(exercise, DataGenerator(1), 20_000, (64, 1, 1))
+    one = trial(Place(good=(40, 4)), exercise, large_launches=[(case, counters(77))])
     results = costs.get_counted_launches(one)
     assert [(c.case.size, c.case.block[0]) for c in results] == [
         (4096, 256),
@@ -657,11 +670,11 @@ def test_costs_are_counted_once_in_the_launch_of_the_score_two_drawn_and_the_lar
     assert len(costs.get_counted_launches(trial())) == 3
     # Of caches, and where there are few columns, large launches say nothing.
     cold = replace(exercise, budgets=(Budget("dram_bytes"),))
-    assert len(costs.get_counted_launches(trial(Place(), cold, large=[(case, counters())]))) == 3
+    assert len(costs.get_counted_launches(trial(Place(), cold, large_launches=[(case, counters())]))) == 3
     for columns, changes in ((31, 0), (32, 1)):
         flat = replace(case, size=(700, columns))
         assert (
-            len(costs.get_counted_launches(trial(Place(), exercise, large=[(flat, counters())])))
+            len(costs.get_counted_launches(trial(Place(), exercise, large_launches=[(flat, counters())])))
             == 3 + changes
         )
 
@@ -671,7 +684,7 @@ def test_orders_are_tried_with_several_blocks() -> None:
     grids = [prod(case.launch_grid) for case in cases]
     every = sorted(prod(c.launch_grid) for c in trial().small_cases if prod(c.launch_grid) > 1)
     assert grids == [every[len(every) // 2], every[-1]]
-    crowded = trial(exercise=replace(EXERCISE, crowded=True)).choose_order_cases()
+    crowded = trial(exercise=replace(EXERCISE, waits_between_blocks=True)).choose_order_cases()
     assert [case.size for case in crowded][2:] == [20_000]
     alone = trial(exercise=replace(EXERCISE, sizes=lambda rng, n: (1,)))
     assert alone.choose_order_cases() == []

@@ -18,7 +18,7 @@ import pytest
 from gpulab_course import folders
 from gpulab_course.teach.judge import KernelExercise
 from gpulab_course.teach.judge.check import judge
-from gpulab_course.teach.judge.past import Past
+from gpulab_course.teach.judge.past import PastFailures
 from tests.answers import Right, Wrong
 from tools import sample
 from virtualgpu.compile import nvrtc
@@ -65,13 +65,13 @@ def test_wrong_answers_fail_and_right_ones_pass(name: str, record_property: Any)
     wrong, right = sampled(name)
     misjudged = []
     for wrong_, number in itertools.product(wrong, range(DRAWS)):
-        verdict = judge(exercise, wrong_.answer, Past(number=number))
+        verdict = judge(exercise, wrong_.answer, PastFailures(skipped_draws=number))
         if verdict or verdict.failed_stage != wrong_.stage or wrong_.says not in verdict.message:
             misjudged.append(f"{wrong_.what}, draw {number}: [{verdict.failed_stage}] {verdict!r}")
         if "\n" in verdict.message:
             misjudged.append(f"{wrong_.what}: more than a line")
     for right_, number in itertools.product(right, range(DRAWS)):
-        verdict = judge(exercise, right_.answer, Past(number=number))
+        verdict = judge(exercise, right_.answer, PastFailures(skipped_draws=number))
         if not verdict:
             misjudged.append(f"{right_.what}, draw {number}: [{verdict.failed_stage}] {verdict!r}")
     record_property("figure", f"{name}: {len(wrong)} wrong and {len(right)} right answers")

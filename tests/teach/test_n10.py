@@ -9,7 +9,7 @@ import pytest
 import gpulab as gl
 from gpulab.allocators.torch import TorchAllocator
 from gpulab_course.content.n10_allocator import exercises, figures, pool, pool_rules
-from gpulab_course.teach.judge import Draw, NotYet
+from gpulab_course.teach.judge import DataGenerator, NotYet
 from gpulab_course.teach.judge.python.memory_use import MemoryUse
 
 MIB = 1 << 20
@@ -64,7 +64,7 @@ def counted(program: Any) -> MemoryUse:
     from gpulab import session
 
     use = MemoryUse()
-    with use.counting(session.backend().machine.current_device):  # type: ignore[attr-defined]
+    with use.count_memory(session.backend().machine.current_device):  # type: ignore[attr-defined]
         program(cp)
     return use
 
@@ -116,7 +116,7 @@ def test_arrays_count_whichever_pool_they_are_from(pool: str) -> None:
 
 def test_traces_keep_the_rules_of_programs() -> None:
     """Nothing is freed that is not in use, all is freed at the end, and two streams differ in one bit."""
-    asks = pool.draw_requests(Draw(3), 300)
+    asks = pool.draw_requests(DataGenerator(3), 300)
     alive: set[int] = set()
     for ask in asks:
         if ask.kind == "malloc":

@@ -87,12 +87,12 @@ def test_a_missing_event_between_devices_shows(how: Any) -> None:
     results = {}
     for wait in (True, False):
         with machines.open_gpu_machine(2) as machine, machines.run_in_order(machine, how) as sample:
-            parts = [machine.put(gpu, np.full(4, gpu, np.float32)) for gpu in range(2)]
+            parts = [machine.copy_to_gpu(gpu, np.full(4, gpu, np.float32)) for gpu in range(2)]
             with machine.cp.cuda.Device(1):
                 before = machine.streams[1].record()
             with machine.cp.cuda.Device(0):
                 machine.streams[0].wait_event(before)
-            _, facts = machine.called(
+            _, facts = machine.run_recorded(
                 lambda parts=parts, wait=wait, m=machine: _late(m.cp, parts, m.streams, wait)
             )
             results[wait] = machine.read(1, parts[1]).tolist()
@@ -108,13 +108,13 @@ def test_a_missing_event_between_devices_shows(how: Any) -> None:
 def test_costs_are_counted_by_gpu(links: str, pcie: int) -> None:
     with machines.open_gpu_machine(3, links) as machine:
         cp = machine.cp
-        parts = [machine.put(gpu, np.full(4, gpu, np.float32)) for gpu in range(3)]
+        parts = [machine.copy_to_gpu(gpu, np.full(4, gpu, np.float32)) for gpu in range(3)]
         assert [(part.device.id, machine.read(gpu, part)[0]) for gpu, part in enumerate(parts)] == [
             (0, 0.0),
             (1, 1.0),
             (2, 2.0),
         ]
-        machine.quiet()
+        machine.wait_for_gpus()
 
         def work() -> Any:
             with cp.cuda.Device(0), machine.streams[0]:
@@ -126,7 +126,7 @@ def test_costs_are_counted_by_gpu(links: str, pcie: int) -> None:
                 machine.streams[1].wait_event(sent)
                 return machine.read(1, parts[1] + 5)
 
-        result, facts = machine.called(work)
+        result, facts = machine.run_recorded(work)
         assert result.tolist() == [5.0] * 4
         assert facts["pcie"] == pcie
         costs = {name: facts[name] for name in ("waits", "host_bytes", "out", "in", "messages")}
@@ -137,17 +137,17 @@ def test_costs_are_counted_by_gpu(links: str, pcie: int) -> None:
             "in": [0, 16, 16],
             "messages": [0, 1, 1],
         }
-        first, second, add, back = sorted(machine.after)
-        assert machine.follows(back, first)
-        assert machine.follows(add, second)
-        assert not machine.follows(first, second)
-        assert not machine.follows(second, add)
-        assert not machine.follows(first, first)
+        first, second, add, back = sorted(machine.predecessor_ids)
+        assert machine.must_follow(back, first)
+        assert machine.must_follow(add, second)
+        assert not machine.must_follow(first, second)
+        assert not machine.must_follow(second, add)
+        assert not machine.must_follow(first, first)
 
 
 def test_hazards_of_several_gpus_are_listed() -> None:
     with machines.open_gpu_machine(2) as machine, machines.run_in_order(machine, "checked") as sample:
-        parts = [machine.put(gpu, np.full(4, gpu, np.float32)) for gpu in range(2)]
+        parts = [machine.copy_to_gpu(gpu, np.full(4, gpu, np.float32)) for gpu in range(2)]
         _late(machine.cp, parts, machine.streams, wait=False)
         machine.read(1, parts[1])
     assert len(sample) == 1

@@ -11,13 +11,13 @@ import pytest
 from gpulab_course.teach.judge import (
     Answer,
     Case,
-    Draw,
+    DataGenerator,
     KernelExercise,
     NotYet,
     ProgramCase,
     ProgramExercise,
     PythonExercise,
-    Row,
+    SpecialInput,
     call,
     draw,
     past,
@@ -25,7 +25,7 @@ from gpulab_course.teach.judge import (
 from gpulab_course.teach.judge import check as checking
 from gpulab_course.teach.judge.check import judge
 from gpulab_course.teach.judge.kernel.bench import Bench
-from gpulab_course.teach.judge.past import Past
+from gpulab_course.teach.judge.past import PastFailures
 from gpulab_course.teach.judge.python.programs import judge_program
 from virtualgpu.compile import nvrtc
 
@@ -33,14 +33,16 @@ needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not 
 
 
 def test_only_failed_cases_get_other_data() -> None:
-    past_ = Past(salt=3)
-    assert past_.seed(7) == past_.seed(7) == 7
-    past_.failed("results", None)
-    second = past_.seed(7)
-    past_.failed("results", None)
-    assert len({7, second, past_.seed(7), Past(4, failures=past_.failures).seed(7)}) == 4
-    assert past_.seed(8) == 8, "another text has data of its own"
-    assert len({Past(number=number).seed(7) for number in range(5)}) == 5
+    past_ = PastFailures(salt=3)
+    assert past_.choose_seed(7) == past_.choose_seed(7) == 7
+    past_.record_failure("results", None)
+    second = past_.choose_seed(7)
+    past_.record_failure("results", None)
+    assert (
+        len({7, second, past_.choose_seed(7), PastFailures(4, failures=past_.failures).choose_seed(7)}) == 4
+    )
+    assert past_.choose_seed(8) == 8, "another text has data of its own"
+    assert len({PastFailures(skipped_draws=number).choose_seed(7) for number in range(5)}) == 5
 
 
 # Kernels
@@ -53,7 +55,7 @@ LONG = f"{_BODY} {_INDEX} if (i < n && i < 700) y[i] = 2 * x[i]; }}"
 WIDE = f"{_BODY} {_INDEX} if (i < n) y[i] = x[i] > (1 << 29) ? 0 : 2 * x[i]; }}"
 
 
-def twice(data: Draw, n: int, block: Any) -> Case:
+def twice(data: DataGenerator, n: int, block: Any) -> Case:
     return case_of(data.integers(n), block)
 
 
@@ -66,7 +68,9 @@ class Shipped(KernelExercise):
         return RIGHT
 
 
-ROW = Row("large numbers", lambda data, n, block: case_of(data.integers(n, 1 << 29, 1 << 30), block), (5, 40))
+ROW = SpecialInput(
+    "large numbers", lambda data, n, block: case_of(data.integers(n, 1 << 29, 1 << 30), block), (5, 40)
+)
 KERNEL = Shipped(
     "demo",
     "Demo",
@@ -100,14 +104,14 @@ def test_the_launch_that_failed_comes_first_and_the_others_have_new_data(
         return run(self, exercise, source, case, *arguments, **options)
 
     monkeypatch.setattr(Bench, "run", noted)
-    history = Past(salt=1)
+    history = PastFailures(salt=1)
     first = judge(KERNEL, LONG, history)
     assert "n = 900" in first.message
-    assert history.again in launched
+    assert history.failed_case in launched
     before = [case.label for case in launched]
     launched.clear()
     assert judge(KERNEL, LONG, history).message == first.message
-    assert launched[0] is history.again
+    assert launched[0] is history.failed_case
     assert judge(KERNEL, RIGHT, history)
     assert [case.label for case in launched][1 : len(before)] != before[1:]
 
@@ -124,7 +128,7 @@ def judge_parity(answer: Answer) -> str:
 
 def test_a_table_of_the_judges_messages_does_not_pass(capsys: pytest.CaptureFixture[str]) -> None:
     exercise = PythonExercise("demo", "Demo", judge_parity)
-    history = Past(salt=1)
+    history = PastFailures(salt=1)
 
     def parity(n: int) -> int:
         print(n)
@@ -143,8 +147,8 @@ def test_a_table_of_the_judges_messages_does_not_pass(capsys: pytest.CaptureFixt
 SIZES = (1, 5, 9)
 
 
-def doubled(data: Draw, n: int) -> ProgramCase:
-    x = data.whole(n)
+def doubled(data: DataGenerator, n: int) -> ProgramCase:
+    x = data.integer_floats(n)
     return ProgramCase((x,), 2 * x)
 
 
@@ -155,7 +159,9 @@ PROGRAM = ProgramExercise(
     doubled,
     lambda x: x + x,
     sizes=SIZES,
-    table=(Row("only zeros", lambda data, n: ProgramCase((np.zeros(n, "f"),), np.zeros(n, "f")), (3,)),),
+    table=(
+        SpecialInput("only zeros", lambda data, n: ProgramCase((np.zeros(n, "f"),), np.zeros(n, "f")), (3,)),
+    ),
 )
 
 
@@ -170,7 +176,7 @@ def test_a_program_is_tried_with_its_table_and_with_the_call_that_failed() -> No
 
         return Answer(tell, 1, True, "function")
 
-    history = Past()
+    history = PastFailures()
     verdict = judge_program(PROGRAM, answering(3), lambda: None, history).message  # type: ignore[arg-type,return-value]
     assert "only zeros" in verdict
     assert sizes == [*SIZES, 3]
@@ -183,6 +189,6 @@ def test_passing_clears_the_remembered_failure(monkeypatch: pytest.MonkeyPatch) 
     exercise = PythonExercise("00-demo", "Demo", judge_parity)
     monkeypatch.setattr(past, "_failures", {})
     assert not checking.check(exercise, lambda n: -1)
-    assert past.get_past("00-demo").again is not None
+    assert past.get_past_failures("00-demo").failed_case is not None
     assert checking.check(exercise, lambda n: n % 2)
-    assert past.get_past("00-demo").again is None
+    assert past.get_past_failures("00-demo").failed_case is None

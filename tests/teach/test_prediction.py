@@ -11,7 +11,7 @@ from gpulab_course import folders
 from gpulab_course.api import predict, reveal
 from gpulab_course.teach.predictions import UnknownPredictionError, asking
 from gpulab_course.teach.predictions.verdicts import Scale
-from gpulab_course.teach.question import Kind, PredictionQuestion, Value
+from gpulab_course.teach.question import AnswerKind, AnswerValue, PredictionQuestion
 from gpulab_course.teach.store import store
 from tests.teach import asked
 from virtualgpu.records import HOST_CLOCK, Provenance
@@ -105,7 +105,9 @@ def test_an_unknown_key_suggests_the_nearest(monkeypatch: pytest.MonkeyPatch) ->
         (1, 2, "", "choice", ""),
     ],
 )
-def test_how_far_off(answer: Value, value: Value, unit: str, kind: Kind | None, words: str) -> None:
+def test_how_far_off(
+    answer: AnswerValue, value: AnswerValue, unit: str, kind: AnswerKind | None, words: str
+) -> None:
     assert Scale(unit, kind).distance(answer, value) == words
 
 
@@ -156,7 +158,7 @@ def test_nearness_counts_for_quantities_and_shares_only() -> None:
         (1.0, "µs", "1 µs"),
     ],
 )
-def test_a_number_is_shown_with_its_unit(value: Value, unit: str, text: str) -> None:
+def test_a_number_is_shown_with_its_unit(value: AnswerValue, unit: str, text: str) -> None:
     assert Scale(unit).show(value) == text
 
 
@@ -174,12 +176,12 @@ def test_a_comparison_has_the_colour_of_its_outcome() -> None:
 
 def test_an_unlocked_or_skipped_prediction_has_no_answer() -> None:
     guess = asked.predict("How many?", key="n", unit="blocks")
-    assert (guess.shown(), guess.locked, guess.final, guess.scale.kind) == ("", False, False, None)
-    assert guess.lock(5, sure=False).shown() == "Locked: 5 blocks, a guess."
+    assert (guess.describe_answer(), guess.locked, guess.final, guess.scale.kind) == ("", False, False, None)
+    assert guess.lock(5, sure=False).describe_answer() == "Locked: 5 blocks, a guess."
     guess.unlock()
-    assert (guess.locked, guess.sure, guess.shown()) == (False, None, "")
+    assert (guess.locked, guess.sure, guess.describe_answer()) == (False, None, "")
     assert store().get("predictions", "n") is None
-    guess.look()
+    guess.record_look()
     assert store().get("predictions", "n") == {"seen": True}
     assert repr(guess) == "Prediction 'n' (How many?): open."
 
@@ -234,7 +236,7 @@ def test_an_answer_after_the_number_was_shown_does_not_count() -> None:
     guess = predict("98-blocks", n=1)
     reveal("98-blocks", 2, VIRTUAL, n=1, exact=1)
     assert not guess.final, "the comparison waits"
-    guess.look()
+    guess.record_look()
     assert not guess.lock(2).locked
     asking._get_prediction.cache_clear()
     tomorrow = predict("98-blocks", n=1, answer=2)

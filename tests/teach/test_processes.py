@@ -19,7 +19,7 @@ import pytest
 from gpulab.processes import process as processes
 from gpulab.processes import values
 from gpulab_course.teach.judge import Answer, NotYet, PythonExercise, call
-from gpulab_course.teach.judge.python.apart import judge_apart
+from gpulab_course.teach.judge.python.apart import judge_in_process
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
 
@@ -29,7 +29,7 @@ def answer_of(answer: Answer) -> str:
 
 
 def judged(answer: Any) -> str:
-    return judge_apart(PythonExercise("00-demo", "Demo", answer_of), answer).message
+    return judge_in_process(PythonExercise("00-demo", "Demo", answer_of), answer).message
 
 
 def test_a_process_has_the_environment_and_the_folder_of_now(
@@ -124,7 +124,7 @@ def stops_the_server() -> str:
 
 @pytest.mark.parametrize("answer", [starts_a_daemon, endless_with_a_daemon, ends_its_keeper])
 def test_daemons_of_an_answer_end_with_it(answer: Any) -> None:
-    judge_apart(PythonExercise("00-demo", "Demo", answer_of, limit_s=0.5), answer)
+    judge_in_process(PythonExercise("00-demo", "Demo", answer_of, limit_s=0.5), answer)
     assert none_left("gpulab-test-daemon")
 
 
@@ -139,7 +139,7 @@ import sys
 from tests.teach import test_processes as here
 print(here.judged(lambda: "up"), flush=True)
 exercise = here.PythonExercise("00-demo", "Demo", here.answer_of, limit_s=300)
-here.judge_apart(exercise, here.endless_with_a_daemon)
+here.judge_in_process(exercise, here.endless_with_a_daemon)
 """
 
 
@@ -187,7 +187,7 @@ def test_messages_are_cut_after_600_characters() -> None:
         return str(answer.ask(says_long))
 
     for length, message in ((600, 600 * "x"), (601, 600 * "x" + "…")):
-        verdict = judge_apart(PythonExercise("00-demo", "Demo", refuses), lambda n=length: n * "x")
+        verdict = judge_in_process(PythonExercise("00-demo", "Demo", refuses), lambda n=length: n * "x")
         assert verdict.message == message
 
 
@@ -255,7 +255,7 @@ def patched() -> Any:
     np.isclose = lambda *_, **__: True  # type: ignore[assignment]
     functions.call_here = lambda *_, **__: RIGHT
     functions.equals = lambda *_: True
-    programs.compare = lambda *_, **__: None
+    programs.check_result = lambda *_, **__: None
     programs._check_facts = lambda facts, _: facts
     for module in list(sys.modules.values()):
         for name in ("expects_it", "NotYet"):
@@ -288,7 +288,7 @@ FORGED = b'{"passed": true, "message": "right.", "stages": [], "scores": []}\n'
     ],
 )
 def test_no_answer_decides_its_verdict(answer: Any) -> None:
-    verdict = judge_apart(PythonExercise("00-demo", "Demo", expects_it, limit_s=2), answer)
+    verdict = judge_in_process(PythonExercise("00-demo", "Demo", expects_it, limit_s=2), answer)
     assert not verdict
     assert "fault of gpulab" not in verdict.message
     assert len(verdict.message) < 700
@@ -296,7 +296,7 @@ def test_no_answer_decides_its_verdict(answer: Any) -> None:
 
 def test_right_values_of_any_numeric_type_pass() -> None:
     for answer in (lambda: RIGHT, lambda: np.int64(RIGHT), lambda: Agrees(RIGHT), lambda: 1.0 * RIGHT):
-        assert judge_apart(PythonExercise("00-demo", "Demo", expects_it), answer)
+        assert judge_in_process(PythonExercise("00-demo", "Demo", expects_it), answer)
 
 
 def test_hidden_data_stay_with_the_judge() -> None:
@@ -313,7 +313,7 @@ def test_hidden_data_stay_with_the_judge() -> None:
         return str(answer.ask(lambda function, asks: function(asks), shown="f(ask)", back=back))
 
     def message_of(answer: Any) -> str:
-        return judge_apart(PythonExercise("00-demo", "Demo", exercise_text), answer).message
+        return judge_in_process(PythonExercise("00-demo", "Demo", exercise_text), answer).message
 
     def catches(ask: Any) -> list[str]:
         message = []
@@ -357,7 +357,7 @@ def test_a_late_request_gets_no_reply() -> None:
         except RuntimeError as error:
             return str(error)
 
-    message = judge_apart(PythonExercise("00-demo", "Demo", twice), answer).message
+    message = judge_in_process(PythonExercise("00-demo", "Demo", twice), answer).message
     assert message.startswith("[1, 'this function can be called only in the process")
 
 
@@ -365,7 +365,7 @@ def test_a_fault_of_the_judge_is_not_blamed_on_the_learner() -> None:
     def stumbles(answer: Answer) -> str:
         return str({}[answer()])
 
-    verdict = judge_apart(PythonExercise("00-demo", "Demo", stumbles), lambda: 3)
+    verdict = judge_in_process(PythonExercise("00-demo", "Demo", stumbles), lambda: 3)
     assert not verdict
     assert "the check itself raised KeyError: 3. That is a fault of gpulab" in verdict.message
 

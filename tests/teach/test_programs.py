@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import gpulab as gl
-from gpulab_course.teach.judge import Budget, Draw, ProgramCase, ProgramExercise
+from gpulab_course.teach.judge import Budget, DataGenerator, ProgramCase, ProgramExercise
 from gpulab_course.teach.judge.check import judge
 
 
@@ -39,14 +39,14 @@ def pieces(streams: int, wait: Callable[[Any], object]) -> Callable[..., Any]:
 
 
 def halved_on_pinned(bench: Any, program: Any, x: Any) -> Any:
-    y = bench.pinned(0 * x)
-    bench.compute(1000)
-    program(bench.pinned(x), y)
+    y = bench.copy_to_pinned(0 * x)
+    bench.keep_host_busy(1000)
+    program(bench.copy_to_pinned(x), y)
     return bench.read(y)
 
 
-def halved(data: Draw, n: int) -> ProgramCase:
-    x = data.whole(n) * np.float32(2)
+def halved(data: DataGenerator, n: int) -> ProgramCase:
+    x = data.integer_floats(n) * np.float32(2)
     return ProgramCase((x,), x / 2)
 
 
@@ -70,12 +70,12 @@ HALVE = ProgramExercise(
     pieces(2, own_stream),
     pieces(1, own_stream),
     sizes=(640, 1 << 18),
-    checked=True,
-    calls=halved_on_pinned,
+    checks_stream_order=True,
+    call_program=halved_on_pinned,
     budgets=(
-        Budget("device_waits", "Only your own.", most=0),
-        Budget("hidden_percent", "In pieces.", least_share=0.9),
-        Budget("microseconds", allowance=1.0),
+        Budget("device_waits", "Only your own.", max_count=0),
+        Budget("hidden_percent", "In pieces.", min_reference_share=0.9),
+        Budget("microseconds", max_reference_factor=1.0),
     ),
 )
 
@@ -98,7 +98,7 @@ def test_the_order_of_streams_is_checked() -> None:
     assert verdict.failed_stage == "hazards"
     assert "The host reads after the call" in verdict.message
     assert "synchronize()" in verdict.message
-    assert judge(replace(HALVE, checked=False, budgets=()), pieces(2, nothing))
+    assert judge(replace(HALVE, checks_stream_order=False, budgets=()), pieces(2, nothing))
 
 
 def test_results_that_depend_on_the_order_fail_without_a_hazard() -> None:
@@ -115,22 +115,26 @@ def test_results_that_depend_on_the_order_fail_without_a_hazard() -> None:
         stream.synchronize()
         return last
 
-    def case(data: Draw, n: int) -> ProgramCase:
-        x = data.whole(n)
+    def case(data: DataGenerator, n: int) -> ProgramCase:
+        x = data.integer_floats(n)
         return ProgramCase((x,), x[-1])
 
-    exercise = ProgramExercise("demo", "Demo", "last_of", case, last_of, sizes=(64,), checked=True)
+    exercise = ProgramExercise(
+        "demo", "Demo", "last_of", case, last_of, sizes=(64,), checks_stream_order=True
+    )
     verdict = judge(exercise, last_of)
     assert verdict.failed_stage == "orders"
     assert "In another order that its streams allow, last_of(array of (64,)): the result" in verdict.message
 
 
-def doubled(data: Draw, n: int) -> ProgramCase:
+def doubled(data: DataGenerator, n: int) -> ProgramCase:
     x = data.floats(n)
-    return ProgramCase((x,), 2 * x, True, place="device", unchanged=True)
+    return ProgramCase((x,), 2 * x, True, required_place="device", keeps_arguments=True)
 
 
-DOUBLE = ProgramExercise("demo", "Demo", "double", doubled, lambda x: 2 * x, sizes=(7, 100), checked=True)
+DOUBLE = ProgramExercise(
+    "demo", "Demo", "double", doubled, lambda x: 2 * x, sizes=(7, 100), checks_stream_order=True
+)
 
 
 def test_arguments_may_still_be_written_by_the_current_stream() -> None:
@@ -178,9 +182,9 @@ def test_streams_and_graphs_count_only_where_the_result_rests_on_them() -> None:
         return y if needed else 2 * x
 
     for program, item in (
-        (works, Budget("streams", least=2)),
-        (replayed, Budget("working_graph_launches", least=1)),
-        (replayed, Budget("graph_kernels", least=1)),
+        (works, Budget("streams", min_count=2)),
+        (replayed, Budget("working_graph_launches", min_count=1)),
+        (replayed, Budget("graph_kernels", min_count=1)),
     ):
         exercise = replace(DOUBLE, budgets=(item,))
         assert judge(exercise, lambda x, program=program: program(x, True))
@@ -195,6 +199,6 @@ def test_asking_whether_it_is_done_is_a_wait() -> None:
             pass
         return y
 
-    exercise = replace(DOUBLE, budgets=(Budget("waits", most=0),))
+    exercise = replace(DOUBLE, budgets=(Budget("waits", max_count=0),))
     assert judge(exercise, lambda x: 2 * x)
     assert "1 wait of the host" in judge(exercise, asks).message

@@ -55,7 +55,7 @@ def test_the_right_choice_cannot_be_told_by_its_place() -> None:
     learners = 1000
     for question in WITH_CHOICES:
         places = Counter(
-            [option.right for option in question.shuffled(str(learner))].index(True)
+            [option.right for option in question.shuffle_options(str(learner))].index(True)
             for learner in range(learners)
         )
         fair = learners / len(question.options)
@@ -121,7 +121,7 @@ def test_a_choice_is_a_letter_of_either_case_or_a_place() -> None:
     position = right_place(quiz_, 1)
     for choice in (position, "abc"[position - 1], f" {'ABC'[position - 1]} "):
         assert quiz_.answer(1, choice) == "Right. It is not."
-    assert quiz_.score_words() == "1 of 3 answered; 1 of 1 right first time."
+    assert quiz_.describe_score() == "1 of 3 answered; 1 of 1 right first time."
     for choice in ("d", "ab", "", 4, "1"):
         with pytest.raises(ValueError, match=f"^{choice!r} is not a choice\\. Use a letter from a to c\\.$"):
             quiz_.answer(1, choice)
@@ -139,12 +139,12 @@ def test_the_first_answer_counts_and_the_last_is_shown() -> None:
     quiz_ = small()
     quiz_.answer(1, wrong_place(quiz_, 1))
     quiz_.answer(1, right_place(quiz_, 1))
-    first, last = (quiz_.given(SMALL[0], turn) for turn in ("first", "last"))  # type: ignore[arg-type]
+    first, last = (quiz_.get_choice(SMALL[0], turn) for turn in ("first", "last"))  # type: ignore[arg-type]
     assert first is not None
     assert last is not None
     assert (first.right, last.right) == (False, True)
     assert (quiz_.answered, quiz_.score) == (1, 0)
-    assert quiz_.given(SMALL[2]) is None  # type: ignore[arg-type]
+    assert quiz_.get_choice(SMALL[2]) is None  # type: ignore[arg-type]
 
 
 def test_the_page_is_in_an_order_that_is_nobodys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

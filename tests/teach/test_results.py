@@ -10,9 +10,9 @@ import pytest
 
 from gpulab.processes import errors
 from gpulab.processes.values import DeviceContents, OtherObject
-from gpulab_course.teach.judge import Near, NotYet, ProgramCase
+from gpulab_course.teach.judge import ExpectedFloats, NotYet, ProgramCase
 from gpulab_course.teach.judge.python import functions
-from gpulab_course.teach.judge.python.results import compare
+from gpulab_course.teach.judge.python.results import check_result
 
 F32 = np.float32
 WANTED = np.arange(6, dtype=F32).reshape(2, 3)
@@ -21,7 +21,7 @@ WANTED = np.arange(6, dtype=F32).reshape(2, 3)
 def message_of(result: Any, expected: Any = WANTED, **options: Any) -> str:
     """What is said of a result, without the label; nothing where it is right."""
     try:
-        compare("f(x)", result, ProgramCase((), expected, **options))
+        check_result("f(x)", result, ProgramCase((), expected, **options))
     except NotYet as reason:
         return str(reason).removeprefix("f(x)").removeprefix(": ")
     return ""
@@ -77,14 +77,17 @@ def test_a_number_is_not_cut_to_the_type_that_is_wanted(result: Any, expected: A
 
 def test_a_result_is_where_it_is_wanted() -> None:
     on_host = "the result should stay on the device, but it is a NumPy array."
-    assert message_of(WANTED, place="device") == on_host
-    number = message_of(3, place="device")
+    assert message_of(WANTED, required_place="device") == on_host
+    number = message_of(3, required_place="device")
     assert number == "the result should stay on the device, but it is a number of the host."
-    assert message_of(DeviceContents(WANTED), place="device") == ""
+    assert message_of(DeviceContents(WANTED), required_place="device") == ""
     host_message = "the result should be a NumPy array, but it is still on the device."
-    assert message_of(DeviceContents(WANTED), place="host") == host_message
-    assert message_of(3.0, 3.0, place="host") == "the result should be a NumPy array, but it is a number."
-    assert message_of(WANTED, place="host") == ""
+    assert message_of(DeviceContents(WANTED), required_place="host") == host_message
+    assert (
+        message_of(3.0, 3.0, required_place="host")
+        == "the result should be a NumPy array, but it is a number."
+    )
+    assert message_of(WANTED, required_place="host") == ""
 
 
 def test_several_results_are_compared_one_by_one() -> None:
@@ -99,7 +102,7 @@ def test_several_results_are_compared_one_by_one() -> None:
     assert message_of((WANTED, 3, 3), expected) == " should return 2 results, not 3."
     assert message_of(3, (3,)) == " should return 1 result, as a tuple or a list."
     assert message_of((3, "x"), (3, 4)) == " returns str, but result 2 should be an array or a number."
-    assert message_of((DeviceContents(WANTED), 3), expected, place="device").startswith(
+    assert message_of((DeviceContents(WANTED), 3), expected, required_place="device").startswith(
         "result 2 should stay on the device"
     )
 
@@ -107,7 +110,7 @@ def test_several_results_are_compared_one_by_one() -> None:
 def test_roundings_are_allowed_as_near_says() -> None:
     high = WANTED + F32(1e-3)
     assert message_of(high).startswith("the result[0, 0] is 0.001, but it should be 0")
-    assert message_of(high, Near(WANTED, 1e4)) == ""
+    assert message_of(high, ExpectedFloats(WANTED, 1e4)) == ""
 
 
 def test_a_function_may_check_the_result() -> None:
@@ -121,11 +124,11 @@ def test_a_function_may_check_the_result() -> None:
 
 def test_known_mistakes_earn_their_sentence_only_where_values_are_wrong() -> None:
     mistakes = ((WRONG, "The last one is new."), (WRONG, "Later."), (-WANTED, "It is turned."))
-    assert message_of(WRONG, mistakes=mistakes).endswith("elements differ). The last one is new.")
-    assert message_of(DeviceContents(-WANTED), mistakes=mistakes).endswith(" It is turned.")
-    assert message_of(WANTED + F32(7), mistakes=mistakes).endswith("elements differ).")
-    assert message_of(WRONG.astype(float), mistakes=mistakes).endswith("should be float32.")
-    assert message_of(WANTED, mistakes=((WANTED, "Never."),)) == ""
+    assert message_of(WRONG, known_mistakes=mistakes).endswith("elements differ). The last one is new.")
+    assert message_of(DeviceContents(-WANTED), known_mistakes=mistakes).endswith(" It is turned.")
+    assert message_of(WANTED + F32(7), known_mistakes=mistakes).endswith("elements differ).")
+    assert message_of(WRONG.astype(float), known_mistakes=mistakes).endswith("should be float32.")
+    assert message_of(WANTED, known_mistakes=((WANTED, "Never."),)) == ""
 
 
 # Words for calls and values
@@ -211,7 +214,7 @@ def test_answers_are_classified_by_type() -> None:
         False,
     ]
     values_ = [2, np.uint8(2), True, 2.0, "2", np.array(2)]
-    assert [functions.is_whole(value) for value in values_] == [True, True, False, False, False, False]
+    assert [functions.is_integer(value) for value in values_] == [True, True, False, False, False, False]
     numbers = [2, 2.5, F32(2), np.array(2), np.array(2.5), np.array(2 + 1j), np.array([2]), True, "2", None]
     assert [functions.is_number(value) for value in numbers] == [True] * 5 + [False] * 5
     assert not functions.is_number(np.array(True))

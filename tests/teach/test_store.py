@@ -30,10 +30,10 @@ def test_stored_values_are_read_by_another_session(path: Path) -> None:
     first.put("quizzes", "start", {"right": 2})
     second.put("predictions", "n", "1,5 µs")
     assert first.get("predictions", "n") == "1,5 µs"
-    assert LearnerStore(path).section("quizzes") == {"start": {"right": 2}}
+    assert LearnerStore(path).get_section("quizzes") == {"start": {"right": 2}}
     first.forget("predictions", "n")
     second.put("predictions", "m", 1)
-    assert LearnerStore(path).section("predictions") == {"m": 1}, (
+    assert LearnerStore(path).get_section("predictions") == {"m": 1}, (
         "what one forgot the other does not bring back"
     )
 
@@ -45,7 +45,7 @@ def test_many_processes_lose_nothing(path: Path) -> None:
         worker.start()
     for worker in workers:
         worker.join(120)
-    assert len(LearnerStore(path).section("predictions")) == 240
+    assert len(LearnerStore(path).get_section("predictions")) == 240
     assert sorted(entry.name for entry in path.parent.iterdir() if entry.name[0] != ".") == ["learner.json"]
 
 
@@ -69,10 +69,10 @@ def test_a_damaged_file_is_moved_aside_and_reported_once(
     path.write_bytes(content)
     store = LearnerStore(path)
     if first == "read":
-        assert store.section("predictions") == {}
+        assert store.get_section("predictions") == {}
         assert not path.exists(), "it is kept before anything is written"
     store.put("predictions", "b", 2)
-    assert LearnerStore(path).section("predictions") == {"b": 2}
+    assert LearnerStore(path).get_section("predictions") == {"b": 2}
     (aside,) = path.parent.glob("learner.json.damaged-*")
     assert re.fullmatch(r"learner\.json\.damaged-\d{4}-\d\d-\d\d_\d{6}", aside.name)
     assert aside.read_bytes() == content
@@ -90,13 +90,13 @@ def test_an_unwritable_folder_is_reported_once_and_written_later(
     store.put("predictions", "a", 1)
     store.put("predictions", "b", 2)
     store.forget("predictions", "a")
-    assert store.section("predictions") == {"b": 2}
+    assert store.get_section("predictions") == {"b": 2}
     message = capsys.readouterr().err
     assert message.count("cannot be saved") == 1
     assert "GPULAB_HOME" in message
     blocked.unlink()
     store.put("predictions", "c", 3)
-    assert LearnerStore(store.path).section("predictions") == {"b": 2, "c": 3}
+    assert LearnerStore(store.path).get_section("predictions") == {"b": 2, "c": 3}
 
 
 def test_a_file_that_cannot_be_read_is_not_written_over(
@@ -128,7 +128,7 @@ def fill_the_disk(path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
     store.put("predictions", "b", 2)
     assert json.loads(path.read_text()) == {"predictions": {"a": 1}}
-    assert store.section("predictions") == {"a": 1, "b": 2}
+    assert store.get_section("predictions") == {"a": 1, "b": 2}
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     store.put("predictions", "c", 3)
 
@@ -139,7 +139,7 @@ def test_a_full_disk_leaves_the_old_file_whole(path: Path) -> None:
     worker.start()
     worker.join(60)
     assert worker.exitcode == 0
-    assert LearnerStore(path).section("predictions") == {"a": 1, "b": 2, "c": 3}
+    assert LearnerStore(path).get_section("predictions") == {"a": 1, "b": 2, "c": 3}
     assert not [
         entry for entry in path.parent.iterdir() if entry.name.startswith(".") and "lock" not in entry.name
     ]
@@ -150,7 +150,7 @@ def test_a_value_that_json_cannot_carry_does_not_spoil_later_ones(path: Path) ->
     with pytest.raises(TypeError):
         store.put("predictions", "a", object())
     store.put("predictions", "b", 2)
-    assert LearnerStore(path).section("predictions") == {"b": 2}
+    assert LearnerStore(path).get_section("predictions") == {"b": 2}
 
 
 def test_stored_answers_reach_the_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

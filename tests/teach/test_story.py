@@ -94,7 +94,7 @@ def test_pictures_are_clean(cp: Any) -> None:
         assert gl.sanitize(**step).clean
 
 
-@pytest.mark.parametrize("rung", [rung_.number for rung_ in rungs.RUNGS])
+@pytest.mark.parametrize("rung", [rung_.notebook_number for rung_ in rungs.VERSIONS])
 @pytest.mark.parametrize(("n", "d"), [(33, 17), (128, 64)])
 def test_every_version_equals_numpy(cp: Any, rung: str, n: int, d: int) -> None:
     arrays_ = story.run(cp, n, d, seed=3, rung=rung)
@@ -118,42 +118,44 @@ def test_a_version_includes_the_versions_before_it(cp: Any) -> None:
     plain = story.steps(cp)[1]
     assert plain["weights"].data.ptr != plain["scores"].data.ptr
     with pytest.raises(ValueError, match=r"no version '.*are 00, 04, 05"):
-        rungs.list_rungs("")
+        rungs.list_versions("")
 
 
 @pytest.mark.parametrize("device", ["virtual:T4", "virtual:H100"])
 def test_each_version_improves_what_its_notebook_teaches(device: str) -> None:
     gl.use_device(device)
-    lines = {line.number: line for line in story.table().record}
+    lines = {line.notebook_number: line for line in story.table().record}
     assert list(lines) == sorted(lines)
-    assert lines["04"].block == lines["00"].block  # what is right stays as it is
-    assert lines["05"].block.time_ns < lines["00"].block.time_ns
-    assert lines["06"].block.time_ns < lines["05"].block.time_ns
-    assert lines["07"].block.time_ns <= lines["06"].block.time_ns  # the host's launches are the limit now
-    assert lines["07"].block.time_ns < lines["05"].block.time_ns
-    assert lines["10"].block.array_bytes < lines["07"].block.array_bytes
-    assert lines["10"].life.array_bytes < lines["07"].life.array_bytes
-    assert (lines["10"].block.launches, lines["11"].block.launches) == (20, 1)
-    assert lines["11"].block.time_ns < lines["10"].block.time_ns
-    assert lines["11"].life.time_ns < lines["10"].life.time_ns
-    assert lines["12"].block.time_ns < lines["11"].block.time_ns
-    assert lines["13"].block.array_bytes < lines["12"].block.array_bytes
-    assert lines["15"].block == lines["13"].block  # one GPU
+    assert lines["04"].attention_costs == lines["00"].attention_costs  # what is right stays as it is
+    assert lines["05"].attention_costs.time_ns < lines["00"].attention_costs.time_ns
+    assert lines["06"].attention_costs.time_ns < lines["05"].attention_costs.time_ns
+    assert (
+        lines["07"].attention_costs.time_ns <= lines["06"].attention_costs.time_ns
+    )  # the host's launches are the limit now
+    assert lines["07"].attention_costs.time_ns < lines["05"].attention_costs.time_ns
+    assert lines["10"].attention_costs.array_bytes < lines["07"].attention_costs.array_bytes
+    assert lines["10"].life_costs.array_bytes < lines["07"].life_costs.array_bytes
+    assert (lines["10"].attention_costs.launches, lines["11"].attention_costs.launches) == (20, 1)
+    assert lines["11"].attention_costs.time_ns < lines["10"].attention_costs.time_ns
+    assert lines["11"].life_costs.time_ns < lines["10"].life_costs.time_ns
+    assert lines["12"].attention_costs.time_ns < lines["11"].attention_costs.time_ns
+    assert lines["13"].attention_costs.array_bytes < lines["12"].attention_costs.array_bytes
+    assert lines["15"].attention_costs == lines["13"].attention_costs  # one GPU
 
 
 def test_sequences_take_turns_on_the_gpus_that_there_are() -> None:
     gl.use_device("virtual:H200", count=8)
-    lines = {line.number: line for line in story.table("15").record}
-    assert (lines["13"].block.launches, lines["15"].block.launches) == (1, 4)
+    lines = {line.notebook_number: line for line in story.table("15").record}
+    assert (lines["13"].attention_costs.launches, lines["15"].attention_costs.launches) == (1, 4)
     gl.use_device("virtual:H200", count=2)
-    again = {line.number: line for line in story.table("15").record}
-    assert again["15"].block.launches == 2
-    assert again["15"].block.array_bytes == lines["15"].block.array_bytes
+    again = {line.notebook_number: line for line in story.table("15").record}
+    assert again["15"].attention_costs.launches == 2
+    assert again["15"].attention_costs.array_bytes == lines["15"].attention_costs.array_bytes
 
 
 def test_generations_are_those_of_life(cp: Any) -> None:
     for take_turns in (False, True):
-        launches, boards = story.generations(cp, 5, 24, seed=2, take_turns=take_turns)
+        launches, boards = story.generations(cp, 5, 24, seed=2, alternate_boards=take_turns)
         expected = story.life(np, cp.asnumpy(boards[0]), 5)
         for step in launches:
             step()

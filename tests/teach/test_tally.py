@@ -20,7 +20,7 @@ LEARNERS = 30
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shared = tmp_path / "shared"
     shared.mkdir()
-    monkeypatch.setenv(summaries.VARIABLE, str(shared))
+    monkeypatch.setenv(summaries.FOLDER_VARIABLE, str(shared))
     return shared
 
 
@@ -103,7 +103,7 @@ def test_markup_in_an_answer_is_shown_as_text(folder: Path, tmp_path: Path) -> N
 def test_a_folder_that_cannot_be_written_does_not_stop_the_lesson(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(summaries.VARIABLE, str(tmp_path / "missing"))
+    monkeypatch.setenv(summaries.FOLDER_VARIABLE, str(tmp_path / "missing"))
     store = LearnerStore(tmp_path / "learner.json")
     store.put("predictions", "00-small", {"value": "NumPy"})
     assert store.get("predictions", "00-small") == {"value": "NumPy"}

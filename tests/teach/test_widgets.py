@@ -124,7 +124,7 @@ def test_a_form_has_the_question_and_its_state() -> None:
     form = make_asking_form(guess)
     assert form.facts == {"question": "How many?", "choices": [], "unit": "blocks"}
     assert form.state == {"value": "", "locked": False, "final": False, "note": "", "wrong": ""}
-    guess.look()
+    guess.record_look()
     form.refresh()
     note = "The number below was shown without a prediction."
     assert form.state == {"value": "", "locked": True, "final": True, "note": note, "wrong": ""}

@@ -26,7 +26,7 @@ class Chunk(Generic[Mem]):
     A segment's first chunk stays the same object: splitting and joining keep the lower one.
     """
 
-    __slots__ = ("arena", "is_free", "mem", "next", "offset", "order", "prev", "size")
+    __slots__ = ("arena", "is_free", "mem", "next", "offset", "order_number", "prev", "size")
 
     def __init__(self, mem: Mem, offset: int, size: int, arena: Arena[Mem]) -> None:
         self.mem = mem
@@ -34,7 +34,7 @@ class Chunk(Generic[Mem]):
         self.size = size
         self.arena = arena
         self.is_free = False
-        self.order = next(arena.numbers)
+        self.order_number = next(arena.order_numbers)
         self.prev: Chunk[Mem] | None = None
         self.next: Chunk[Mem] | None = None
 
@@ -43,11 +43,11 @@ class Chunk(Generic[Mem]):
         return self.mem.ptr + self.offset
 
     @property
-    def is_whole(self) -> bool:
+    def is_whole_segment(self) -> bool:
         """Return whether the chunk covers its whole segment."""
         return self.prev is None and self.next is None
 
-    def iterate_from(self) -> Iterator[Chunk[Mem]]:
+    def iterate_to_end(self) -> Iterator[Chunk[Mem]]:
         """Return this chunk and all chunks after it in the same segment."""
         chunk: Chunk[Mem] | None = self
         while chunk is not None:
@@ -85,24 +85,24 @@ class Arena(Generic[Mem]):
 
     If several free chunks have the same size, CuPy uses the one whose record has the lowest address in host
     memory. This address differs from run to run and cannot be predicted (tested with 359 recorded choices).
-    The arena uses the chunk that was recorded first; `numbers` counts the records of a pool.
+    The arena uses the chunk that was recorded first; `order_numbers` counts the records of a pool.
     """
 
-    def __init__(self, stream: int, numbers: Iterator[int] | None = None) -> None:
+    def __init__(self, stream: int, order_numbers: Iterator[int] | None = None) -> None:
         self.stream = stream
-        self.numbers = itertools.count() if numbers is None else numbers
-        self._keys: list[tuple[int, int]] = []  # size, order
+        self.order_numbers = itertools.count() if order_numbers is None else order_numbers
+        self._sort_keys: list[tuple[int, int]] = []  # size, order
         self._chunks: dict[int, Chunk[Mem]] = {}  # by order
 
     def __len__(self) -> int:
-        return len(self._keys)
+        return len(self._sort_keys)
 
     def take_chunk(self, size: int) -> Chunk[Mem] | None:
         """Remove the smallest free chunk of at least `size` bytes, shorten it to that size, and return it."""
-        i = bisect_left(self._keys, (size, 0))
-        if i == len(self._keys):
+        i = bisect_left(self._sort_keys, (size, 0))
+        if i == len(self._sort_keys):
             return None
-        chunk = self._chunks[self._keys[i][1]]
+        chunk = self._chunks[self._sort_keys[i][1]]
         self._remove_free_chunk(chunk)
         remainder = chunk.split(size)
         if remainder is not None:
@@ -122,17 +122,17 @@ class Arena(Generic[Mem]):
 
     def release_whole_segments(self) -> list[Chunk[Mem]]:
         """Remove the free chunks that are whole segments, and return them."""
-        released_chunks = [chunk for chunk in self._chunks.values() if chunk.is_whole]
+        released_chunks = [chunk for chunk in self._chunks.values() if chunk.is_whole_segment]
         for chunk in released_chunks:
             self._remove_free_chunk(chunk)
         return released_chunks
 
     def _add_free_chunk(self, chunk: Chunk[Mem]) -> None:
         chunk.is_free = True
-        insort(self._keys, (chunk.size, chunk.order))
-        self._chunks[chunk.order] = chunk
+        insort(self._sort_keys, (chunk.size, chunk.order_number))
+        self._chunks[chunk.order_number] = chunk
 
     def _remove_free_chunk(self, chunk: Chunk[Mem]) -> None:
         chunk.is_free = False
-        del self._keys[bisect_left(self._keys, (chunk.size, chunk.order))]
-        del self._chunks[chunk.order]
+        del self._sort_keys[bisect_left(self._sort_keys, (chunk.size, chunk.order_number))]
+        del self._chunks[chunk.order_number]

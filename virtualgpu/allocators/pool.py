@@ -22,9 +22,9 @@ class ChunkPool(Generic[Mem]):
 
     Parameters
     ----------
-    collect : callable
+    collect_garbage : callable
         Function that collects cyclic garbage. The pool calls it before a request fails.
-    released : callable
+    handle_release : callable
         Function that the pool calls with the only chunk of each segment that it returns to the device.
 
     Notes
@@ -35,59 +35,59 @@ class ChunkPool(Generic[Mem]):
 
     def __init__(
         self,
-        collect: Callable[[], object] = lambda: None,
-        released: Callable[[Chunk[Mem]], object] = lambda chunk: None,
+        collect_garbage: Callable[[], object] = lambda: None,
+        handle_release: Callable[[Chunk[Mem]], object] = lambda chunk: None,
     ) -> None:
-        self._collect = collect
-        self._released = released
+        self._collect_garbage = collect_garbage
+        self._handle_release = handle_release
         self._arenas: dict[int, Arena[Mem]] = {}
-        self._numbers = itertools.count()
-        self._used = 0
-        self._total = 0
+        self._order_numbers = itertools.count()
+        self._used_bytes = 0
+        self._total_bytes = 0
         self.limit_bytes = 0
-        self._pending: list[Chunk[Mem]] = []
+        self._returned_chunks: list[Chunk[Mem]] = []
         # An array may die together with its chunk, in a cycle with the frames of an exception. The
         # chunk comes back to the pool then, and its segment must not be finalised with the rest.
-        self._segments: set[Chunk[Mem]] = set()  # their first chunks
+        self._first_chunks: set[Chunk[Mem]] = set()  # their first chunks
         self._mutex = threading.RLock()
         self._is_changing = False
 
-    def take(self, size: int, stream: int, allocate: Callable[[int], Mem | None]) -> Chunk[Mem] | None:
+    def take_chunk(self, size: int, stream: int, allocate: Callable[[int], Mem | None]) -> Chunk[Mem] | None:
         """Return a free chunk of the stream with handle `stream`, or allocate a new segment.
 
         The function `allocate` must return new device memory, or None if the device is full. The result is
         None if the limit or the device's memory is exceeded even after free blocks were released.
         """
-        with self.alone() as is_alone:
+        with self.lock_pool() as is_alone:
             arena = self._arenas.get(stream)
             if arena is None:
-                arena = self._arenas[stream] = Arena(stream, self._numbers)
+                arena = self._arenas[stream] = Arena(stream, self._order_numbers)
             chunk = arena.take_chunk(size) if is_alone else None
-            self._used += size if chunk else 0
+            self._used_bytes += size if chunk else 0
         if chunk is None:
             mem = self._new_segment(size, allocate)
             if mem is None:
                 return None
             chunk = Chunk(mem, 0, size, arena)
             with self._mutex:
-                self._segments.add(chunk)
-                self._used += size
+                self._first_chunks.add(chunk)
+                self._used_bytes += size
         return chunk
 
-    def give(self, chunk: Chunk[Mem]) -> None:
+    def return_chunk(self, chunk: Chunk[Mem]) -> None:
         """Return a chunk to the pool without blocking while another thread uses the pool."""
         if not chunk.mem.ptr:
             return  # the whole pool is garbage, and its segment happened to be finalised first
-        self._pending.append(chunk)
+        self._returned_chunks.append(chunk)
         if self._mutex.acquire(blocking=False):
             try:
                 if not self._is_changing:
-                    self._take_in_pending()
+                    self._add_returned_chunks()
             finally:
                 self._mutex.release()
 
     @contextmanager
-    def alone(self) -> Iterator[bool]:
+    def lock_pool(self) -> Iterator[bool]:
         """Context manager that locks the pool, and yields True if the caller may change its chunks.
 
         It yields False in a nested call of the same thread, as the notes of the class explain.
@@ -95,52 +95,56 @@ class ChunkPool(Generic[Mem]):
         with self._mutex:
             is_alone = not self._is_changing
             if is_alone:
-                self._take_in_pending()
+                self._add_returned_chunks()
             self._is_changing = True
             try:
                 yield is_alone
             finally:
                 self._is_changing = not is_alone
 
-    def _take_in_pending(self) -> None:
+    def _add_returned_chunks(self) -> None:
         self._is_changing = True
         try:
-            while self._pending:
-                chunk = self._pending.pop()
-                self._used -= chunk.size
+            while self._returned_chunks:
+                chunk = self._returned_chunks.pop()
+                self._used_bytes -= chunk.size
                 chunk.arena.add_chunk(chunk)
         finally:
             self._is_changing = False
 
     def _new_segment(self, size: int, allocate: Callable[[int], Mem | None]) -> Mem | None:
         """Allocate a segment on the device; free blocks are released if there is not enough memory."""
-        if 0 < self.limit_bytes < size or not any(self._reserve(size) for _ in self._make_room()):
+        if 0 < self.limit_bytes < size or not any(
+            self._reserve_bytes(size) for _ in self._iterate_attempts()
+        ):
             return None
         memory = None
         try:
-            for _ in self._make_room():
+            for _ in self._iterate_attempts():
                 memory = allocate(size)
                 if memory is not None:
                     break
         finally:
             if memory is None:
                 with self._mutex:
-                    self._total -= size
+                    self._total_bytes -= size
         return memory
 
-    def _make_room(self) -> Iterator[None]:
-        """Yield before three attempts: at once, after a release of free blocks, after garbage collection."""
+    def _iterate_attempts(self) -> Iterator[None]:
+        """Yield before each of three attempts to get memory. Free blocks are released before the second
+        attempt, and cyclic garbage is collected before the third.
+        """
         yield
         self.free_all_blocks()
         yield
-        self._collect()
+        self._collect_garbage()
         self.free_all_blocks()
         yield
 
-    def _reserve(self, size: int) -> bool:
+    def _reserve_bytes(self, size: int) -> bool:
         with self._mutex:
-            is_within_limit = not self.limit_bytes or self._total + size <= self.limit_bytes
-            self._total += size if is_within_limit else 0
+            is_within_limit = not self.limit_bytes or self._total_bytes + size <= self.limit_bytes
+            self._total_bytes += size if is_within_limit else 0
         return is_within_limit
 
     def free_all_blocks(self, stream: int | None = None) -> None:
@@ -149,32 +153,32 @@ class ChunkPool(Generic[Mem]):
 
         A segment with a part in use is kept.
         """
-        with self.alone() as is_alone:
+        with self.lock_pool() as is_alone:
             arenas = self._arenas.values() if stream is None else [self._arenas.get(stream)]
             for arena in list(arenas) if is_alone else ():
                 for chunk in arena.release_whole_segments() if arena else ():
-                    self._total -= chunk.size
-                    self._segments.discard(chunk)
-                    self._released(chunk)
+                    self._total_bytes -= chunk.size
+                    self._first_chunks.discard(chunk)
+                    self._handle_release(chunk)
 
     def segments(self) -> list[Chunk[Mem]]:
         """Return the first chunk of each segment in the pool, ordered by address."""
-        return sorted(self._segments, key=lambda chunk: chunk.address)
+        return sorted(self._first_chunks, key=lambda chunk: chunk.address)
 
     def n_free_blocks(self) -> int:
         """Number of free blocks of all streams in the pool."""
-        with self.alone():
+        with self.lock_pool():
             return sum(map(len, self._arenas.values()))
 
     def used_bytes(self) -> int:
         """Total size in bytes of the blocks that the program uses."""
-        with self.alone():
-            return self._used - sum(chunk.size for chunk in self._pending)
+        with self.lock_pool():
+            return self._used_bytes - sum(chunk.size for chunk in self._returned_chunks)
 
     def free_bytes(self) -> int:
         """Number of bytes that the pool has allocated but the program does not use."""
-        return self._total - self.used_bytes()
+        return self._total_bytes - self.used_bytes()
 
     def total_bytes(self) -> int:
         """Number of bytes that the pool has allocated on the device."""
-        return self._total
+        return self._total_bytes

@@ -145,12 +145,12 @@ def _find_remedies(log: str, code: str) -> Iterator[str]:
 
 
 def _find_similar_name(name: str, code: str) -> str:
-    names: set[str] = set(re.findall(r"[A-Za-z_]\w*", code)) - {name}
-    for candidates, cutoff in ((_BUILT_IN_NAMES, 0.75), (sorted(names), 0.8)):
+    code_names: set[str] = set(re.findall(r"[A-Za-z_]\w*", code)) - {name}
+    for candidates, cutoff in ((_BUILT_IN_NAMES, 0.75), (sorted(code_names), 0.8)):
         matches = difflib.get_close_matches(name, candidates, n=1, cutoff=cutoff)
         if matches:
             return matches[0]
-    return {word.lower(): word for word in (*names, *_BUILT_IN_NAMES)}.get(name.lower(), "")
+    return {word.lower(): word for word in (*code_names, *_BUILT_IN_NAMES)}.get(name.lower(), "")
 
 
 def _find_namespace_remedies(log: str, code: str) -> Iterator[str]:
@@ -158,9 +158,9 @@ def _find_namespace_remedies(log: str, code: str) -> Iterator[str]:
     if name_match and name_match[1] in ("cout", "cerr", "endl"):
         yield 'Kernels print with printf, such as printf("%d\\n", i).'
     elif name_match:
-        function = name_match[1] if name_match[1] in _BUILT_IN_NAMES else "the function"
+        function_name = name_match[1] if name_match[1] in _BUILT_IN_NAMES else "the function"
         yield (
-            f"Device code cannot use the C++ standard library: write {function} without std::, or with "
+            f"Device code cannot use the C++ standard library: write {function_name} without std::, or with "
             "cuda::std::."
         )
     if "must be a class or namespace name" in log or "must be a namespace name" in log:

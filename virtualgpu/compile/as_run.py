@@ -58,12 +58,12 @@ _SLOW_PATH_MNEMONICS = ("div", "rcp", "sqrt", "rsqrt", "rem", "call", "ret", "at
 
 
 @dataclass(slots=True)
-class _Site:
+class _CountedSite:
     """A counted access or branch of the PTX, with the machine instructions generated from its line."""
 
     function: str
     instruction: ir.Instruction
-    block: int
+    block_number: int
     machine_instructions: list[SassInstruction] = field(default_factory=list)
     line_opcodes: dict[str, str] = field(default_factory=dict)  # opcodes of the same line, by mnemonic
     access: AccessCounters | None = None
@@ -104,9 +104,9 @@ def count_machine_code(counters: KernelCounters, source: KernelSource, target: i
 def convert_counts(
     counters: KernelCounters,
     ptx: str,
-    machine: dict[str, tuple[SassInstruction, ...]],
+    machine_code_by_function: dict[str, tuple[SassInstruction, ...]],
     target: int,
-    entry: str = "",
+    entry_name: str = "",
 ) -> AsRun:
     """Convert the PTX instruction counts of a launch to counts of machine instructions.
 
@@ -116,19 +116,19 @@ def convert_counts(
         Counts of the launch by PTX instruction.
     ptx
         The PTX of the counters.
-    machine
+    machine_code_by_function
         The machine code of the same source, compiled with ``-lineinfo``, from `sass.disassemble`.
     target
         Compute capability of the machine code, such as 90.
-    entry
+    entry_name
         The kernel's (mangled) name in both; by default the counters' name.
     """
     module = parse(ptx)
     function_names = [
-        entry or counters.kernel_name,
+        entry_name or counters.kernel_name,
         *(n for n, f in module.functions.items() if not f.is_entry),
     ]
-    machine_code = [i for name in function_names for i in machine.get(name, ())]
+    machine_code = [i for name in function_names for i in machine_code_by_function.get(name, ())]
     sites, sites_by_line = _find_sites(counters, module, ptx, function_names)
     extra_counts: Counter[str] = Counter()
     has_divergent_loop = _has_divergent_loop(sites)
@@ -151,7 +151,7 @@ def convert_counts(
                 extra_counts["branch of a copied loop"] += 1
     warps_by_block = _find_predicated_blocks(module, function_names, sites)
     access_rows = [
-        _convert_access(site, warps_by_block[site.function].get(site.block, 0))
+        _convert_access(site, warps_by_block[site.function].get(site.block_number, 0))
         for site in sites
         if site.access
     ]
@@ -170,7 +170,7 @@ def convert_counts(
     )
 
 
-def _has_divergent_loop(sites: Sequence[_Site]) -> bool:
+def _has_divergent_loop(sites: Sequence[_CountedSite]) -> bool:
     """Return whether lanes of a warp leave some loop in different iterations.
 
     If not, all copies of a loop's body are executed the same number of times.
@@ -183,14 +183,14 @@ def _has_divergent_loop(sites: Sequence[_Site]) -> bool:
 
 
 def _find_sites(
-    counters: KernelCounters, module: ir.Module, ptx: str, names: Sequence[str]
-) -> tuple[list[_Site], dict[int, _Site]]:
+    counters: KernelCounters, module: ir.Module, ptx: str, function_names: Sequence[str]
+) -> tuple[list[_CountedSite], dict[int, _CountedSite]]:
     """Return the counted accesses and branches in the order of the counters, and by line of the PTX text."""
     functions_by_access: dict[tuple[int, str], list[str]] = defaultdict(list)
     line_numbers: dict[str, list[int]] = {}
     block_numbers: dict[str, dict[int, int]] = {}
     line_starts = [0, *(k + 1 for k, c in enumerate(ptx) if c == "\n")]
-    for name in names:
+    for name in function_names:
         function = module.functions[name]
         block_numbers[name] = {
             pc: block.number
@@ -203,18 +203,18 @@ def _find_sites(
         for instruction in function.instructions:
             if instruction.root in ("bra", "brx") or instruction.root in _ACCESS_MNEMONICS:
                 functions_by_access[instruction.pc, instruction.text].append(name)
-    sites: list[_Site] = []
-    sites_by_line: dict[int, _Site] = {}
+    sites: list[_CountedSite] = []
+    sites_by_line: dict[int, _CountedSite] = {}
     counter_rows: list[AccessCounters | BranchCounters] = [*counters.accesses, *counters.branches]
     for counter_row in counter_rows:
         if isinstance(counter_row, AccessCounters) and counter_row.space == "const":
             continue  # an operand of machine instructions
-        functions = functions_by_access.get((counter_row.pc, counter_row.text))
-        if not functions:
+        candidate_functions = functions_by_access.get((counter_row.pc, counter_row.text))
+        if not candidate_functions:
             continue
-        name = functions.pop(0)
+        name = candidate_functions.pop(0)
         instructions = module.functions[name].instructions
-        site = _Site(name, instructions[counter_row.pc], block_numbers[name].get(counter_row.pc, -1))
+        site = _CountedSite(name, instructions[counter_row.pc], block_numbers[name].get(counter_row.pc, -1))
         sites_by_line[line_numbers[name][counter_row.pc]] = site
         if isinstance(counter_row, AccessCounters):
             site.access = counter_row
@@ -233,31 +233,31 @@ def _find_sites(
     return sites, sites_by_line
 
 
-def _belongs_to_site(instruction: SassInstruction, site: _Site) -> bool:
+def _belongs_to_site(instruction: SassInstruction, site: _CountedSite) -> bool:
     if site.branch is not None:
         return instruction.is_conditional_branch
     return bool(instruction.space) and site.access is not None and instruction.kind == site.access.kind
 
 
 def _find_predicated_blocks(
-    module: ir.Module, names: Iterable[str], sites: Sequence[_Site]
+    module: ir.Module, function_names: Iterable[str], sites: Sequence[_CountedSite]
 ) -> dict[str, dict[int, int]]:
-    """Return for each function the blocks that run predicated because their branch was removed.
+    """Return, for each function, the blocks that are predicated because the compiler removed their branch.
 
     The blocks are mapped to the number of warps that reach the branch.
     """
-    warps_by_function: dict[str, dict[int, int]] = {name: {} for name in names}
+    warps_by_function: dict[str, dict[int, int]] = {name: {} for name in function_names}
     regions_by_function = {name: find_regions(module.functions[name]) for name in warps_by_function}
     for site in sites:
         if site.branch is None or site.machine_instructions:
             continue
         warps_of_block = warps_by_function[site.function]
-        for block in regions_by_function[site.function].get(site.block, ()):
+        for block in regions_by_function[site.function].get(site.block_number, ()):
             warps_of_block[block] = max(warps_of_block.get(block, 0), site.branch.executed)
     return warps_by_function
 
 
-def _convert_access(site: _Site, warps: int) -> AccessAsRun:
+def _convert_access(site: _CountedSite, branch_warps: int) -> AccessAsRun:
     access_counters = site.access
     assert access_counters is not None
     access_row = AccessAsRun(
@@ -282,11 +282,13 @@ def _convert_access(site: _Site, warps: int) -> AccessAsRun:
         requests=access_counters.requests,
         executions=access_counters.requests,
     )
-    if warps > access_counters.requests:
+    if branch_warps > access_counters.requests:
         if all(instruction.guarded for instruction in site.machine_instructions):
-            access_row = replace(access_row, executions=warps, note=_PREDICATED_NOTE)
+            access_row = replace(access_row, executions=branch_warps, note=_PREDICATED_NOTE)
         else:
-            access_row = replace(access_row, executions=warps, requests=warps, note=_EARLY_ACCESS_NOTE)
+            access_row = replace(
+                access_row, executions=branch_warps, requests=branch_warps, note=_EARLY_ACCESS_NOTE
+            )
     if "CAS" in access_row.opcode and ".cas" not in access_counters.text:
         return replace(access_row, requests=None, executions=None, note=_SWAP_LOOP_NOTE)
     if access_row.kind == "atomic":
@@ -296,7 +298,7 @@ def _convert_access(site: _Site, warps: int) -> AccessAsRun:
     return access_row
 
 
-def _make_atomic_note(site: _Site) -> str:
+def _make_atomic_note(site: _CountedSite) -> str:
     """Return a note on machine code that replaces an atomic; empty if every lane executes the atomic."""
     atomic_instructions = [
         instruction for instruction in site.machine_instructions if instruction.kind == "atomic"
@@ -321,17 +323,19 @@ def _make_atomic_note(site: _Site) -> str:
     )
 
 
-def _merge_accesses(sites: Sequence[_Site], rows: Sequence[AccessAsRun]) -> list[AccessAsRun]:
-    """Assign each wide machine access to the PTX accesses that it replaces; explain the other accesses."""
-    merged_rows = list(rows)
+def _merge_accesses(sites: Sequence[_CountedSite], access_rows: Sequence[AccessAsRun]) -> list[AccessAsRun]:
+    """Assign each wide machine access to the PTX accesses that it replaces, and add a note to each access
+    that was removed.
+    """
+    merged_rows = list(access_rows)
     site_groups: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for n, site in enumerate(sites):
         address = site.instruction.operands[0 if site.instruction.root == "st" else -1]
         if isinstance(address, ir.Address) and site.instruction.root in ("ld", "st"):
-            unmerged_row = rows[n]
+            unmerged_row = access_rows[n]
             site_groups[
                 site.function,
-                site.block,
+                site.block_number,
                 unmerged_row.space,
                 unmerged_row.kind,
                 address.base,
@@ -345,51 +349,57 @@ def _merge_accesses(sites: Sequence[_Site], rows: Sequence[AccessAsRun]) -> list
         ):
             if merged_bytes > access_size_bytes(sites[site_indices[0]]):
                 _merge_group(sites, merged_rows, site_indices, merged_bytes)
-    return [_note_unused(row) if not row.opcode and row.merged_into is None else row for row in merged_rows]
+    return [
+        _add_removed_note(row) if not row.opcode and row.merged_into is None else row for row in merged_rows
+    ]
 
 
-def access_size_bytes(site: _Site) -> int:
+def access_size_bytes(site: _CountedSite) -> int:
     """Return the number of bytes that each lane accesses with a PTX instruction."""
     assert site.access is not None
     return site.access.size_bytes
 
 
-def _address_offset(site: _Site) -> int:
+def _address_offset(site: _CountedSite) -> int:
     address = site.instruction.operands[0 if site.instruction.root == "st" else -1]
     assert isinstance(address, ir.Address)
     return address.offset
 
 
 def _merge_group(
-    sites: Sequence[_Site], rows: list[AccessAsRun], site_indices: list[int], merged_bytes: int
+    sites: Sequence[_CountedSite], access_rows: list[AccessAsRun], site_indices: list[int], merged_bytes: int
 ) -> None:
-    """Find neighbouring PTX accesses that one machine access of `merged_bytes` bytes replaces.
+    """Find neighbouring PTX accesses that one machine access of `merged_bytes` bytes replaces, and update
+    their rows.
+
 
     `site_indices` are indices of accesses with the same base address, in the order of their offsets.
     """
-    size = access_size_bytes(sites[site_indices[0]])
+    access_bytes = access_size_bytes(sites[site_indices[0]])
     site_at_offset = {_address_offset(sites[n]): n for n in site_indices}
-    for first_offset in range(0, merged_bytes, size):
+    for first_offset in range(0, merged_bytes, access_bytes):
         members_by_window: dict[int, list[int]] = defaultdict(list)
         for n in site_indices:
             members_by_window[(_address_offset(sites[n]) - first_offset) // merged_bytes].append(n)
         complete_windows = [
-            other_window
-            for other_window in members_by_window.values()
+            members
+            for members in members_by_window.values()
             if any(
                 instruction.size_bytes == merged_bytes
-                for n in other_window
+                for n in members
                 for instruction in sites[n].machine_instructions
             )
         ]
         if complete_windows and all(
-            len(other_window) * size == merged_bytes for other_window in complete_windows
+            len(members) * access_bytes == merged_bytes for members in complete_windows
         ):
             break
     else:
         for n in site_at_offset.values():
             if any(instruction.size_bytes == merged_bytes for instruction in sites[n].machine_instructions):
-                rows[n] = replace(rows[n], requests=None, executions=None, note=_ITERATIONS_NOTE)
+                access_rows[n] = replace(
+                    access_rows[n], requests=None, executions=None, note=_ITERATIONS_NOTE
+                )
         return
     for window_members in complete_windows:
         machine_members = [n for n in window_members if sites[n].machine_instructions]
@@ -399,19 +409,23 @@ def _merge_group(
         first_member = machine_members[0]
         if len(machine_sizes_bytes) > 1:
             for n in machine_members:
-                rows[n] = replace(rows[n], requests=None, executions=None, note=_PARTIAL_MERGE_NOTE)
+                access_rows[n] = replace(
+                    access_rows[n], requests=None, executions=None, note=_PARTIAL_MERGE_NOTE
+                )
             continue
-        merge_note = _make_merge_note(len(window_members), size, rows[first_member], merged_bytes)
+        merge_note = _make_merge_note(
+            len(window_members), access_bytes, access_rows[first_member], merged_bytes
+        )
         for n in window_members:
             if n == first_member:
-                rows[n] = replace(rows[n], note=merge_note)
+                access_rows[n] = replace(access_rows[n], note=merge_note)
             else:
-                rows[n] = replace(
-                    rows[n],
+                access_rows[n] = replace(
+                    access_rows[n],
                     opcode="",
                     requests=0,
                     executions=0,
-                    merged_into=rows[first_member].pc,
+                    merged_into=access_rows[first_member].pc,
                     note=merge_note,
                 )
 
@@ -425,11 +439,11 @@ def _make_merge_note(access_count: int, access_bytes: int, access_row: AccessAsR
     return f"{accesses_text} run as one {access_row.opcode} of {merged_bytes} bytes."
 
 
-def _note_unused(row: AccessAsRun) -> AccessAsRun:
-    return replace(row, note=_REMOVED_NOTE) if row.written else row
+def _add_removed_note(access_row: AccessAsRun) -> AccessAsRun:
+    return replace(access_row, note=_REMOVED_NOTE) if access_row.written else access_row
 
 
-def _convert_branch(site: _Site) -> BranchAsRun:
+def _convert_branch(site: _CountedSite) -> BranchAsRun:
     branch_counters = site.branch
     assert branch_counters is not None
     branch_row = BranchAsRun(

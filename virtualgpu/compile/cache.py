@@ -91,14 +91,16 @@ def _open_entry(folder: Path, name: str) -> int:
         os.close(folder_descriptor)
 
 
-def _is_trusted(status: os.stat_result, is_kind: Callable[[int], bool]) -> bool:
+def _is_trusted(file_status: os.stat_result, is_expected_kind: Callable[[int], bool]) -> bool:
     """Return whether only this user and root can write a file or folder.
 
     Cached code is executed, so that other users must not be able to change it.
     """
-    if not is_kind(status.st_mode):
+    if not is_expected_kind(file_status.st_mode):
         return False
-    return not hasattr(os, "getuid") or (status.st_uid in (os.getuid(), 0) and not status.st_mode & 0o022)
+    return not hasattr(os, "getuid") or (
+        file_status.st_uid in (os.getuid(), 0) and not file_status.st_mode & 0o022
+    )
 
 
 def _make_signature(name: str, data: bytes) -> bytes:

@@ -106,9 +106,9 @@ def _read_sections(cubin: bytes) -> Iterator[_Section]:
         )
 
 
-def _read_section(cubin: bytes, header: tuple[int, ...]) -> bytes:
-    section_offset = header[4]
-    section_bytes = header[5]
+def _read_section(cubin: bytes, section_header: tuple[int, ...]) -> bytes:
+    section_offset = section_header[4]
+    section_bytes = section_header[5]
     return cubin[section_offset : section_offset + section_bytes]
 
 
@@ -148,5 +148,5 @@ def _get_section_data(sections: dict[str, _Section], name: str) -> bytes:
     return section.data if section else b""
 
 
-def _read_string(table: bytes, offset: int) -> str:
-    return table[offset : table.index(b"\0", offset)].decode()
+def _read_string(string_table: bytes, offset: int) -> str:
+    return string_table[offset : string_table.index(b"\0", offset)].decode()

@@ -71,21 +71,21 @@ def instrument_blocks(ptx: str, kernel: str) -> InstrumentedPtx:
     PtxError
         If the module has no such entry.
     """
-    name_generator = _NameGenerator(ptx)
+    make_name = _NameGenerator(ptx)
     kernel_entry = find_entry(ptx, kernel)
     ptx_edits = [
-        _make_parameter_edit(kernel_entry, name_generator),
-        (kernel_entry.first_code_offset, _make_block_prologue(name_generator)),
+        _make_parameter_edit(kernel_entry, make_name),
+        (kernel_entry.first_code_offset, _make_block_prologue(make_name)),
     ]
     for statement_index, statement in enumerate(s for s in kernel_entry.statements if s.is_code):
         match = _EXIT_PATTERN.fullmatch(statement.plain)
         if not match:
             continue
-        epilogue = _make_block_epilogue(name_generator, statement_index)
+        epilogue = _make_block_epilogue(make_name, statement_index)
         if match[2] is None:
             ptx_edits.append((statement.start, epilogue))
         else:
-            skip_label = name_generator(f"stay_{statement_index}")
+            skip_label = make_name(f"stay_{statement_index}")
             negation = "" if match[1] else "!"
             ptx_edits.append((statement.start, f"@{negation}{match[2]} bra {skip_label};\n{epilogue}"))
             ptx_edits.append((statement.end, f"\n{skip_label}:\n"))
@@ -99,7 +99,7 @@ def instrument_warp(ptx: str, kernel: str) -> InstrumentedPtx:
     Functions that the kernel calls are not instrumented. Parameters and errors are those of
     `instrument_blocks`.
     """
-    name_generator = _NameGenerator(ptx)
+    make_name = _NameGenerator(ptx)
     kernel_entry = find_entry(ptx, kernel)
     function = parse(ptx).functions[kernel]
     block_starts = sorted(block.first for block in cfg.build_flow(function).blocks)
@@ -109,11 +109,11 @@ def instrument_warp(ptx: str, kernel: str) -> InstrumentedPtx:
             f"Kernel {kernel} cannot be instrumented: the number of its statements and instructions differs."
         )
     ptx_edits = [
-        _make_parameter_edit(kernel_entry, name_generator),
-        (kernel_entry.first_code_offset, _make_warp_prologue(name_generator)),
+        _make_parameter_edit(kernel_entry, make_name),
+        (kernel_entry.first_code_offset, _make_warp_prologue(make_name)),
     ]
     for block_index, block_start in enumerate(block_starts):
-        ptx_edits.append((code_statements[block_start].start, _make_warp_probe(name_generator, block_index)))
+        ptx_edits.append((code_statements[block_start].start, _make_warp_probe(make_name, block_index)))
     source_positions = [
         _find_source_position(function, start, end)
         for start, end in _iterate_block_spans(block_starts, len(code_statements))
@@ -142,7 +142,7 @@ def lower_version(ptx: str, version: tuple[int, int]) -> str:
     return f"{ptx[: match.start()]}{match[1]}{version[0]}.{version[1]}{ptx[match.end() :]}"
 
 
-def isa_of_cuda(version: tuple[int, int]) -> tuple[int, int]:
+def find_isa_version(version: tuple[int, int]) -> tuple[int, int]:
     """Return the PTX ISA version that belongs to a CUDA release (PTX ISA, "Release Notes").
 
     CUDA 11.x has PTX ISA 7.x, and CUDA 13.x has 9.x. CUDA 12.x has 8.x up to 12.5, and 8.(x - 1) from 12.6
@@ -158,7 +158,9 @@ def isa_of_cuda(version: tuple[int, int]) -> tuple[int, int]:
 
 
 def make_block_buffer(block_count: int, sampled: int = 1) -> UInt64Array:
-    """Return a buffer in which `instrument_blocks` records the times of a grid with ``blocks`` thread blocks.
+    """Return a buffer in which `instrument_blocks` records the times of a grid with `block_count`
+    thread blocks.
+
 
     The buffer has space for one in every ``sampled`` blocks; ``sampled`` is a power of two.
     """
@@ -170,16 +172,16 @@ def make_block_buffer(block_count: int, sampled: int = 1) -> UInt64Array:
     return np.concatenate([header_words, block_rows.reshape(-1)])
 
 
-def find_recorded_blocks(rows: int, sampled: int) -> npt.NDArray[np.int64]:
+def find_recorded_blocks(row_count: int, sampling_interval: int) -> npt.NDArray[np.int64]:
     """Return the indices of the thread blocks that the rows of a `make_block_buffer` record. The last index
     can exceed the largest block index of the grid.
 
     The recorded blocks do not have a fixed distance, because it could have a common factor with the number
     of SMs or resident blocks, so that some of them would never be recorded.
     """
-    row_index = np.arange(rows, dtype=np.uint64)
+    row_index = np.arange(row_count, dtype=np.uint64)
     pseudo_random = (row_index * np.uint64(_HASH_FACTOR)) >> np.uint64(40)
-    block_indices = row_index * np.uint64(sampled) + pseudo_random % np.uint64(sampled)
+    block_indices = row_index * np.uint64(sampling_interval) + pseudo_random % np.uint64(sampling_interval)
     return block_indices.astype(np.int64)
 
 
@@ -191,16 +193,21 @@ def read_blocks(
     Times are those of the GPU's global timer.
     """
     block_rows = buffer[_BLOCK_HEADER_WORDS:].reshape(-1, _BLOCK_WORDS)
-    block = find_recorded_blocks(len(block_rows), 1 << int(buffer[0]))
+    block_indices = find_recorded_blocks(len(block_rows), 1 << int(buffer[0]))
     has_run = block_rows[:, 0] != _UNSET_TIME
     block_rows = block_rows[has_run]
-    return block[has_run], block_rows[:, 0].copy(), block_rows[:, 1].copy(), block_rows[:, 2].astype(np.int32)
+    return (
+        block_indices[has_run],
+        block_rows[:, 0].copy(),
+        block_rows[:, 1].copy(),
+        block_rows[:, 2].astype(np.int32),
+    )
 
 
-def make_warp_buffer(block_index: Dim3, warp_index: int, capacity: int) -> UInt64Array:
-    """Return a buffer for at most ``capacity`` events that `instrument_warp` records for one warp."""
-    header_words = np.array([0, capacity, *block_index, warp_index], np.uint64)
-    return np.concatenate([header_words, np.zeros(capacity * _WARP_WORDS, np.uint64)])
+def make_warp_buffer(block_index: Dim3, warp_index: int, max_events: int) -> UInt64Array:
+    """Return a buffer for at most `max_events` events that `instrument_warp` records for one warp."""
+    header_words = np.array([0, max_events, *block_index, warp_index], np.uint64)
+    return np.concatenate([header_words, np.zeros(max_events * _WARP_WORDS, np.uint64)])
 
 
 def read_warp(buffer: UInt64Array) -> tuple[UInt64Array, npt.NDArray[np.uint32], npt.NDArray[np.int32], bool]:
@@ -208,14 +215,14 @@ def read_warp(buffer: UInt64Array) -> tuple[UInt64Array, npt.NDArray[np.uint32],
     missing.
     """
     event_count = int(buffer[0])
-    capacity = int(buffer[1])
-    event_rows = buffer[_WARP_HEADER_WORDS:].reshape(-1, _WARP_WORDS)[: min(event_count, capacity)]
+    max_events = int(buffer[1])
+    event_rows = buffer[_WARP_HEADER_WORDS:].reshape(-1, _WARP_WORDS)[: min(event_count, max_events)]
     active_masks = (event_rows[:, 1] & np.uint64(0xFFFF_FFFF)).astype(np.uint32)
     return (
         event_rows[:, 0].copy(),
         active_masks,
         (event_rows[:, 1] >> np.uint64(32)).astype(np.int32),
-        event_count > capacity,
+        event_count > max_events,
     )
 
 
@@ -262,18 +269,18 @@ def _summarize_block(function: ir.Function, start: int, end: int) -> str:
 # Probes ----------------------------------------------------------------------------------------
 
 
-def _make_parameter_edit(entry: EntryText, names: _NameGenerator) -> tuple[int, str]:
-    declaration = f".param .u64 {names('buffer')}"
+def _make_parameter_edit(entry: EntryText, make_name: _NameGenerator) -> tuple[int, str]:
+    declaration = f".param .u64 {make_name('buffer')}"
     if not entry.has_parentheses:
         return entry.params_end, f"({declaration})"
     return entry.params_end, f", {declaration}" if entry.has_params else declaration
 
 
-def _select_lowest_lane(names: _NameGenerator) -> str:
+def _select_lowest_lane(make_name: _NameGenerator) -> str:
     """Return PTX that sets a predicate in the lowest active lane only, and a register to the active mask."""
-    mask_register = names("mask")
-    lower_lanes = names("lower")
-    lowest_predicate = names("lowest")
+    mask_register = make_name("mask")
+    lower_lanes = make_name("lower")
+    lowest_predicate = make_name("lowest")
     return f"""\
 	activemask.b32 %{mask_register};
 	mov.u32 %{lower_lanes}, %lanemask_lt;
@@ -282,14 +289,16 @@ def _select_lowest_lane(names: _NameGenerator) -> str:
 """
 
 
-def _compute_linear_index(names: _NameGenerator, destination: str, index_name: str, size_name: str) -> str:
+def _compute_linear_index(
+    make_name: _NameGenerator, destination: str, index_name: str, size_name: str
+) -> str:
     """Return PTX that computes the linear index ``x + size.x * (y + size.y * z)`` in 64 bits.
 
     ``index_name`` is ``tid`` for a thread or ``ctaid`` for a block.
     """
-    size_register = names("factor")
-    coordinate_register = names("part")
-    register_32 = names("narrow")
+    size_register = make_name("factor")
+    coordinate_register = make_name("part")
+    register_32 = make_name("narrow")
     ptx_lines = []
     for axis, size_axis in (("z", ""), ("y", "y"), ("x", "x")):
         ptx_lines.append(
@@ -309,39 +318,39 @@ def _compute_linear_index(names: _NameGenerator, destination: str, index_name: s
     return "".join(ptx_lines)
 
 
-def _make_block_prologue(names: _NameGenerator) -> str:
-    row_register = names("row")
-    scratch_register = names("kept")
-    recorded_predicate = names("wanted")
-    lowest_predicate = names("lowest")
-    sm_register = names("narrow")
-    block_register = names("block")
-    shift_register = names("shift")
-    base_register = names("base")
-    time_register = names("time")
-    index_code = _compute_linear_index(names, block_register, "ctaid", "nctaid")
+def _make_block_prologue(make_name: _NameGenerator) -> str:
+    row_register = make_name("row")
+    scratch_register = make_name("kept")
+    recorded_predicate = make_name("wanted")
+    lowest_predicate = make_name("lowest")
+    sm_register = make_name("narrow")
+    block_register = make_name("block")
+    shift_register = make_name("shift")
+    base_register = make_name("base")
+    time_register = make_name("time")
+    index_code = _compute_linear_index(make_name, block_register, "ctaid", "nctaid")
     return f"""
 	.reg .pred %{recorded_predicate};
 	.reg .b64 %{row_register};
 	{{
 	.reg .pred %{lowest_predicate};
-	.reg .b32 %{names("mask")}, %{names("lower")}, %{sm_register}, %{shift_register};
+	.reg .b32 %{make_name("mask")}, %{make_name("lower")}, %{sm_register}, %{shift_register};
 	.reg .b64 %{block_register}, %{base_register}, %{time_register}, %{scratch_register};
-	.reg .b64 %{names("factor")}, %{names("part")};
+	.reg .b64 %{make_name("factor")}, %{make_name("part")};
 	mov.u64 %{time_register}, %globaltimer;
-	ld.param.u64 %{base_register}, [{names("buffer")}];
+	ld.param.u64 %{base_register}, [{make_name("buffer")}];
 	cvta.to.global.u64 %{base_register}, %{base_register};
 {index_code}	ld.global.u32 %{shift_register}, [%{base_register}];
 	shr.u64 %{row_register}, %{block_register}, %{shift_register};
 	mul.lo.u64 %{scratch_register}, %{row_register}, {_HASH_FACTOR - (1 << 64)};
 	shr.u64 %{scratch_register}, %{scratch_register}, 40;
 	xor.b64 %{scratch_register}, %{scratch_register}, %{block_register};
-	shl.b64 %{names("factor")}, -1, %{shift_register};
-	not.b64 %{names("factor")}, %{names("factor")};
-	and.b64 %{scratch_register}, %{scratch_register}, %{names("factor")};
+	shl.b64 %{make_name("factor")}, -1, %{shift_register};
+	not.b64 %{make_name("factor")}, %{make_name("factor")};
+	and.b64 %{scratch_register}, %{scratch_register}, %{make_name("factor")};
 	setp.eq.u64 %{recorded_predicate}, %{scratch_register}, 0;
 	mad.lo.u64 %{row_register}, %{row_register}, {8 * _BLOCK_WORDS}, %{base_register};
-{_select_lowest_lane(names)}	and.pred %{lowest_predicate}, %{lowest_predicate}, %{recorded_predicate};
+{_select_lowest_lane(make_name)}	and.pred %{lowest_predicate}, %{lowest_predicate}, %{recorded_predicate};
 	@%{lowest_predicate} red.global.min.u64 [%{row_register}+{8 * _BLOCK_HEADER_WORDS}], %{time_register};
 	mov.u32 %{sm_register}, %smid;
 	cvt.u64.u32 %{scratch_register}, %{sm_register};
@@ -350,11 +359,12 @@ def _make_block_prologue(names: _NameGenerator) -> str:
 	"""
 
 
-def _make_block_epilogue(names: _NameGenerator, statement_index: int) -> str:
-    lowest_predicate = names(f"lowest_{statement_index}")
-    time_register = names(f"time_{statement_index}")
-    mask_register = names(f"mask_{statement_index}")
-    lower_lanes = names(f"lower_{statement_index}")
+def _make_block_epilogue(make_name: _NameGenerator, statement_index: int) -> str:
+    lowest_predicate = make_name(f"lowest_{statement_index}")
+    time_register = make_name(f"time_{statement_index}")
+    mask_register = make_name(f"mask_{statement_index}")
+    lower_lanes = make_name(f"lower_{statement_index}")
+    row_register = make_name("row")
     return f"""{{
 	.reg .pred %{lowest_predicate};
 	.reg .b32 %{mask_register}, %{lower_lanes};
@@ -364,33 +374,33 @@ def _make_block_epilogue(names: _NameGenerator, statement_index: int) -> str:
 	mov.u32 %{lower_lanes}, %lanemask_lt;
 	and.b32 %{lower_lanes}, %{lower_lanes}, %{mask_register};
 	setp.eq.u32 %{lowest_predicate}, %{lower_lanes}, 0;
-	and.pred %{lowest_predicate}, %{lowest_predicate}, %{names("wanted")};
-	@%{lowest_predicate} red.global.max.u64 [%{names("row")}+{8 * _BLOCK_HEADER_WORDS + 8}], %{time_register};
+	and.pred %{lowest_predicate}, %{lowest_predicate}, %{make_name("wanted")};
+	@%{lowest_predicate} red.global.max.u64 [%{row_register}+{8 * _BLOCK_HEADER_WORDS + 8}], %{time_register};
 	}}
 	"""
 
 
-def _make_warp_prologue(names: _NameGenerator) -> str:
-    traced_predicate = names("mine")
-    base_register = names("base")
-    thread_register = names("thread")
-    header_word = names("word")
-    index_code = _compute_linear_index(names, thread_register, "tid", "ntid")
+def _make_warp_prologue(make_name: _NameGenerator) -> str:
+    traced_predicate = make_name("mine")
+    base_register = make_name("base")
+    thread_register = make_name("thread")
+    header_word = make_name("word")
+    index_code = _compute_linear_index(make_name, thread_register, "tid", "ntid")
     coordinate_checks = []
     for byte_offset, axis in ((16, "x"), (24, "y"), (32, "z")):
         coordinate_checks.append(f"""\
 	ld.global.u64 %{header_word}, [%{base_register}+{byte_offset}];
-	mov.u32 %{names("narrow")}, %ctaid.{axis};
-	cvt.u64.u32 %{names("part")}, %{names("narrow")};
-	setp.eq.and.u64 %{traced_predicate}, %{header_word}, %{names("part")}, %{traced_predicate};
+	mov.u32 %{make_name("narrow")}, %ctaid.{axis};
+	cvt.u64.u32 %{make_name("part")}, %{make_name("narrow")};
+	setp.eq.and.u64 %{traced_predicate}, %{header_word}, %{make_name("part")}, %{traced_predicate};
 """)
     return f"""
 	.reg .pred %{traced_predicate};
 	.reg .b64 %{base_register};
 	{{
-	.reg .b32 %{names("narrow")};
-	.reg .b64 %{thread_register}, %{header_word}, %{names("factor")}, %{names("part")};
-	ld.param.u64 %{base_register}, [{names("buffer")}];
+	.reg .b32 %{make_name("narrow")};
+	.reg .b64 %{thread_register}, %{header_word}, %{make_name("factor")}, %{make_name("part")};
+	ld.param.u64 %{base_register}, [{make_name("buffer")}];
 	cvta.to.global.u64 %{base_register}, %{base_register};
 {index_code}	shr.u64 %{thread_register}, %{thread_register}, 5;
 	ld.global.u64 %{header_word}, [%{base_register}+40];
@@ -399,18 +409,18 @@ def _make_warp_prologue(names: _NameGenerator) -> str:
 	"""
 
 
-def _make_warp_probe(names: _NameGenerator, block_index: int) -> str:
-    lowest_predicate = names("lowest")
-    fits_predicate = names("fits")
-    event_address = names("place")
-    event_word = names("word")
-    clock_register = names("clock")
-    base_register = names("base")
+def _make_warp_probe(make_name: _NameGenerator, block_index: int) -> str:
+    lowest_predicate = make_name("lowest")
+    fits_predicate = make_name("fits")
+    event_address = make_name("place")
+    event_word = make_name("word")
+    clock_register = make_name("clock")
+    base_register = make_name("base")
     return f"""{{
 	.reg .pred %{lowest_predicate}, %{fits_predicate};
-	.reg .b32 %{names("mask")}, %{names("lower")}, %{names("number")};
+	.reg .b32 %{make_name("mask")}, %{make_name("lower")}, %{make_name("number")};
 	.reg .b64 %{event_address}, %{event_word}, %{clock_register};
-{_select_lowest_lane(names)}	and.pred %{lowest_predicate}, %{lowest_predicate}, %{names("mine")};
+{_select_lowest_lane(make_name)}	and.pred %{lowest_predicate}, %{lowest_predicate}, %{make_name("mine")};
 	mov.u64 %{clock_register}, %clock64;
 	mov.u64 %{event_address}, 0;
 	mov.u64 %{event_word}, 0;
@@ -419,8 +429,8 @@ def _make_warp_probe(names: _NameGenerator, block_index: int) -> str:
 	setp.lt.and.u64 %{fits_predicate}, %{event_address}, %{event_word}, %{lowest_predicate};
 	mad.lo.u64 %{event_address}, %{event_address}, {8 * _WARP_WORDS}, %{base_register};
 	@%{fits_predicate} st.global.u64 [%{event_address}+{8 * _WARP_HEADER_WORDS}], %{clock_register};
-	mov.u32 %{names("number")}, {block_index};
-	mov.b64 %{event_word}, {{%{names("mask")}, %{names("number")}}};
+	mov.u32 %{make_name("number")}, {block_index};
+	mov.b64 %{event_word}, {{%{make_name("mask")}, %{make_name("number")}}};
 	@%{fits_predicate} st.global.u64 [%{event_address}+{8 * _WARP_HEADER_WORDS + 8}], %{event_word};
 	}}
 	"""

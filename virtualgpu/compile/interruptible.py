@@ -26,22 +26,22 @@ def set_stack_size(size_bytes: int) -> Iterator[None]:
             threading.stack_size(previous_size)
 
 
-def run_interruptible(work: Callable[[], T], stop: Callable[[], None] = lambda: None) -> T:
+def run_interruptible(long_call: Callable[[], T], stop_call: Callable[[], None] = lambda: None) -> T:
     """Run a long function call in a separate thread, and wait for it. If an interrupt ends the wait, the
-    function calls `stop`.
+    function calls `stop_call`.
 
     Python raises `KeyboardInterrupt` only in the main thread, and not before a call into C returns.
     Interrupted work that cannot be stopped continues to its end in the background; a process that exits does
     not wait for it.
     """
     if threading.current_thread() is not threading.main_thread():
-        return work()
+        return long_call()
     results: list[T] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            results.append(work())
+            results.append(long_call())
         except BaseException as error:
             errors.append(error)
 
@@ -52,7 +52,7 @@ def run_interruptible(work: Callable[[], T], stop: Callable[[], None] = lambda: 
         while thread.is_alive():
             thread.join(_POLL_S)
     except BaseException:
-        stop()
+        stop_call()
         raise
     if errors:
         raise errors[0]

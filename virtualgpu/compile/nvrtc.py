@@ -108,9 +108,9 @@ def find_include_options() -> tuple[str, ...]:
     from cuda.pathfinder import find_nvidia_header_directory
 
     directories: list[str] = []
-    for name in _HEADER_LIBRARIES:
+    for library_name in _HEADER_LIBRARIES:
         try:
-            directory = find_nvidia_header_directory(name)
+            directory = find_nvidia_header_directory(library_name)
         except Exception:
             directory = None
         if directory and directory not in directories:
@@ -185,7 +185,7 @@ def compile_ptx(
         If NVRTC is not installed and the source is not one of the course's own.
     """
     if not is_available():
-        return _find_shipped(code, target, options, name_expressions)
+        return _find_shipped_image(code, target, options, name_expressions)
     flags = [f"--gpu-architecture=compute_{target}", "-lineinfo", *options]
     (ptx_bytes,), log, lowered_names = _compile(code, file_name, flags, name_expressions, ("PTX",))
     return PtxImage(ptx_bytes.rstrip(b"\0").decode(), target, log, lowered_names)
@@ -205,19 +205,21 @@ def compile_both(
 
 @functools.lru_cache(maxsize=128)
 def _compile_both(
-    code: str, target: int, options: tuple[str, ...], name_expressions: tuple[str, ...], _headers: str
+    code: str, target: int, options: tuple[str, ...], name_expressions: tuple[str, ...], _header_hash: str
 ) -> tuple[PtxImage, CubinImage | None]:
     if not is_available():
-        return _find_shipped(code, target, options, name_expressions), None
+        return _find_shipped_image(code, target, options, name_expressions), None
     flags = [f"--gpu-architecture=sm_{target}", "-lineinfo", *options]
     (ptx_bytes, cubin), log, lowered_names = _compile(
         code, "kernel.cu", flags, name_expressions, ("PTX", "CUBIN")
     )
-    ptx = PtxImage(ptx_bytes.rstrip(b"\0").decode(), target, log, lowered_names)
-    return ptx, CubinImage(cubin, target, log, lowered_names)
+    ptx_image = PtxImage(ptx_bytes.rstrip(b"\0").decode(), target, log, lowered_names)
+    return ptx_image, CubinImage(cubin, target, log, lowered_names)
 
 
-def _find_shipped(code: str, target: int, options: Sequence[str], expressions: Sequence[str]) -> PtxImage:
+def _find_shipped_image(
+    code: str, target: int, options: Sequence[str], expressions: Sequence[str]
+) -> PtxImage:
     shipped_image = shipped.find_image(code, target=target, options=options, name_expressions=expressions)
     if shipped_image is None:
         raise NvrtcMissingError(
@@ -249,11 +251,13 @@ def compile_cubin(
 def _compile(
     code: str, file_name: str, flags: Sequence[str], expressions: Sequence[str], image_kinds: Sequence[str]
 ) -> tuple[list[bytes], str, dict[str, str]]:
-    """Compile a source, or load its images from the cache on disk; return one image per kind, log and names.
+    """Compile a source, or load its images from the cache on disk. Return one image per kind, the log and the
+    mangled names.
+
 
     Sources that include the learner's own files (``-I``) are compiled each time.
     """
-    _refuse_unlinked(flags)
+    _refuse_link_options(flags)
     options = _merge_options(flags)
     if any(flag.startswith(("-I", "--include-path", "-include", "--pre-include")) for flag in flags):
         return run_interruptible(
@@ -263,17 +267,19 @@ def _compile(
     key_parts = (file_name, *options, "", *expressions, "", code, hash_headers(code))
     cache_keys = [disk_cache.make_key(version_text, image_kind, *key_parts) for image_kind in image_kinds]
     cached_entries = [
-        data.partition(b"\n") for key in cache_keys if (data := disk_cache.load_entry("nvrtc", key))
+        entry_bytes.partition(b"\n")
+        for key in cache_keys
+        if (entry_bytes := disk_cache.load_entry("nvrtc", key))
     ]
     if len(cached_entries) == len(image_kinds):
-        header = json.loads(cached_entries[0][0])
-        return [image for _, _, image in cached_entries], header["log"], header["lowered"]
+        log_and_names = json.loads(cached_entries[0][0])
+        return [image for _, _, image in cached_entries], log_and_names["log"], log_and_names["lowered"]
 
     def compile_and_store() -> tuple[list[bytes], str, dict[str, str]]:
         images, log, lowered_names = _compile_now(code, file_name, options, expressions, image_kinds)
-        header = json.dumps({"log": log, "lowered": lowered_names}).encode()
+        log_and_names = json.dumps({"log": log, "lowered": lowered_names}).encode()
         for key, image in zip(cache_keys, images, strict=True):
-            disk_cache.store_entry("nvrtc", key, header + b"\n" + image)
+            disk_cache.store_entry("nvrtc", key, log_and_names + b"\n" + image)
         return images, log, lowered_names
 
     return run_interruptible(compile_and_store, compiler.interrupt)
@@ -377,7 +383,7 @@ def _merge_options(flags: Sequence[str]) -> list[str]:
     return [*options, *find_include_options()]
 
 
-def _refuse_unlinked(flags: Sequence[str]) -> None:
+def _refuse_link_options(flags: Sequence[str]) -> None:
     link_option = next((flag for flag in flags if flag in ("-dlto", "--dlink-time-opt")), None)
     if link_option:
         raise NotSupportedError(

@@ -14,18 +14,18 @@ from virtualgpu.records import KernelSource
 _TARGET = TARGETS[-1]
 
 
-def is_same_program(first: KernelSource, second: KernelSource) -> bool:
+def is_same_program(first_code: KernelSource, second_code: KernelSource) -> bool:
     """Return whether two kernels differ only in comments, spaces, names and other details without an effect.
 
     The texts must be equal except for comments and spaces, or both kernels must compile to the same
     instructions. If the compiler is missing, or rejects one of them, the texts decide.
     """
-    if (first.name, first.options) == (second.name, second.options) and _strip_comments(
-        first.code
-    ) == _strip_comments(second.code):
+    if (first_code.name, first_code.options) == (second_code.name, second_code.options) and _strip_comments(
+        first_code.code
+    ) == _strip_comments(second_code.code):
         return True
     try:
-        return _compile_instructions(first) == _compile_instructions(second)
+        return _compile_instructions(first_code) == _compile_instructions(second_code)
     except (GpulabError, KeyError):  # KeyError: a template, whose name in PTX is another
         return False
 

@@ -71,7 +71,10 @@ def get_image(key: str) -> ShippedImage | None:
     image_record = _load_store()["images"].get(key)
     if image_record is None:
         return None
-    kernel_resources = {name: KernelResources(**values) for name, values in image_record["resources"].items()}
+    kernel_resources = {
+        name: KernelResources(**resource_values)
+        for name, resource_values in image_record["resources"].items()
+    }
     return ShippedImage(image_record["ptx"], image_record["lowered_names"], kernel_resources)
 
 
@@ -96,14 +99,14 @@ def make_key(code: str, target: int, options: Sequence[str], name_expressions: S
     return hashlib.sha256("\0".join(key_parts).encode()).hexdigest()[:32]
 
 
-def pack_images(images: Iterable[tuple[str, ShippedImage]], nvrtc: str) -> bytes:
+def pack_images(images: Iterable[tuple[str, ShippedImage]], nvrtc_version: str) -> bytes:
     """Return the bytes of a file that stores the given compiled images. Each item of `images` is a pair of a
     key and an image.
     """
     store_content = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
-        "nvrtc": nvrtc,
+        "nvrtc": nvrtc_version,
         "targets": list(TARGETS),
         "images": {key: {**asdict(image), "ptx": strip_ptx(image.ptx)} for key, image in sorted(images)},
     }

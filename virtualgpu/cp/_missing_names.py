@@ -111,7 +111,7 @@ def make_missing_name_error(
     similar_names = difflib.get_close_matches(
         name, [n for n in known_names if not n.startswith("_")], n=1, cutoff=0.75
     )
-    other_paths = [path for path in _find_paths(name) if path != f"{module_name}.{name}"]
+    other_paths = [path for path in _find_full_names(name) if path != f"{module_name}.{name}"]
     path = f"numpy{module_name.removeprefix('cp')}.{name}"
     if isinstance(numpy_object, type | ModuleType) or (
         numpy_object is not None and not callable(numpy_object)
@@ -129,7 +129,7 @@ def make_missing_name_error(
     return AttributeError(f"{message}.", name=name)
 
 
-def _find_paths(name: str) -> list[str]:
+def _find_full_names(name: str) -> list[str]:
     """Return the full names in ``cp`` of objects with this name, such as ``cp.random.rand`` for ``rand``."""
     paths = []
     for module_path in ("cp", "cp.random", "cp.linalg", "cp.fft", "cp.cuda", "cp.cuda.runtime"):

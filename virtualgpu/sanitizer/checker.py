@@ -208,7 +208,7 @@ class Checker:
         if checks_barriers:
             waits_for_block = self._new_table(np.dtype(np.uint8), len(function.instructions) + 1)
             waits_for_block[: len(function.instructions)] = [
-                cfg.is_block_barrier(i) and cfg.waits_for_all(i) for i in function.instructions
+                cfg.is_block_barrier(i) and cfg.waits_for_all_threads(i) for i in function.instructions
             ]
             shared_state.waits_for_block = waits_for_block.ctypes.data
         if checks_heap and memory.heap is not None:

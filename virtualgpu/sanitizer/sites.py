@@ -114,7 +114,7 @@ def has_partial_waits(plans: Iterable[FunctionPlan]) -> bool:
     return any(
         (i.root in ("bar", "barrier") and "warp" in i.parts)
         or i.root in ("membar", "fence", "mbarrier")
-        or (cfg.is_block_barrier(i) and not cfg.waits_for_all(i))
+        or (cfg.is_block_barrier(i) and not cfg.waits_for_all_threads(i))
         or bool(set(i.parts) & {"release", "acq_rel", "arrive"})
         for plan in plans
         for i in plan.function.instructions

@@ -14,20 +14,20 @@ from gpulab_course.teach.judge import (
     Answer,
     Budget,
     Case,
-    Draw,
+    DataGenerator,
+    ExpectedFloats,
     KernelExercise,
-    Measured,
+    MeasuredLaunch,
     Mistake,
-    Near,
     NotYet,
     PythonExercise,
-    Row,
+    SpecialInput,
     advice,
     call,
     count_blocks,
     draw,
+    is_integer,
     is_number,
-    is_whole,
     list_parts,
     short_repr,
 )
@@ -103,7 +103,7 @@ def _judge_shape(answer: Answer, n: int, info: DeviceInfo, condition: str) -> No
             f"{message}. Return a tuple (blocks, threads) with the number of blocks and the number of "
             "threads per block."
         )
-    if not all(map(is_whole, result_values)):
+    if not all(map(is_integer, result_values)):
         hint = ": divide with // instead of /" if all(map(is_number, result_values)) else ""
         raise NotYet(f"{message}, but both numbers must be integers{hint}.")
     blocks, threads = map(int, result_values)
@@ -140,7 +140,7 @@ def _judge_shape(answer: Answer, n: int, info: DeviceInfo, condition: str) -> No
 BLOCKS = PythonExercise("00-blocks", "A grid for n elements", judge_blocks, level="warm-up")
 
 
-def draw_saxpy_case(data: Draw, n: int, block: Dim3) -> Case:
+def draw_saxpy_case(data: DataGenerator, n: int, block: Dim3) -> Case:
     """Return a test case for a kernel that computes ``y[i] = a * x[i] + y[i]``."""
     a = np.float32(data.rng.uniform(1.5, 3) * data.rng.choice((-1, 1)))
     x = data.floats(n)
@@ -157,14 +157,14 @@ def _make_saxpy_case(a: Any, x: Any, y: Any, block: Dim3) -> Case:
         # In double precision, because the GPU may round once (FMA) or twice.
         product = a.astype(np.float64) * x
         old_y = y.astype(np.float64)
-        expected = Near((product + old_y).astype(np.float32), np.abs(product) + np.abs(old_y))
+        expected = ExpectedFloats((product + old_y).astype(np.float32), np.abs(product) + np.abs(old_y))
     return Case(count_blocks(n, block[0]), {"a": a, "x": x, "y": y, "n": n}, {"y": expected})
 
 
 def _make_saxpy_case_maker(a: float) -> Any:
     """Return a function that creates a test case with factor `a` and elements of all kinds."""
 
-    def make_case(data: Draw, n: int, block: Dim3) -> Case:
+    def make_case(data: DataGenerator, n: int, block: Dim3) -> Case:
         special_values = np.array((0, -0.0, np.inf, -np.inf, np.nan, 1.5, -1e30), np.float32)
         return _make_saxpy_case(
             a, data.rng.choice(special_values, n), data.rng.choice(special_values, n), block
@@ -174,12 +174,12 @@ def _make_saxpy_case_maker(a: float) -> Any:
 
 
 _FACTOR_TEST_ROWS = tuple(
-    Row(f"a = {a}", _make_saxpy_case_maker(a), (40,)) for a in (0.0, -1.0, 1e-30, np.inf, np.nan)
+    SpecialInput(f"a = {a}", _make_saxpy_case_maker(a), (40,)) for a in (0.0, -1.0, 1e-30, np.inf, np.nan)
 )
 
 
 def _is_overrun_of_last_block(mistake: Mistake) -> bool:
-    return mistake.fault == "out of bounds" and mistake["n"] % mistake.case.block[0] != 0
+    return mistake.fault_kind == "out of bounds" and mistake["n"] % mistake.case.block[0] != 0
 
 
 SAXPY = KernelExercise(
@@ -221,7 +221,7 @@ SAXPY = KernelExercise(
 )
 
 
-def make_smooth_case(data: Draw, n: int, block: Dim3) -> Case:
+def make_smooth_case(data: DataGenerator, n: int, block: Dim3) -> Case:
     """Return a test case for a kernel that averages each element and its neighbours, except at the ends."""
     x = data.floats(n)
     exact_x = x.astype(np.float64)
@@ -230,12 +230,12 @@ def make_smooth_case(data: Draw, n: int, block: Dim3) -> Case:
         term_magnitudes = np.abs(exact_x)
         expected_means[1:-1] = (exact_x[:-2] + exact_x[1:-1] + exact_x[2:]) / 3
         term_magnitudes[1:-1] = (term_magnitudes[:-2] + term_magnitudes[1:-1] + term_magnitudes[2:]) / 3
-    expected = Near(expected_means.astype(np.float32), term_magnitudes, ulps=3)
+    expected = ExpectedFloats(expected_means.astype(np.float32), term_magnitudes, ulps=3)
     return Case(count_blocks(n, block[0]), {"x": x, "n": n}, {"y": expected})
 
 
 def _is_only_ends_wrong(mistake: Mistake) -> bool:
-    return mistake.found is not None and mistake["n"] > 2 and not mistake.wrong[1:-1].any()
+    return mistake.actual_values is not None and mistake["n"] > 2 and not mistake.wrong_elements[1:-1].any()
 
 
 REPAIR = KernelExercise(
@@ -245,16 +245,20 @@ REPAIR = KernelExercise(
     "const float* x, float* y, int n",
     make_smooth_case,
     "smooth.cu",
-    table=(Row("hardly any elements", make_smooth_case, (2, 3, 4)),),
+    table=(SpecialInput("hardly any elements", make_smooth_case, (2, 3, 4)),),
     kind="repair",
-    once=True,
+    forbids_double_writes=True,
     advice=(
         Advice(
-            advice.match_all(advice.is_out_of_bounds, lambda mistake: "y" in mistake.array),
+            advice.match_all(advice.is_out_of_bounds, lambda mistake: "y" in mistake.fault_array),
             "Threads without an element must not write. Add the guard if (i < n).",
         ),
         Advice(
-            lambda mistake: mistake.found is not None and mistake["n"] > 2 and not mistake.found[1:-1].any(),
+            lambda mistake: (
+                mistake.actual_values is not None
+                and mistake["n"] > 2
+                and not mistake.actual_values[1:-1].any()
+            ),
             "Every mean is 0. What is 1 / 3, the division of two integers?",
         ),
         Advice(
@@ -270,7 +274,7 @@ REPAIR = KernelExercise(
 )
 
 
-def draw_spotlight_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
+def draw_spotlight_case(data: DataGenerator, size: tuple[int, int], block: Dim3) -> Case:
     """Return a test case for a kernel that doubles the pixels in a circle (at most 255) and halves the
     others.
     """
@@ -298,7 +302,7 @@ def _make_spotlight_case(picture: Any, cx: int, cy: int, radius: int, block: Dim
 def _make_circle_case_maker(cx: int, cy: int, radius: int) -> Any:
     """Return a function that creates a test case with this circle and a picture with all byte values."""
 
-    def make_case(data: Draw, size: tuple[int, int], block: Dim3) -> Case:
+    def make_case(data: DataGenerator, size: tuple[int, int], block: Dim3) -> Case:
         picture = data.rng.permutation(np.resize(np.arange(256), size[0] * size[1])).astype(np.uint8)
         return _make_spotlight_case(picture.reshape(size), cx, cy, radius, block)
 
@@ -307,13 +311,13 @@ def _make_circle_case_maker(cx: int, cy: int, radius: int) -> Any:
 
 # The far spots are so far away that the square of a distance just fits into an int; no pixel is near the rim.
 _SPOTLIGHT_TEST_ROWS = (
-    Row("everything lit", _make_circle_case_maker(10, 10, 400), ((20, 30),)),
-    Row("nothing lit", _make_circle_case_maker(-3, 5, 2), ((20, 30), (1, 1))),
-    Row("one pixel lit", _make_circle_case_maker(3, 5, 0), ((20, 30),)),
-    Row("a corner on the edge of the circle", _make_circle_case_maker(-3, -4, 5), ((20, 30),)),
-    Row("a dark spot far to the left", _make_circle_case_maker(-40_000, 3, 30_000), ((20, 300),)),
-    Row("a dark spot far below", _make_circle_case_maker(3, 40_000, 30_000), ((300, 20),)),
-    Row("a large spot", _make_circle_case_maker(-20_000, -20_000, 46_340), ((20, 30),)),
+    SpecialInput("everything lit", _make_circle_case_maker(10, 10, 400), ((20, 30),)),
+    SpecialInput("nothing lit", _make_circle_case_maker(-3, 5, 2), ((20, 30), (1, 1))),
+    SpecialInput("one pixel lit", _make_circle_case_maker(3, 5, 0), ((20, 30),)),
+    SpecialInput("a corner on the edge of the circle", _make_circle_case_maker(-3, -4, 5), ((20, 30),)),
+    SpecialInput("a dark spot far to the left", _make_circle_case_maker(-40_000, 3, 30_000), ((20, 300),)),
+    SpecialInput("a dark spot far below", _make_circle_case_maker(3, 40_000, 30_000), ((300, 20),)),
+    SpecialInput("a large spot", _make_circle_case_maker(-20_000, -20_000, 46_340), ((20, 30),)),
 )
 
 
@@ -339,8 +343,8 @@ def _make_swapped_picture(mistake: Mistake) -> Any:
 
 
 def _is_only_rim_wrong(mistake: Mistake) -> bool:
-    return mistake.found is not None and bool(
-        (_compute_squared_rim_distance(mistake, False)[mistake.wrong] == 0).all()
+    return mistake.actual_values is not None and bool(
+        (_compute_squared_rim_distance(mistake, False)[mistake.wrong_elements] == 0).all()
     )
 
 
@@ -365,8 +369,8 @@ PICTURE = KernelExercise(
     table=_SPOTLIGHT_TEST_ROWS,
     sizes=_draw_picture_sizes,
     blocks=draw.draw_plane_blocks,
-    measured=Measured((190, 250), (32, 8, 1)),
-    once=True,
+    measured_launch=MeasuredLaunch((190, 250), (32, 8, 1)),
+    forbids_double_writes=True,
     budgets=(
         Budget(
             "sectors",

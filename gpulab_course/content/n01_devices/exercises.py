@@ -17,10 +17,10 @@ from gpulab_course.teach.judge import (
     PythonExercise,
     as_float,
     call,
+    format_call,
     is_number,
     list_parts,
     short_repr,
-    spell,
 )
 from gpulab_course.teach.judge.python.functions import must_be_a_function
 from virtualgpu.records import DeviceInfo, Dim3
@@ -162,7 +162,7 @@ def judge_capability(answer: Answer) -> str:
 def _judge_comparison(
     answer: Answer, capability_text: str, version: tuple[int, int], required_version: tuple[int, int]
 ) -> None:
-    call_text = spell("at_least", (capability_text, *required_version))
+    call_text = format_call("at_least", (capability_text, *required_version))
     result = call(answer, capability_text, *required_version, name="at_least")
     if not isinstance(result, bool | np.bool):
         raise NotYet(f"{call_text} returns {short_repr(result)}. Return True or False.")
@@ -558,7 +558,7 @@ def _judge_choice(answer: Answer, job: Job, lesson: str = "", mistake_index: int
     ]
     call_text = f"choose(gpus, {memory_bytes:.3g}, {moved_bytes:.3g}, {flop:.3g})"
     must_be_a_function("choose", answer.is_function, answer.kind)
-    choice = answer.calling(call_text, gpus, memory_bytes, moved_bytes, flop)
+    choice = answer.call_as(call_text, gpus, memory_bytes, moved_bytes, flop)
     if choice is not None and not isinstance(choice, str):
         raise NotYet(f"{call_text} returns {short_repr(choice)}. Return the `.name` of a GPU, or None.")
     if choice in best_names or (choice is None and not best_names):

@@ -13,13 +13,13 @@ from gpulab_course.teach.judge import (
     Answer,
     Budget,
     Case,
-    Draw,
+    DataGenerator,
     KernelExercise,
-    Measured,
+    MeasuredLaunch,
     Mistake,
     NotYet,
     PythonExercise,
-    Row,
+    SpecialInput,
     advice,
     as_float,
     call,
@@ -41,7 +41,7 @@ def _make_covering_grid(rows: int, cols: int, block: Dim3) -> tuple[int, int]:
     return draw.count_blocks(cols, block[0]), draw.count_blocks(rows, block[1])
 
 
-def make_scale2d_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_scale2d_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that doubles a row-major matrix, with its columns along x."""
     rows, cols = size
     x = data.floats((rows, cols))
@@ -49,7 +49,7 @@ def make_scale2d_case(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(_make_covering_grid(rows, cols, block), inputs, {"y": 2 * x})
 
 
-def make_add_row_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_add_row_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that adds the same row to each row of a matrix."""
     rows, cols = size
     m = data.floats((rows, cols))
@@ -60,7 +60,7 @@ def make_add_row_case(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(_make_covering_grid(rows, cols, block), inputs, {"out": out})
 
 
-def make_squares_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_squares_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that squares numbers. The launch has too few, enough or too many
     threads.
     """
@@ -80,7 +80,7 @@ def make_squares_case(data: Draw, size: Any, block: Dim3) -> Case:
         return Case(grid, {"x": x, "n": size}, {"y": x * x})
 
 
-def make_address_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_address_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel in which each thread stores its warp number, lane and y coordinate."""
     thread_numbers = np.arange(prod(block), dtype=np.int32)
     block_numbers = np.arange(prod(size), dtype=np.int32)
@@ -133,28 +133,28 @@ def _draw_address_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
 
 def _has_swapped_axes(mistake: Mistake) -> bool:
     """Return whether the unwritten elements are those that a grid with swapped x and y does not cover."""
-    if mistake.start is None or not advice.is_partly_unwritten(mistake):
+    if mistake.initial_contents is None or not advice.is_partly_unwritten(mistake):
         return False
     grid_x, grid_y, _ = mistake.case.launch_grid
     block_x, block_y, _ = mistake.case.block
     row, col = np.indices(mistake.case.size)
     is_uncovered = (row >= grid_x * block_x) | (col >= grid_y * block_y)
-    return bool((mistake.wrong.reshape(mistake.case.size) == is_uncovered).all())
+    return bool((mistake.wrong_elements.reshape(mistake.case.size) == is_uncovered).all())
 
 
 def _has_other_row_order(mistake: Mistake) -> bool:
     """Return whether the output `row` contains the right values in another order."""
-    if mistake.name != "row" or mistake.found is None or mistake.wanted is None:
+    if mistake.name != "row" or mistake.actual_values is None or mistake.expected_values is None:
         return False
-    return bool((np.sort(mistake.found) == np.sort(mistake.wanted)).all())
+    return bool((np.sort(mistake.actual_values) == np.sort(mistake.expected_values)).all())
 
 
 def _is_wrong_after_16_bits(mistake: Mistake) -> bool:
     """Return whether only elements after the first 65,536 are wrong, as with a 16-bit index."""
     return (
-        mistake.found is not None
-        and mistake.wrong.size > 1 << 16
-        and not mistake.wrong.ravel()[: 1 << 16].any()
+        mistake.actual_values is not None
+        and mistake.wrong_elements.size > 1 << 16
+        and not mistake.wrong_elements.ravel()[: 1 << 16].any()
     )
 
 
@@ -267,7 +267,7 @@ def _judge_trace(
 
 _GUARD_TEXT = "Guard both edges: a thread has an element only if its row and its column are in the matrix."
 _SHARED_ADVICE = Advice(
-    advice.is_out_of_shared,
+    advice.is_out_of_shared_memory,
     "A __shared__ array must be large enough for every block shape, up to 1,024 threads. You do not need "
     "one.",
 )
@@ -283,7 +283,7 @@ EXERCISES = (
         "Any launch will do",
         kernel="squares",
         parameters="const float* x, float* y, int n",
-        once=True,
+        forbids_double_writes=True,
         case=make_squares_case,
         reference="squares.cu",
         naive="squares_naive.cu",
@@ -311,7 +311,7 @@ EXERCISES = (
                 "Several threads process the same elements. A whole grid has gridDim.x * blockDim.x threads.",
             ),
         ),
-        measured=Measured(1 << 16, slack=20),
+        measured_launch=MeasuredLaunch(1 << 16, max_instruction_factor=20),
         praise="the results are right for launches with too few, enough and too many threads.",
     ),
     KernelExercise(
@@ -319,14 +319,14 @@ EXERCISES = (
         "A matrix kernel",
         kernel="scale2d",
         parameters="const float* x, float* y, int rows, int cols",
-        once=True,
+        forbids_double_writes=True,
         case=make_scale2d_case,
         reference="scale2d.cu",
         naive="scale2d_naive.cu",
         sizes=draw.draw_matrix_sizes,
         blocks=draw.draw_plane_blocks,
         budgets=(_SECTOR_BUDGET,),
-        measured=Measured((130, 70), (32, 8, 1)),
+        measured_launch=MeasuredLaunch((130, 70), (32, 8, 1)),
         advice=(
             _SHARED_ADVICE,
             Advice(advice.is_out_of_bounds, f"{_GUARD_TEXT} The index is row * cols + col, with col from x."),
@@ -353,7 +353,7 @@ EXERCISES = (
         "Repair: add a row",
         kernel="add_row",
         parameters="const float* m, const float* row, float* out, int rows, int cols",
-        once=True,
+        forbids_double_writes=True,
         case=make_add_row_case,
         reference="add_row.cu",
         naive="add_row_naive.cu",
@@ -361,7 +361,7 @@ EXERCISES = (
         sizes=draw.draw_matrix_sizes,
         blocks=draw.draw_plane_blocks,
         budgets=(_SECTOR_BUDGET,),
-        measured=Measured((130, 70), (32, 8, 1)),
+        measured_launch=MeasuredLaunch((130, 70), (32, 8, 1)),
         advice=(
             _SHARED_ADVICE,
             Advice(
@@ -390,10 +390,10 @@ EXERCISES = (
         "Any shape at all",
         kernel="address",
         parameters="int* warp, int* lane, int* row",
-        once=True,
+        forbids_double_writes=True,
         case=make_address_case,
         table=(
-            Row(
+            SpecialInput(
                 "more blocks than 16 bits can count",
                 make_address_case,
                 ((66_000, 1, 1), (3, 22_000, 1)),
@@ -404,7 +404,7 @@ EXERCISES = (
         level="stretch",
         sizes=_draw_grids,
         blocks=_draw_block_shapes,
-        measured=Measured((4, 3, 2), (8, 8, 4), drawn=_draw_address_launches),
+        measured_launch=MeasuredLaunch((4, 3, 2), (8, 8, 4), draw_launches=_draw_address_launches),
         budgets=(
             Budget(
                 "sectors",

@@ -11,11 +11,11 @@ from gpulab_course.teach.judge import (
     Advice,
     Budget,
     Case,
-    Draw,
+    DataGenerator,
     KernelExercise,
-    Measured,
+    MeasuredLaunch,
     Mistake,
-    Row,
+    SpecialInput,
     advice,
     draw,
 )
@@ -39,7 +39,7 @@ def _split_by_warp(x: Any, warps: int, fill_value: int = 0) -> Any:
     return padded_x.reshape(warps, _WARP_SIZE)
 
 
-def make_two_rules_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_two_rules_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that treats elements with even and odd indices differently."""
     x = data.any_integers(size)
     even_values = x[0::2].copy()
@@ -63,7 +63,7 @@ def make_two_rules_case(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(draw.count_blocks(size, block[0]), {"x": x, "n": size}, {"y": y})
 
 
-def make_warp_sum_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_warp_sum_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that sums the elements of each warp. The last warp may be partly
     filled.
     """
@@ -72,7 +72,7 @@ def make_warp_sum_case(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(blocks, {"x": x, "n": size}, {"out": _split_by_warp(x, warps).sum(axis=1, dtype=np.int32)})
 
 
-def _make_many_warps_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_many_warps_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case with far more warps than elements, so that a 16-bit warp number overflows."""
     x = data.integers(size, -_LARGE_INT, _LARGE_INT)
     blocks = (1 << 16) // (block[0] // _WARP_SIZE) + 1
@@ -82,7 +82,7 @@ def _make_many_warps_case(data: Draw, size: Any, block: Dim3) -> Case:
     return Case(blocks, {"x": x, "n": size}, {"out": out})
 
 
-def draw_warp_max_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_warp_max_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that finds the largest element of each warp. All elements may be
     negative.
     """
@@ -104,7 +104,7 @@ def _make_warp_max_case(x: Any, block: Dim3) -> Case:
 def _make_constant_case_maker(value: int) -> Any:
     """Return a function that creates a test case of equal elements, except a larger one in each warp."""
 
-    def make_case(data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
         x = np.full(size, value, np.int32)
         x[_WARP_SIZE - 1 :: _WARP_SIZE] += 1
         return _make_warp_max_case(x, block)
@@ -113,12 +113,12 @@ def _make_constant_case_maker(value: int) -> Any:
 
 
 _EXTREME_VALUE_ROWS = tuple(
-    Row(f"elements of {value:,}", _make_constant_case_maker(value), (1, 33, 500))
+    SpecialInput(f"elements of {value:,}", _make_constant_case_maker(value), (1, 33, 500))
     for value in (-(1 << 31), -1, (1 << 31) - 2)
 )
 
 
-def make_count_keys_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_count_keys_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that counts how often each key occurs, and adds the counts to bins."""
     keys = data.integers(size, 0, _KEY_COUNT)
     bins = data.integers(_KEY_COUNT, -(10**9), 10**9)
@@ -138,7 +138,7 @@ def _make_count_case(keys: Any, bins: Any, block: Dim3) -> Case:
 def _make_repeated_keys_case_maker(*keys: int, bins: int = 0) -> Any:
     """Return a function that creates a test case with the given keys, repeated, and given initial bins."""
 
-    def make_case(data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
         return _make_count_case(
             np.resize(np.array(keys, np.int32), size), np.full(_KEY_COUNT, bins, np.int32), block
         )
@@ -147,21 +147,23 @@ def _make_repeated_keys_case_maker(*keys: int, bins: int = 0) -> Any:
 
 
 _KEY_ROWS = (
-    Row("one key, the last", _make_repeated_keys_case_maker(7)),
-    Row("one key, the first", _make_repeated_keys_case_maker(0, bins=5)),
-    Row("two keys", _make_repeated_keys_case_maker(3, 5, bins=-(1 << 31))),
-    Row("each key in turn", _make_repeated_keys_case_maker(*range(_KEY_COUNT), bins=(1 << 31) - 2000)),
+    SpecialInput("one key, the last", _make_repeated_keys_case_maker(7)),
+    SpecialInput("one key, the first", _make_repeated_keys_case_maker(0, bins=5)),
+    SpecialInput("two keys", _make_repeated_keys_case_maker(3, 5, bins=-(1 << 31))),
+    SpecialInput(
+        "each key in turn", _make_repeated_keys_case_maker(*range(_KEY_COUNT), bins=(1 << 31) - 2000)
+    ),
 )
 
 
-def draw_compact_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_compact_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that moves the positive elements of each warp to the front of its
     outputs.
 
     The outputs after these elements stay unchanged.
     """
     x = data.floats(size)
-    if data.kind == draw.EXTREME:  # the smallest normal numbers are positive, too
+    if data.kind == draw.EXTREME_VALUES:  # the smallest normal numbers are positive, too
         x = np.where(data.rng.random(size) < 0.2, np.float32(2e-38), x)
     warp_signs = data.rng.choice((0, 1, -1), -(-size // _WARP_SIZE)).repeat(_WARP_SIZE)[:size]
     # Some warps keep all elements, and others none.
@@ -169,7 +171,7 @@ def draw_compact_case(data: Draw, size: Any, block: Dim3) -> Case:
     return _make_compact_case(data, x, block)
 
 
-def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
+def _make_compact_case(data: DataGenerator, x: Any, block: Dim3) -> Case:
     size = x.size
     blocks, warps = _count_blocks_and_warps(size, block)
     is_kept = _split_by_warp(x, warps) > 0
@@ -186,19 +188,21 @@ def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
 def _make_repeated_values_case_maker(*values: float) -> Any:
     """Return a function that creates a test case whose input repeats the given numbers."""
 
-    def make_case(data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
         return _make_compact_case(data, np.resize(np.array(values, np.float32), size), block)
 
     return make_case
 
 
 _COMPACT_ROWS = (
-    Row("all kept", _make_repeated_values_case_maker(1, 2, 3, 4, 5)),
-    Row("none kept", _make_repeated_values_case_maker(-1, -np.inf, np.nan, 0, -0.0)),
-    Row("0, -0, NaN and infinities", _make_repeated_values_case_maker(0, np.inf, -0.0, np.nan, -np.inf)),
-    Row("one kept, the last of its warp", _make_repeated_values_case_maker(*[-1] * 31, 7)),
-    Row("one kept, the first of its warp", _make_repeated_values_case_maker(7, *[-1] * 31)),
-    Row(
+    SpecialInput("all kept", _make_repeated_values_case_maker(1, 2, 3, 4, 5)),
+    SpecialInput("none kept", _make_repeated_values_case_maker(-1, -np.inf, np.nan, 0, -0.0)),
+    SpecialInput(
+        "0, -0, NaN and infinities", _make_repeated_values_case_maker(0, np.inf, -0.0, np.nan, -np.inf)
+    ),
+    SpecialInput("one kept, the last of its warp", _make_repeated_values_case_maker(*[-1] * 31, 7)),
+    SpecialInput("one kept, the first of its warp", _make_repeated_values_case_maker(7, *[-1] * 31)),
+    SpecialInput(
         "almost no element kept, also very small positive ones",
         _make_repeated_values_case_maker(2e-38, -2e-38),
     ),
@@ -208,7 +212,9 @@ _COMPACT_ROWS = (
 def _is_only_ragged_warp_wrong(mistake: Mistake) -> bool:
     """Return whether the results of all full warps are right, and only the last, partial warp is wrong."""
     full_warps = mistake["n"] // _WARP_SIZE
-    return mistake.found is not None and full_warps > 0 and not mistake.wrong[:full_warps].any()
+    return (
+        mistake.actual_values is not None and full_warps > 0 and not mistake.wrong_elements[:full_warps].any()
+    )
 
 
 def _sort_values(values: Any) -> Any:
@@ -220,10 +226,10 @@ def _is_only_first_warps_written(mistake: Mistake) -> bool:
 
 
 def _draw_blocks_of_even_warps(rng: np.random.Generator) -> list[Dim3]:
-    return draw.draw_warp_blocks(rng, warps=2)
+    return draw.draw_warp_blocks(rng, warp_multiple=2)
 
 
-_MEASURED_LAUNCH = Measured(1 << 12, (256, 1, 1))
+_MEASURED_LAUNCH = MeasuredLaunch(1 << 12, (256, 1, 1))
 _MISSING_LANES_ADVICE = Advice(
     advice.is_fault("lanes missing"),
     "A full mask names all 32 lanes, so all of them must make the call. Remove the early return, and give "
@@ -248,7 +254,7 @@ EXERCISES = (
         "Sort the lanes, not the data",
         kernel="two_rules",
         parameters="const int* x, int* y, int n",
-        once=True,
+        forbids_double_writes=True,
         case=make_two_rules_case,
         reference="two_rules.cu",
         naive="two_rules_naive.cu",
@@ -260,16 +266,16 @@ EXERCISES = (
                 "divergent_branches",
                 "Warps still run both sides: choose the elements so that all 32 lanes of a warp have even "
                 "indices, or all have odd ones.",
-                spare=4,
+                extra_count=4,
             ),
             Budget(
                 "warp_instructions",
                 "A lane that computes both rules and then chooses takes the time of both. Each warp must "
                 "run only one rule.",
-                allowance=1.65,
+                max_reference_factor=1.65,
             ),
         ),
-        measured=Measured(1 << 12, (256, 1, 1), lanes=0.4),
+        measured_launch=MeasuredLaunch(1 << 12, (256, 1, 1), min_lane_efficiency_factor=0.4),
         advice=(
             Advice(
                 advice.is_out_of_bounds, "The guard must check the element that the thread really handles."
@@ -288,9 +294,9 @@ EXERCISES = (
         "Sum of a warp",
         kernel="warp_sum",
         parameters="const int* x, int* out, int n",
-        once=True,
+        forbids_double_writes=True,
         case=make_warp_sum_case,
-        table=(Row("more warps than 16 bits can count", _make_many_warps_case, (100,)),),
+        table=(SpecialInput("more warps than 16 bits can count", _make_many_warps_case, (100,)),),
         reference="warp_sum.cu",
         blocks=draw.draw_warp_blocks,
         budgets=(
@@ -298,23 +304,25 @@ EXERCISES = (
                 "warp_exchanges",
                 "Exchange the values by shuffles: in five steps with __shfl_down_sync, or by "
                 "__reduce_add_sync.",
-                least_share=0.2,
-                allowance=2.0,  # a sum in 64 bits takes two for each
+                min_reference_share=0.2,
+                max_reference_factor=2.0,  # a sum in 64 bits takes two for each
             ),
             Budget(
                 "shared_bytes",
                 "Exchange the values by shuffles, which need no shared memory.",
-                most=0,
+                max_count=0,
             ),
             Budget(
                 "atomics",
                 "Exchange the values by shuffles. Then one lane of each warp writes the sum, without an "
                 "atomic.",
-                most=0,
+                max_count=0,
             ),
-            Budget("sectors", "Each element must be loaded only once, by its own lane.", allowance=1.2),
+            Budget(
+                "sectors", "Each element must be loaded only once, by its own lane.", max_reference_factor=1.2
+            ),
         ),
-        measured=_MEASURED_LAUNCH,
+        measured_launch=_MEASURED_LAUNCH,
         advice=(
             _MISSING_LANES_ADVICE,
             Advice(
@@ -337,14 +345,14 @@ EXERCISES = (
         "Repair: the largest of a warp",
         kernel="warp_max",
         parameters="const int* x, int* out, int n",
-        once=True,
+        forbids_double_writes=True,
         case=draw_warp_max_case,
         table=_EXTREME_VALUE_ROWS,
         reference="warp_max.cu",
         kind="repair",
         sizes=draw.draw_nonzero_lengths,
         blocks=draw.draw_warp_blocks,
-        measured=_MEASURED_LAUNCH,
+        measured_launch=_MEASURED_LAUNCH,
         advice=(
             _MISSING_LANES_ADVICE,
             Advice(
@@ -355,7 +363,10 @@ EXERCISES = (
             _MISSING_WARPS_ADVICE,
             _WRITTEN_TWICE_ADVICE,
             Advice(
-                lambda mistake: mistake.found is not None and bool((mistake.found[mistake.wrong] == 0).all()),
+                lambda mistake: (
+                    mistake.actual_values is not None
+                    and bool((mistake.actual_values[mistake.wrong_elements] == 0).all())
+                ),
                 "All elements may be negative, so 0 can be larger than all of them. Which int is never "
                 "larger than another one?",
             ),
@@ -382,15 +393,18 @@ EXERCISES = (
                 "global_atomic_lanes",
                 "Let the lanes that hold the same key find each other with a match, and let one of them add "
                 "for all.",
-                allowance=1.1,
+                max_reference_factor=1.1,
             ),
         ),
-        measured=replace(_MEASURED_LAUNCH, busiest=12, slack=6.0),
+        measured_launch=replace(_MEASURED_LAUNCH, max_busiest_share_factor=12, max_instruction_factor=6.0),
         advice=(
             _MISSING_LANES_ADVICE,
             Advice(advice.is_out_of_bounds, "Lanes beyond n have no key, so they must neither load nor add."),
             Advice(
-                lambda mistake: mistake.found is not None and bool((mistake.found >= mistake.wanted).all()),
+                lambda mistake: (
+                    mistake.actual_values is not None
+                    and bool((mistake.actual_values >= mistake.expected_values).all())
+                ),
                 "The counts are too high: every lane of a group gets the same peers, but only one of them "
                 "may add for the group. Lanes beyond n must add nothing.",
             ),
@@ -416,10 +430,10 @@ EXERCISES = (
             Budget(
                 "atomics",
                 "The order of the lanes' atomics is not fixed, so compute the positions from a ballot.",
-                most=0,
+                max_count=0,
             ),
         ),
-        measured=_MEASURED_LAUNCH,
+        measured_launch=_MEASURED_LAUNCH,
         advice=(
             _MISSING_LANES_ADVICE,
             Advice(
@@ -428,7 +442,8 @@ EXERCISES = (
             ),
             Advice(
                 lambda mistake: (
-                    mistake.name == "out" and _sort_values(mistake.found) == _sort_values(mistake.wanted)
+                    mistake.name == "out"
+                    and _sort_values(mistake.actual_values) == _sort_values(mistake.expected_values)
                 ),
                 "The elements are right, but in another order: count the lower lanes that keep their "
                 "elements.",

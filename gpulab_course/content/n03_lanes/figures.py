@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from gpulab.views.parts.palette import find_hex
-from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
+from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, make_empty_axes
 from gpulab_course.teach.picture import Picture
 
 _LANE_COUNT = 32
@@ -21,12 +21,23 @@ def _has_bit(mask: int, lane: int) -> bool:
 def _draw_cell(axes: Axes, x: float, y: float, text: str, colour: str | None, height: float = 1) -> None:
     """Draw a cell of width 1 with text; without a colour, the cell is shown as unused."""
     text_colour = None if colour else "muted"
-    draw_box(axes, x, y, 1, height, colour or "grid", text, edge="bg", text_colour=text_colour, linewidth=1.5)
+    draw_box(
+        axes,
+        x,
+        y,
+        1,
+        height,
+        colour or "grid",
+        text,
+        edge_colour="bg",
+        text_colour=text_colour,
+        linewidth=1.5,
+    )
 
 
 def mask_strip(mask: int) -> Picture:
     """Draw the 32 bits of a lane mask, with bit 0 at the right, above its hexadecimal digits."""
-    figure, axes = empty_axes(1.25, (0, _LANE_COUNT + 3.4), (0, 4.1))
+    figure, axes = make_empty_axes(1.25, (0, _LANE_COUNT + 3.4), (0, 4.1))
     for lane in range(_LANE_COUNT):
         x = 3.4 + _LANE_COUNT - 1 - lane
         _draw_cell(
@@ -63,7 +74,7 @@ def shuffle_sum(values: Any) -> Picture:
     """
     rows, lanes = values.shape
     left_x = 2.4
-    figure, axes = empty_axes(
+    figure, axes = make_empty_axes(
         0.42 * (1.9 * rows + 0.2), (0, left_x + lanes), (0, 0.8 + 1.9 * (rows - 1) + 0.9)
     )
     for lane in range(lanes):
@@ -100,7 +111,7 @@ def shuffle_sum(values: Any) -> Picture:
 def compaction(ballot: int, lanes: int = 8) -> Picture:
     """Draw the lanes that keep their elements, and the position of each kept element in the output."""
     left_x = 2.6
-    figure, axes = empty_axes(2.2, (0, left_x + lanes), (0, 5.1))
+    figure, axes = make_empty_axes(2.2, (0, left_x + lanes), (0, 5.1))
     kept_lanes = [lane for lane in range(lanes) if _has_bit(ballot, lane)]
     for lane in range(lanes):
         is_kept = lane in kept_lanes

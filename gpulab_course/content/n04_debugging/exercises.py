@@ -18,18 +18,18 @@ from gpulab_course.teach.judge import (
     Answer,
     Budget,
     Case,
-    Draw,
+    DataGenerator,
     KernelExercise,
     Mistake,
     NotYet,
     ProgramCase,
     ProgramExercise,
     PythonExercise,
-    Row,
+    SpecialInput,
     advice,
     draw,
 )
-from gpulab_course.teach.judge.python.functions import equals, is_whole, list_parts, must_be_a_function
+from gpulab_course.teach.judge.python.functions import equals, is_integer, list_parts, must_be_a_function
 from virtualgpu.records import Dim3
 
 # 04-whodunit
@@ -173,7 +173,7 @@ def _judge_launch(run_facts: dict[str, Any], kernel_names: list[str], failing_la
         f"whodunit(program) returns {short_repr(result)}, but launch {first_failure}, {expected[0]}, "
         "failed first"
     )
-    if not isinstance(result, tuple) or len(result) != 2 or not is_whole(result[1]):
+    if not isinstance(result, tuple) or len(result) != 2 or not is_integer(result[1]):
         raise NotYet(f"{message}. Return the kernel's name and the number of its launch.")
     if result[1] == first_failure - 1 and equals(result[0], expected[0]):
         raise NotYet(f"{message}. Launches are numbered from 1.")
@@ -390,7 +390,10 @@ def _judge_cell(result: Any, program: _HuntProgram, calls: list[str], is_unchang
     if isinstance(result, tuple | list) and len(result) == 2:
         result_cell = list_parts(result[1])
         if result_cell is not None:
-            result = (result[0], tuple(int(coordinate) for coordinate in result_cell if is_whole(coordinate)))
+            result = (
+                result[0],
+                tuple(int(coordinate) for coordinate in result_cell if is_integer(coordinate)),
+            )
     message = f"hunt(steps, arrays) returns {short_repr(result)}"
     if calls != list(program.written_values)[: len(calls)]:
         raise NotYet(f"{message}, but runs the steps {', '.join(calls)}. Each step must run once, in order.")
@@ -447,7 +450,7 @@ HUNT = PythonExercise("04-hunt", "The first NaN", judge_hunt, level="core", limi
 _MATRIX_SIDES = (1, 33, 40_000, 46_341, 50_000, 70_000, 1_500_000)
 
 
-def draw_places_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_places_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes 64-bit indices into a large matrix and its transpose."""
     rows, cols = (int(n) for n in data.rng.choice(_MATRIX_SIDES, 2))
     case_choice = data.rng.random()
@@ -466,17 +469,17 @@ def draw_places_case(data: Draw, size: Any, block: Dim3) -> Case:
     return _make_places_case(row, col, rows, cols, block)
 
 
-def _make_corners_row(rows: int, cols: int) -> Row:
+def _make_corners_row(rows: int, cols: int) -> SpecialInput:
     """Return a table row for a matrix of this size, with elements at its corners and next to them."""
 
-    def make_case(data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
         row = data.rng.choice((0, min(1, rows - 1), rows - 1), size).astype(np.int32)
         col = data.rng.choice((0, min(1, cols - 1), cols - 1), size).astype(np.int32)
         row[-1] = rows - 1
         col[-1] = cols - 1
         return _make_places_case(row, col, rows, cols, block)
 
-    return Row(f"corners of a matrix of {rows:,} × {cols:,}", make_case, (40,))
+    return SpecialInput(f"corners of a matrix of {rows:,} × {cols:,}", make_case, (40,))
 
 
 _INT_MAX = (1 << 31) - 1
@@ -509,7 +512,7 @@ def _make_narrow_product_matcher(dtype: Any) -> Callable[[Mistake], bool]:
     """Return a matcher for results that were computed in 32 bits and then widened to 64."""
 
     def is_match(mistake: Mistake) -> bool:
-        if mistake.found is None or mistake.wanted is None:
+        if mistake.actual_values is None or mistake.expected_values is None:
             return False
         factor_name, length_name, addend_name = (
             ("row", "cols", "col") if mistake.name == "from" else ("col", "rows", "row")
@@ -518,7 +521,10 @@ def _make_narrow_product_matcher(dtype: Any) -> Callable[[Mistake], bool]:
         product = mistake[factor_name].astype(np.int64) * mistake[length_name]
         sum_with_wrapped_product = (product.astype(dtype).astype(np.int64) + addend).astype(np.int64)
         wrapped_sum = (product + addend).astype(dtype).astype(np.int64)
-        return bool((mistake.found == sum_with_wrapped_product).all() or (mistake.found == wrapped_sum).all())
+        return bool(
+            (mistake.actual_values == sum_with_wrapped_product).all()
+            or (mistake.actual_values == wrapped_sum).all()
+        )
 
     return is_match
 
@@ -528,7 +534,7 @@ PLACES = KernelExercise(
     "Repair: positions in a large matrix",
     kernel="places",
     parameters="const int* row, const int* col, long long* from, long long* to, int rows, int cols, int n",
-    once=True,
+    forbids_double_writes=True,
     case=draw_places_case,
     table=_MATRIX_ROWS,
     reference="places.cu",
@@ -549,7 +555,7 @@ PLACES = KernelExercise(
         ),
         Advice(advice.is_out_of_bounds, "Threads beyond n have no element."),
         Advice(
-            lambda mistake: mistake.found is not None,
+            lambda mistake: mistake.actual_values is not None,
             "A position is the row times the length of a row, plus the column. In the transposed matrix, a "
             "row has `rows` elements.",
         ),
@@ -560,7 +566,7 @@ PLACES = KernelExercise(
 # 04-barrier
 
 
-def make_tree_sum_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_tree_sum_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that sums the elements of each block."""
     return _make_sum_case(data.integers(size, -(1 << 20), 1 << 20), block)
 
@@ -568,7 +574,7 @@ def make_tree_sum_case(data: Draw, size: Any, block: Dim3) -> Case:
 def _make_last_differs_case_maker(value: int, other_value: int) -> Any:
     """Return a function that creates a test case of equal elements, except the last one of each block."""
 
-    def make_case(data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
         x = np.full(size, other_value, np.int32)
         x[block[0] - 1 :: block[0]] = value
         return _make_sum_case(x, block)
@@ -577,9 +583,9 @@ def _make_last_differs_case_maker(value: int, other_value: int) -> Any:
 
 
 _SUM_ROWS = (
-    Row("0 except for the largest int", _make_last_differs_case_maker((1 << 31) - 1, 0)),
-    Row("0 except for the least int", _make_last_differs_case_maker(-(1 << 31), 0)),
-    Row("all -1,000,001", _make_last_differs_case_maker(-1_000_001, -1_000_001)),
+    SpecialInput("0 except for the largest int", _make_last_differs_case_maker((1 << 31) - 1, 0)),
+    SpecialInput("0 except for the least int", _make_last_differs_case_maker(-(1 << 31), 0)),
+    SpecialInput("all -1,000,001", _make_last_differs_case_maker(-1_000_001, -1_000_001)),
 )
 
 
@@ -598,7 +604,7 @@ BARRIER = KernelExercise(
     "Repair: half a barrier",
     kernel="tree_sum",
     parameters="const int* x, int* sums, int n",
-    once=True,
+    forbids_double_writes=True,
     case=make_tree_sum_case,
     table=_SUM_ROWS,
     reference="tree_sum.cu",
@@ -612,13 +618,15 @@ BARRIER = KernelExercise(
             "warp has not stored yet. Put one after the first store, and one after each step.",
         ),
         Advice(
-            lambda mistake: "barrier" in mistake.said or mistake.fault in ("threads missing", "barrier"),
+            lambda mistake: (
+                "barrier" in mistake.message or mistake.fault_kind in ("threads missing", "barrier")
+            ),
             "__syncthreads() is for all threads of the block: put it where every one of them reaches it, "
             "whether it adds or not.",
         ),
         Advice(advice.is_written_twice, "Only one thread of each block must write the sum of the block."),
         Advice(
-            lambda mistake: mistake.found is not None,
+            lambda mistake: mistake.actual_values is not None,
             "Does every element reach thread 0, for blocks of any size? And do all threads wait after each "
             "step?",
         ),
@@ -629,11 +637,13 @@ BARRIER = KernelExercise(
 # 04-freed
 
 
-def make_freed_case(data: Draw, size: int) -> ProgramCase:
+def make_freed_case(data: DataGenerator, size: int) -> ProgramCase:
     """Return a test case with integers, whose products are exact in floating point."""
     x = data.rng.integers(-900, 900, size).astype(np.float32)
     label = f"both(x) of {counted(size, 'element')}"
-    return ProgramCase((x,), (x * 2 + 1) * (x - 3), True, label, place="device", unchanged=True)
+    return ProgramCase(
+        (x,), (x * 2 + 1) * (x - 3), True, label, required_place="device", keeps_arguments=True
+    )
 
 
 def both(x: Any) -> Any:
@@ -660,23 +670,25 @@ FREED = ProgramExercise(
     both,
     kind="repair",
     sizes=lambda rng: (1, 33, 1000, int(rng.integers(5_000, 50_000)), 100_000),
-    checked=True,
+    checks_stream_order=True,
     budgets=(
-        Budget("streams", "Keep the two streams, and let one wait for an event of the other.", least=2),
+        Budget("streams", "Keep the two streams, and let one wait for an event of the other.", min_count=2),
         Budget(
-            "waits", "The host must not wait: an event orders the streams and leaves the host free.", most=0
+            "waits",
+            "The host must not wait: an event orders the streams and leaves the host free.",
+            max_count=0,
         ),
         Budget(
             "kept_bytes",
             "After the call, only the memory of the result may be in use: order the streams, and then let "
             "the memory of `doubled` go back to the pool.",
-            allowance=1.05,
-            large=True,
+            max_reference_factor=1.05,
+            large_sizes_only=True,
         ),
         Budget(
             "driver_calls",
             "cudaFree lets the host wait for the whole device: return the memory to the pool instead.",
-            allowance=2.0,
+            max_reference_factor=2.0,
         ),
     ),
     advice=(

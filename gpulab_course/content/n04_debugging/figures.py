@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from gpulab import session
 from gpulab.views import WarpStepper
 from gpulab.views.parts.palette import find_hex
-from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
+from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, make_empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.errors import WatchError
 from virtualgpu.records.faults.history import Write
@@ -147,13 +147,13 @@ def reuse(host_order: Sequence[str]) -> Picture:
     is_memory_reused = host_order.index("del") < host_order.index("z")
     is_reused_too_early = is_memory_reused and start_times["z"] < end_times["add"]
     last_end_time = max(end_times.values())
-    figure, axes = empty_axes(3.0, (-2.3, last_end_time + 0.2), (-0.1, 5.5))
+    figure, axes = make_empty_axes(3.0, (-2.3, last_end_time + 0.2), (-0.1, 5.5))
     for y, text in ((0.9, "stream here"), (2.4, "stream side"), (3.9, "the memory")):
         draw_text(axes, -2.3, y, text)
     draw_text(axes, last_end_time, 0.15, "time →", "muted", ha="right", fontsize=9)
 
     def draw_bar(left: float, top: float, width: float, colour: str, text: str = "") -> None:
-        draw_box(axes, left, top, width, 0.8, colour, text, edge="bg", fontsize=9)
+        draw_box(axes, left, top, width, 0.8, colour, text, edge_colour="bg", fontsize=9)
 
     for name, start in start_times.items():
         y = 2.0 if name == "add" else 0.5

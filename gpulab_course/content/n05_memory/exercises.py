@@ -11,14 +11,14 @@ from gpulab_course.teach.judge import (
     Answer,
     Budget,
     Case,
-    Draw,
+    DataGenerator,
+    ExpectedFloats,
     KernelExercise,
-    Measured,
+    MeasuredLaunch,
     Mistake,
-    Near,
     NotYet,
     PythonExercise,
-    Row,
+    SpecialInput,
     advice,
     call,
     draw,
@@ -32,38 +32,40 @@ _TILE_SIDE = 32
 _BANK_COUNT = 32
 
 
-def make_copy4_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_copy4_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that copies floats with one thread for every four elements."""
-    x = data.floats(size, moved=True)
-    return Case(draw.count_blocks(-(-size // 4), block[0]), {"x": x, "n": size}, {"y": Near(x, 0.0, ulps=0)})
+    x = data.floats(size, is_only_copied=True)
+    return Case(
+        draw.count_blocks(-(-size // 4), block[0]), {"x": x, "n": size}, {"y": ExpectedFloats(x, 0.0, ulps=0)}
+    )
 
 
-def _make_tiny_values_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_tiny_values_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case with values that arithmetic could change, such as -0, subnormal numbers and NaN."""
     x = np.array([0x80000000, 1, 0x80000001, 0x7FC00001, 0x7F800000], np.uint32).view(np.float32)
     inputs = {"x": np.resize(x, size), "n": size}
-    expected: dict[str, Any] = {"y": Near(inputs["x"].copy(), 0.0, ulps=0)}
+    expected: dict[str, Any] = {"y": ExpectedFloats(inputs["x"].copy(), 0.0, ulps=0)}
     return Case(draw.count_blocks(-(-size // 4), block[0]), inputs, expected)
 
 
-def make_split_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_split_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that splits an array of points (x, y, z) into three arrays."""
-    xyz = data.floats((size, 3), moved=True)
+    xyz = data.floats((size, 3), is_only_copied=True)
     expected: dict[str, Any] = {
-        name: Near(xyz[:, axis].copy(), 0.0, ulps=0) for axis, name in enumerate("xyz")
+        name: ExpectedFloats(xyz[:, axis].copy(), 0.0, ulps=0) for axis, name in enumerate("xyz")
     }
     return Case(draw.count_blocks(size, block[0]), {"xyz": xyz, "n": size}, expected)
 
 
-def make_transpose_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_transpose_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that transposes a matrix with one block for every tile of 32 x 32."""
     rows, cols = size
-    x = data.floats((rows, cols), moved=True)
+    x = data.floats((rows, cols), is_only_copied=True)
     grid = draw.count_blocks(cols, _TILE_SIDE), draw.count_blocks(rows, _TILE_SIDE)
-    return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": Near(x.T.copy(), 0.0, ulps=0)})
+    return Case(grid, {"x": x, "rows": rows, "cols": cols}, {"y": ExpectedFloats(x.T.copy(), 0.0, ulps=0)})
 
 
-def draw_padded_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_padded_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that doubles the valid part of each row, and sets the padding to 0.
 
     The padding of the input contains arbitrary values, including NaN.
@@ -74,7 +76,7 @@ def draw_padded_case(data: Draw, size: Any, block: Dim3) -> Case:
     return _make_padded_case(data, x, row_lengths, block)
 
 
-def _make_padded_case(data: Draw, x: Any, lengths: Any, block: Dim3) -> Case:
+def _make_padded_case(data: DataGenerator, x: Any, lengths: Any, block: Dim3) -> Case:
     rows, cols = x.shape
     is_valid = np.arange(cols) < lengths[:, None]
     is_special_padding = ~is_valid & (data.rng.random((rows, cols)) < 0.5)
@@ -89,7 +91,7 @@ def _make_valid_lengths_case_maker(make_lengths: Any) -> Any:
     ``make_lengths(cols)``.
     """
 
-    def make_case(data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
         rows, cols = size
         special_values = np.array((1, -2, np.nan, np.inf, 0), np.float32)  # in valid parts, too
         row_lengths = np.resize(np.array(make_lengths(cols), np.int32), rows)
@@ -99,14 +101,16 @@ def _make_valid_lengths_case_maker(make_lengths: Any) -> Any:
 
 
 _PADDED_ROWS = (
-    Row("no padding", _make_valid_lengths_case_maker(lambda cols: [cols])),
-    Row("nothing but padding", _make_valid_lengths_case_maker(lambda cols: [0])),
-    Row("one element of padding, one valid", _make_valid_lengths_case_maker(lambda cols: [cols - 1, 1])),
-    Row("empty and full rows", _make_valid_lengths_case_maker(lambda cols: [0, cols])),
+    SpecialInput("no padding", _make_valid_lengths_case_maker(lambda cols: [cols])),
+    SpecialInput("nothing but padding", _make_valid_lengths_case_maker(lambda cols: [0])),
+    SpecialInput(
+        "one element of padding, one valid", _make_valid_lengths_case_maker(lambda cols: [cols - 1, 1])
+    ),
+    SpecialInput("empty and full rows", _make_valid_lengths_case_maker(lambda cols: [0, cols])),
 )
 
 
-def make_median5_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_median5_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the median of each element and its four neighbours."""
     x = data.any_integers(size)
     padded_x = np.pad(x, 2, mode="edge") if size else np.zeros(4, np.int32)
@@ -120,7 +124,7 @@ def _draw_lengths_around_five(rng: np.random.Generator, threads_at_once: int) ->
     return [*draw.draw_lengths(rng, threads_at_once), 2, 3]
 
 
-def make_matmul_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_matmul_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that multiplies matrices. The sums are exact in any order of the terms.
 
     One matrix contains quarters up to 1,024, which neither a byte nor half precision represents; the other
@@ -130,14 +134,18 @@ def make_matmul_case(data: Draw, size: Any, block: Dim3) -> Case:
     has_wide_a = bool(data.rng.integers(2))
     magnitude_limits = (4096, 20) if has_wide_a else (20, 4096)
     divisors = (4, 2) if has_wide_a else (2, 4)
-    a = data.whole((rows, inner_size), 1 - magnitude_limits[0], magnitude_limits[0]) / np.float32(divisors[0])
-    b = data.whole((inner_size, cols), 1 - magnitude_limits[1], magnitude_limits[1]) / np.float32(divisors[1])
+    a = data.integer_floats((rows, inner_size), 1 - magnitude_limits[0], magnitude_limits[0]) / np.float32(
+        divisors[0]
+    )
+    b = data.integer_floats((inner_size, cols), 1 - magnitude_limits[1], magnitude_limits[1]) / np.float32(
+        divisors[1]
+    )
     grid = draw.count_blocks(cols, block[0]), draw.count_blocks(rows, block[1])
     inputs = {"a": a, "b": b, "rows": rows, "cols": cols, "inner": inner_size}
     return Case(grid, inputs, {"c": a @ b})
 
 
-def _make_infinite_end_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_infinite_end_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Make a matrix multiplication whose last factors are infinite.
 
     Missing elements of a tile must be 0 in both matrices, because infinity times 0 is NaN.
@@ -180,15 +188,17 @@ def _draw_matmul_sizes(rng: np.random.Generator, threads_at_once: int) -> list[A
 
 def _is_only_padding_wrong(mistake: Mistake) -> bool:
     """Return whether only elements of the padding are wrong, and only those with NaN or infinity as input."""
-    if mistake.found is None or mistake.wanted is None:
+    if mistake.actual_values is None or mistake.expected_values is None:
         return False
     is_padding = np.arange(mistake["cols"]) >= mistake["length"][:, None]
-    return not np.isfinite(mistake["x"][mistake.wrong]).any() and bool(is_padding[mistake.wrong].all())
+    return not np.isfinite(mistake["x"][mistake.wrong_elements]).any() and bool(
+        is_padding[mistake.wrong_elements].all()
+    )
 
 
 def _is_only_end_unwritten(mistake: Mistake) -> bool:
     """Return whether only elements after the last complete float4 were not written."""
-    return advice.is_partly_unwritten(mistake) and not mistake.wrong[: mistake["n"] // 4 * 4].any()
+    return advice.is_partly_unwritten(mistake) and not mistake.wrong_elements[: mistake["n"] // 4 * 4].any()
 
 
 def _multiply_whole_tiles(mistake: Mistake) -> Any:
@@ -198,26 +208,26 @@ def _multiply_whole_tiles(mistake: Mistake) -> Any:
 
 
 def _is_fully_written(mistake: Mistake) -> bool:
-    return mistake.found is not None and not advice.is_partly_unwritten(mistake)
+    return mistake.actual_values is not None and not advice.is_partly_unwritten(mistake)
 
 
 def _is_outside_tile(mistake: Mistake) -> bool:
-    return advice.is_out_of_bounds(mistake) and "outside shared memory" in mistake.said
+    return advice.is_out_of_bounds(mistake) and "outside shared memory" in mistake.message
 
 
 def _shows_uninitialized_nan(mistake: Mistake) -> bool:
     """Return whether the result contains NaN although all inputs are finite, as from uninitialized memory."""
-    if mistake.found is None or not _is_fully_written(mistake):
+    if mistake.actual_values is None or not _is_fully_written(mistake):
         return False
     is_finite = all(np.isfinite(input_value).all() for input_value in mistake.case.values.values())
-    return is_finite and bool(np.isnan(mistake.found[mistake.wrong]).any())
+    return is_finite and bool(np.isnan(mistake.actual_values[mistake.wrong_elements]).any())
 
 
 def _shows_infinity_times_zero(mistake: Mistake) -> bool:
     """Return whether all wrong elements are NaN, the result of infinity times a missing element's 0."""
-    if mistake.found is None or mistake.name != "c" or np.isfinite(mistake["b"]).all():
+    if mistake.actual_values is None or mistake.name != "c" or np.isfinite(mistake["b"]).all():
         return False
-    return bool(np.isnan(mistake.found[mistake.wrong]).all())
+    return bool(np.isnan(mistake.actual_values[mistake.wrong_elements]).all())
 
 
 def judge_ways(answer: Answer) -> str:
@@ -431,9 +441,9 @@ EXERCISES = (
         "Four at a time",
         kernel="copy4",
         parameters="const float* x, float* y, int n",
-        once=True,
+        forbids_double_writes=True,
         case=make_copy4_case,
-        table=(Row("next to nothing", _make_tiny_values_case, (1, 2, 3, 7, 43)),),
+        table=(SpecialInput("next to nothing", _make_tiny_values_case, (1, 2, 3, 7, 43)),),
         reference="copy4.cu",
         naive="copy4_naive.cu",
         level="warm-up",
@@ -443,7 +453,7 @@ EXERCISES = (
                 "One request of 16 bytes per lane replaces four of 4 bytes: let each thread copy a float4.",
             ),
         ),
-        measured=Measured((1 << 14) + 3),
+        measured_launch=MeasuredLaunch((1 << 14) + 3),
         advice=(
             Advice(
                 advice.is_fault("misaligned"),
@@ -474,7 +484,7 @@ EXERCISES = (
         "From structs to arrays",
         kernel="split",
         parameters="const float* xyz, float* x, float* y, float* z, int n",
-        once=True,
+        forbids_double_writes=True,
         case=make_split_case,
         reference="split.cu",
         naive="split_naive.cu",
@@ -483,16 +493,16 @@ EXERCISES = (
                 "sectors",
                 "Lanes that read 12 bytes apart instead of 4 touch three times the sectors. Let the block "
                 "load its floats side by side into shared memory, and split them from there.",
-                allowance=1.1,
+                max_reference_factor=1.1,
             ),
             Budget(
                 "conflict_ways",
                 "Words 3 apart are in different banks: store the floats in their order, and read every "
                 "third one.",
-                most=1,
+                max_count=1,
             ),
         ),
-        measured=Measured(5000, (256, 1, 1)),
+        measured_launch=MeasuredLaunch(5000, (256, 1, 1)),
         advice=(
             Advice(
                 advice.is_fault("out of bounds", "xyz"),
@@ -519,7 +529,7 @@ EXERCISES = (
         "Transpose through a tile",
         kernel="transpose",
         parameters="const float* x, float* y, int rows, int cols",
-        once=True,
+        forbids_double_writes=True,
         case=make_transpose_case,
         reference="transpose.cu",
         naive="transpose_naive.cu",
@@ -535,10 +545,10 @@ EXERCISES = (
                 "conflict_ways",
                 "The 32 elements of a column are in one bank if a row has 32 floats: a row of 33 moves each "
                 "of them to a different bank.",
-                most=1,
+                max_count=1,
             ),
         ),
-        measured=Measured((160, 96), (32, 8, 1)),
+        measured_launch=MeasuredLaunch((160, 96), (32, 8, 1)),
         advice=(
             Advice(
                 _is_outside_tile,
@@ -565,9 +575,9 @@ EXERCISES = (
             ),
             Advice(
                 lambda mistake: (
-                    mistake.found is not None
+                    mistake.actual_values is not None
                     and mistake["rows"] == mistake["cols"]
-                    and bool((mistake.found == mistake["x"]).all())
+                    and bool((mistake.actual_values == mistake["x"]).all())
                 ),
                 "The result is a copy: exchange row and column within the tile as well.",
             ),
@@ -580,7 +590,7 @@ EXERCISES = (
         "Repair: an array in local memory",
         kernel="median5",
         parameters="const int* x, int* y, int n",
-        once=True,
+        forbids_double_writes=True,
         case=make_median5_case,
         reference="median5.cu",
         naive="median5_naive.cu",
@@ -591,10 +601,10 @@ EXERCISES = (
                 "local_bytes",
                 "A register has a number, not an address: every index must be known when the kernel is "
                 "compiled. Give the loops fixed bounds, and swap with min and max.",
-                most=0,
+                max_count=0,
             ),
         ),
-        measured=Measured(4096, (256, 1, 1)),
+        measured_launch=MeasuredLaunch(4096, (256, 1, 1)),
         advice=(
             Advice(
                 advice.is_out_of_bounds,
@@ -613,7 +623,7 @@ EXERCISES = (
         "Leave the padding alone",
         kernel="padded",
         parameters="const float* x, const int* length, float* y, int rows, int cols",
-        once=True,
+        forbids_double_writes=True,
         case=draw_padded_case,
         table=_PADDED_ROWS,
         reference="padded.cu",
@@ -628,7 +638,7 @@ EXERCISES = (
             ),
             Budget("sectors", "threadIdx.x varies fastest within a warp, so use it for the columns."),
         ),
-        measured=Measured((60, 500), (32, 8, 1)),
+        measured_launch=MeasuredLaunch((60, 500), (32, 8, 1)),
         advice=(
             Advice(
                 advice.is_out_of_bounds,
@@ -652,9 +662,9 @@ EXERCISES = (
         "Tiled matrix multiplication",
         kernel="matmul",
         parameters="const float* a, const float* b, float* c, int rows, int cols, int inner",
-        once=True,
+        forbids_double_writes=True,
         case=make_matmul_case,
-        table=(Row("an infinity at the end", _make_infinite_end_case, ((5, 7, 35), (17, 3, 2))),),
+        table=(SpecialInput("an infinity at the end", _make_infinite_end_case, ((5, 7, 35), (17, 3, 2))),),
         reference="matmul.cu",
         naive="matmul_naive.cu",
         level="stretch",
@@ -670,10 +680,10 @@ EXERCISES = (
                 "conflict_ways",
                 "A warp should read one row of b's tile and one element of a's tile: let k run along a's row "
                 "and down b's column.",
-                most=1,
+                max_count=1,
             ),
         ),
-        measured=Measured((64, 96, 64), (32, 32, 1), drawn=_draw_matmul_launches),
+        measured_launch=MeasuredLaunch((64, 96, 64), (32, 32, 1), draw_launches=_draw_matmul_launches),
         advice=(
             Advice(
                 _is_outside_tile,

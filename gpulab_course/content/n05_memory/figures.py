@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from gpulab.views.parts.palette import find_hex
-from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
+from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, make_empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
 
@@ -101,13 +101,13 @@ _LOAD_PATH = ("device memory (HBM, GDDR)", "L2", "L1", "registers")
 
 def levels() -> Picture:
     """Draw the levels of the memory hierarchy, the path of a load, and the ways to fill shared memory."""
-    figure, axes = empty_axes(4.0, (0, 9.6), (0, 6.1))
-    draw_box(axes, 0.4, 0.3, 5.6, 2.8, "panel", edge="muted", linewidth=1, linestyle="--")
+    figure, axes = make_empty_axes(4.0, (0, 9.6), (0, 6.1))
+    draw_box(axes, 0.4, 0.3, 5.6, 2.8, "panel", edge_colour="muted", linewidth=1, linestyle="--")
     draw_text(axes, 6.2, 0.55, "each SM has its own", "muted")
     draw_text(axes, 6.2, 4.15, "one for the whole GPU", "muted")
     draw_text(axes, 6.2, 5.55, "outside the GPU chip", "muted")
     for name, (left_x, top_y, width) in _LEVEL_BOXES.items():
-        draw_box(axes, left_x, top_y, width, 0.7, _LEVEL_COLOURS[name], name, edge="bg")
+        draw_box(axes, left_x, top_y, width, 0.7, _LEVEL_COLOURS[name], name, edge_colour="bg")
     for upper_level, lower_level in itertools.pairwise(_LOAD_PATH):
         top_y = _LEVEL_BOXES[upper_level][1]
         bottom_y = _LEVEL_BOXES[lower_level][1] + 0.7
@@ -141,7 +141,9 @@ def sector_map(requests: Mapping[str, Sequence[int]]) -> Picture:
     shown_floats = _FLOATS_PER_SECTOR * _SHOWN_SECTORS
     map_left_x = 22.0
     height_in = 0.55 + 0.45 * len(requests)
-    figure, axes = empty_axes(height_in, (0, map_left_x + shown_floats + 15), (-0.1, len(requests) + 0.9))
+    figure, axes = make_empty_axes(
+        height_in, (0, map_left_x + shown_floats + 15), (-0.1, len(requests) + 0.9)
+    )
     for sector in range(_SHOWN_SECTORS):
         x = map_left_x + _FLOATS_PER_SECTOR * (sector + 0.5)
         draw_text(axes, x, 0.4, str(sector), "muted", ha="center", fontsize=9)
@@ -273,12 +275,12 @@ def transpose_through_tile(
     tile_x = columns + _PANEL_GAP
     out_x = tile_x + tile_side + _PANEL_GAP
     height = max(rows, columns)
-    figure, axes = empty_axes(3.5, (-2, out_x + rows + 2), (-24, height + 38))
+    figure, axes = make_empty_axes(3.5, (-2, out_x + rows + 2), (-24, height + 38))
     axes.set_aspect("equal")
     for x, width, panel_height in ((0, columns, rows), (out_x, rows, columns)):
         for left_x in range(0, width, _TILE_SIDE):
             for top_y in range(0, panel_height, _TILE_SIDE):
-                draw_box(axes, x + left_x, top_y, 32, 32, "bg", edge="rule", linewidth=1)
+                draw_box(axes, x + left_x, top_y, 32, 32, "bg", edge_colour="rule", linewidth=1)
     x_corner = (block_x * _TILE_SIDE, block_y * _TILE_SIDE)
     result_corner = (out_x + block_y * _TILE_SIDE, block_x * _TILE_SIDE)
     for corner in (x_corner, result_corner):

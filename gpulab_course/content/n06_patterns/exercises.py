@@ -10,12 +10,12 @@ from gpulab_course.teach.judge import (
     Advice,
     Budget,
     Case,
-    Draw,
+    DataGenerator,
+    ExpectedFloats,
     KernelExercise,
-    Measured,
+    MeasuredLaunch,
     Mistake,
-    Near,
-    Row,
+    SpecialInput,
     advice,
     draw,
 )
@@ -27,7 +27,7 @@ _WARP_SIZE = 32
 _LARGE_INT = 1 << 25
 
 
-def make_block_stats_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_block_stats_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the sum and the maximum of each block's elements.
 
     Some blocks have only negative numbers.
@@ -53,34 +53,38 @@ def _make_stats_case(x: Any, block: Dim3) -> Case:
     return Case(blocks, {"x": x, "n": size}, {"sums": block_sums, "largest": block_maxima})
 
 
-def _make_last_differs_case(data: Draw, size: Any, block: Dim3, value: int, other_value: int) -> Case:
+def _make_last_differs_case(
+    data: DataGenerator, size: Any, block: Dim3, value: int, other_value: int
+) -> Case:
     """Return a test case with equal elements, except the last element of each full block."""
     x = np.full(size, other_value, np.int32)
     x[block[0] - 1 :: block[0]] = value
     return _make_stats_case(x, block)
 
 
-def _make_any_ints_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_any_ints_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     return _make_stats_case(data.rng.integers(_INT_MIN, -_INT_MIN, size).astype(np.int32), block)
 
 
 _STATS_ROWS = (
-    Row("any ints", _make_any_ints_case, (1, 33, 1000)),
-    Row(
+    SpecialInput("any ints", _make_any_ints_case, (1, 33, 1000)),
+    SpecialInput(
         "the largest int last, others just below",
         lambda data, n, block: _make_last_differs_case(data, n, block, -_INT_MIN - 1, -_INT_MIN - 2),
     ),
-    Row(
+    SpecialInput(
         "all elements the smallest int",
         lambda data, n, block: _make_last_differs_case(data, n, block, _INT_MIN, _INT_MIN),
         (1, 40),
     ),
-    Row("zeros and one -1 per block", lambda data, n, block: _make_last_differs_case(data, n, block, -1, 0)),
-    Row("all -1", lambda data, n, block: _make_last_differs_case(data, n, block, -1, -1)),
+    SpecialInput(
+        "zeros and one -1 per block", lambda data, n, block: _make_last_differs_case(data, n, block, -1, 0)
+    ),
+    SpecialInput("all -1", lambda data, n, block: _make_last_differs_case(data, n, block, -1, -1)),
 )
 
 
-def draw_warp_scan_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_warp_scan_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes inclusive prefix sums within each warp."""
     return _make_warp_scan_case(data.integers(size, -_LARGE_INT, _LARGE_INT), block)
 
@@ -105,14 +109,14 @@ def _make_repeated_case(*values: int) -> Any:
 
 
 _WARP_SCAN_ROWS = (
-    Row("all 1", _make_repeated_case(1)),
-    Row("all 0 but the last lane", _make_repeated_case(*[0] * 31, 5)),
-    Row("all 0 but the first lane", _make_repeated_case(7, *[0] * 31)),
-    Row("large numbers that cancel", _make_repeated_case((1 << 31) - 1, -(1 << 31) + 1)),
+    SpecialInput("all 1", _make_repeated_case(1)),
+    SpecialInput("all 0 but the last lane", _make_repeated_case(*[0] * 31, 5)),
+    SpecialInput("all 0 but the first lane", _make_repeated_case(7, *[0] * 31)),
+    SpecialInput("large numbers that cancel", _make_repeated_case((1 << 31) - 1, -(1 << 31) + 1)),
 )
 
 
-def draw_scan_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_scan_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the exclusive prefix sums of an array.
 
     The prefix sums are drawn at random, and each element is the difference between neighbouring sums. Thus
@@ -120,7 +124,7 @@ def draw_scan_case(data: Draw, size: Any, block: Dim3) -> Case:
     an answer may also use as a flag.
     """
     threads = block[0]
-    max_magnitude = 1 << (30 if data.kind == draw.EXTREME else int(data.rng.choice((12, 30))))
+    max_magnitude = 1 << (30 if data.kind == draw.EXTREME_VALUES else int(data.rng.choice((12, 30))))
     prefix_sums = data.integers(size + 1, -max_magnitude, max_magnitude, np.int64)
     prefix_sums[0] = 0
     block_ends = np.arange(0, size + 1, threads)
@@ -145,7 +149,7 @@ def _make_scan_case(prefix_sums: Any, block: Dim3) -> Case:
     return Case(blocks, {"x": x, "state": scan_state, "n": x.size}, {"y": prefix_sums[:-1].astype(np.int32)})
 
 
-def _make_extreme_sums_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_extreme_sums_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a scan test case whose sums at block ends are the largest int, the smallest int, or near 0."""
     extreme_sums = (0, -_INT_MIN - 1, 0, _INT_MIN, -1)
     sum_positions = np.arange(size + 1)
@@ -159,10 +163,10 @@ def _make_extreme_sums_case(data: Draw, size: Any, block: Dim3) -> Case:
 
 
 _SCAN_ROWS = (
-    Row("sums at both ends of the range of an int", _make_extreme_sums_case, (300, 1000)),
-    Row("all 0", lambda data, n, block: _make_scan_case(np.zeros(n + 1, np.int64), block)),
-    Row("all -1", lambda data, n, block: _make_scan_case(-np.arange(n + 1), block)),
-    Row(
+    SpecialInput("sums at both ends of the range of an int", _make_extreme_sums_case, (300, 1000)),
+    SpecialInput("all 0", lambda data, n, block: _make_scan_case(np.zeros(n + 1, np.int64), block)),
+    SpecialInput("all -1", lambda data, n, block: _make_scan_case(-np.arange(n + 1), block)),
+    SpecialInput(
         "large numbers that cancel within each block",
         lambda data, n, block: _make_scan_case(
             np.where(np.arange(n + 1) % block[0] == 0, 0, -_INT_MIN - 1), block
@@ -171,7 +175,7 @@ _SCAN_ROWS = (
 )
 
 
-def draw_compact_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_compact_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that moves all positive elements to the front and keeps their order."""
     x = data.any_integers(size)
     blocks = draw.count_blocks(size, block[0])
@@ -182,7 +186,7 @@ def draw_compact_case(data: Draw, size: Any, block: Dim3) -> Case:
     return _make_compact_case(data, x, block)
 
 
-def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
+def _make_compact_case(data: DataGenerator, x: Any, block: Dim3) -> Case:
     size = x.size
     threads = block[0]
     blocks = draw.count_blocks(size, threads)
@@ -198,7 +202,7 @@ def _make_compact_case(data: Draw, x: Any, block: Dim3) -> Case:
 def _make_repeated_values_case_maker(*values: int, interval: int = 1) -> Any:
     """Return a function that creates a compaction test case: repeated numbers, with zeros between them."""
 
-    def make_case(data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
         x = np.zeros(size, np.int32)
         x[::interval] = np.resize(np.array(values, np.int32), -(-size // interval))
         return _make_compact_case(data, x[::-1].copy(), block)
@@ -207,25 +211,25 @@ def _make_repeated_values_case_maker(*values: int, interval: int = 1) -> Any:
 
 
 _COMPACT_ROWS = (
-    Row("all kept", _make_repeated_values_case_maker(7, 1, -_INT_MIN - 1)),
-    Row("none kept", _make_repeated_values_case_maker(0, -1, _INT_MIN)),
-    Row("every second kept", _make_repeated_values_case_maker(5, interval=2)),
-    Row("one of every 40 kept", _make_repeated_values_case_maker(3, interval=40)),
-    Row("all but one of every 5 kept", _make_repeated_values_case_maker(1, 2, 3, 4, _INT_MIN)),
+    SpecialInput("all kept", _make_repeated_values_case_maker(7, 1, -_INT_MIN - 1)),
+    SpecialInput("none kept", _make_repeated_values_case_maker(0, -1, _INT_MIN)),
+    SpecialInput("every second kept", _make_repeated_values_case_maker(5, interval=2)),
+    SpecialInput("one of every 40 kept", _make_repeated_values_case_maker(3, interval=40)),
+    SpecialInput("all but one of every 5 kept", _make_repeated_values_case_maker(1, 2, 3, 4, _INT_MIN)),
 )
 
 
-def make_blur_case(data: Draw, size: Any, block: Dim3) -> Case:
+def make_blur_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that averages 5 × 5 pixels, with fewer blocks than tiles in y.
 
     Outside the picture, the nearest pixel is used.
     """
     rows, cols = size
-    x = data.whole(size, -1000, 1000) / np.float32(16)  # fractions whose sums are exact
-    if data.kind in (draw.INFINITE, draw.NAN):
+    x = data.integer_floats(size, -1000, 1000) / np.float32(16)  # fractions whose sums are exact
+    if data.kind in (draw.INFINITE_VALUES, draw.NAN_VALUES):
         is_special = data.rng.random(size) < 0.02
-        x[is_special] = np.inf if data.kind == draw.INFINITE else np.nan
-    data.special = True
+        x[is_special] = np.inf if data.kind == draw.INFINITE_VALUES else np.nan
+    data.has_special_values = True
     padded_x = np.pad(x.astype(np.float64), 2, mode="edge")
     window_sums: Any = sum(padded_x[dy : dy + rows, dx : dx + cols] for dy in range(5) for dx in range(5))
     tile_rows = draw.count_blocks(rows, block[1])
@@ -240,7 +244,7 @@ def make_blur_case(data: Draw, size: Any, block: Dim3) -> Case:
 _PLAIN_ROW_COUNT = 2
 
 
-def draw_softmax_case(data: Draw, size: Any, block: Dim3) -> Case:
+def draw_softmax_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the softmax of rows. Some rows contain only -infinity."""
     rows, cols = size
     row_offsets = data.rng.choice((0, 0, 100, -100, 3000, -30_000, -1e31), (rows, 1))
@@ -251,7 +255,7 @@ def draw_softmax_case(data: Draw, size: Any, block: Dim3) -> Case:
     is_steep = data.rng.random(rows) < 0.2
     is_steep[:_PLAIN_ROW_COUNT] = False
     x[is_steep] += np.linspace(0, 60, cols)[:: data.rng.choice((1, -1))]
-    if data.kind == draw.DUPLICATES:
+    if data.kind == draw.DUPLICATE_VALUES:
         x = np.rint(x)
     is_masked = data.rng.random(size) < data.rng.choice((0, 0, 0.3, 0.9), (rows, 1))
     is_masked |= np.arange(cols) < data.rng.choice((0, 0, 0, 33, 200, cols), (rows, 1))
@@ -270,11 +274,11 @@ def _make_softmax_case(x: Any) -> Case:
     row_sums = exponentials.sum(axis=1, keepdims=True)
     expected = exponentials / np.where(row_sums > 0, row_sums, 1)
     # The argument of a fast exponential is up to 64, and its rounding error becomes a relative error.
-    comparison = Near(expected.astype(np.float32), np.where(np.isinf(x), 0, expected), ulps=160)
+    comparison = ExpectedFloats(expected.astype(np.float32), np.where(np.isinf(x), 0, expected), ulps=160)
     return Case(rows, {"x": x, "rows": rows, "cols": cols}, {"y": comparison})
 
 
-def _make_extreme_scores_case(data: Draw, size: Any, block: Dim3) -> Case:
+def _make_extreme_scores_case(data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a softmax test case. Each of its rows has only one finite score, equal scores, or scores at both
     ends of a float's range.
     """
@@ -328,17 +332,19 @@ def _compute_sums_by_halving(mistake: Mistake) -> Any:
 
 
 def _is_maximum_with_zero(mistake: Mistake) -> bool:
-    if mistake.name != "largest" or mistake.found is None or mistake.wanted is None:
+    if mistake.name != "largest" or mistake.actual_values is None or mistake.expected_values is None:
         return False
-    return bool((mistake.found == np.maximum(mistake.wanted, 0)).all())
+    return bool((mistake.actual_values == np.maximum(mistake.expected_values, 0)).all())
 
 
 def _is_rounded_to_float(mistake: Mistake) -> bool:
     """Return whether all results are approximately right and have only the precision of a float."""
-    if mistake.found is None or not advice.is_nearly_right(mistake):
+    if mistake.actual_values is None or not advice.is_nearly_right(mistake):
         return False
-    is_float_exact = bool((mistake.found.astype(np.float32).astype(np.int64) == mistake.found).all())
-    return is_float_exact and int((np.abs(mistake.found.astype(np.int64)) > 1 << 26).sum()) > 2
+    is_float_exact = bool(
+        (mistake.actual_values.astype(np.float32).astype(np.int64) == mistake.actual_values).all()
+    )
+    return is_float_exact and int((np.abs(mistake.actual_values.astype(np.int64)) > 1 << 26).sum()) > 2
 
 
 def _compute_scan_of_own_values(mistake: Mistake) -> Any:
@@ -370,9 +376,9 @@ def _compute_block_scan(mistake: Mistake) -> Any:
 
 def _is_only_later_lanes_wrong(mistake: Mistake) -> bool:
     """Return whether the first two lanes of each warp are right, and later lanes are wrong."""
-    if mistake.found is None or mistake["n"] < _WARP_SIZE:
+    if mistake.actual_values is None or mistake["n"] < _WARP_SIZE:
         return False
-    wrong_lanes_by_warp = _split_by_warp(mistake.wrong)
+    wrong_lanes_by_warp = _split_by_warp(mistake.wrong_elements)
     return bool(not wrong_lanes_by_warp[:, :2].any() and wrong_lanes_by_warp[:, 2:].any())
 
 
@@ -382,37 +388,39 @@ def _compute_inclusive_scan(mistake: Mistake) -> Any:
 
 def _is_right_in_first_block(mistake: Mistake) -> bool:
     """Return whether the results of the first block are right."""
-    return mistake.found is not None and not mistake.wrong[: mistake.case.block[0]].any()
+    return mistake.actual_values is not None and not mistake.wrong_elements[: mistake.case.block[0]].any()
 
 
 def _has_same_elements(mistake: Mistake) -> bool:
-    if mistake.name != "out" or mistake.found is None or mistake.wanted is None:
+    if mistake.name != "out" or mistake.actual_values is None or mistake.expected_values is None:
         return False
-    return sorted(mistake.found.tolist()) == sorted(mistake.wanted.tolist())
+    return sorted(mistake.actual_values.tolist()) == sorted(mistake.expected_values.tolist())
 
 
 def _is_only_tail_wrong(mistake: Mistake) -> bool:
     """Return whether all kept elements are right, and only elements after them are wrong."""
-    if mistake.name != "out" or mistake.found is None:
+    if mistake.name != "out" or mistake.actual_values is None:
         return False
-    return not mistake.wrong[: int((mistake["x"] > 0).sum())].any()
+    return not mistake.wrong_elements[: int((mistake["x"] > 0).sum())].any()
 
 
 def _shows_uninitialized_nan(mistake: Mistake) -> bool:
     """Return whether the result contains NaN although all inputs are finite, as from uninitialized memory."""
-    if mistake.found is None or not _is_picture_larger_than(mistake, 0):
+    if mistake.actual_values is None or not _is_picture_larger_than(mistake, 0):
         return False
-    return bool(np.isfinite(mistake["x"]).all() and np.isnan(mistake.found[mistake.wrong]).any())
+    return bool(
+        np.isfinite(mistake["x"]).all() and np.isnan(mistake.actual_values[mistake.wrong_elements]).any()
+    )
 
 
 def _is_only_edges_wrong(mistake: Mistake) -> bool:
     """Return whether only pixels within 2 of the picture's edges are wrong."""
-    return _is_picture_larger_than(mistake) and not mistake.wrong[2:-2, 2:-2].any()
+    return _is_picture_larger_than(mistake) and not mistake.wrong_elements[2:-2, 2:-2].any()
 
 
 def _is_picture_larger_than(mistake: Mistake, min_side: int = 4) -> bool:
     """Return whether the mistake has a result, for a picture larger than `min_side` in both directions."""
-    return mistake.found is not None and mistake["rows"] > min_side and mistake["cols"] > min_side
+    return mistake.actual_values is not None and mistake["rows"] > min_side and mistake["cols"] > min_side
 
 
 _EXP_LIMIT = 80  # beyond it, the exponential overflows or is about 0
@@ -423,39 +431,43 @@ def _is_only_masked_rows_wrong(mistake: Mistake) -> bool:
 
     Return False if the largest scores of all wrong rows are beyond `_EXP_LIMIT`: overflow explains these.
     """
-    if mistake.found is None or mistake.wrong[np.isfinite(mistake["x"]).all(axis=1)].any():
+    if mistake.actual_values is None or mistake.wrong_elements[np.isfinite(mistake["x"]).all(axis=1)].any():
         return False
-    row_maxima = mistake["x"].max(axis=1)[mistake.wrong.any(axis=1)]
+    row_maxima = mistake["x"].max(axis=1)[mistake.wrong_elements.any(axis=1)]
     if (np.isfinite(row_maxima) & (np.abs(row_maxima) > _EXP_LIMIT)).all():
         return False
-    results_of_wrong_rows = mistake.found[mistake.wrong.any(axis=1)]
+    results_of_wrong_rows = mistake.actual_values[mistake.wrong_elements.any(axis=1)]
     return bool((np.isnan(results_of_wrong_rows) | (results_of_wrong_rows == 0)).all())
 
 
 def _is_only_low_rows_wrong(mistake: Mistake) -> bool:
     """Return whether all wrong rows have low scores and the result 0, and rows with higher ones are right."""
-    if mistake.found is None or mistake["rows"] < 3 or mistake.found[mistake.wrong].any():
+    if (
+        mistake.actual_values is None
+        or mistake["rows"] < 3
+        or mistake.actual_values[mistake.wrong_elements].any()
+    ):
         return False
-    is_wrong_row = mistake.wrong.any(axis=1)
+    is_wrong_row = mistake.wrong_elements.any(axis=1)
     row_maxima = mistake["x"].max(axis=1)
     return bool((row_maxima[is_wrong_row] < -20).all() and (row_maxima[~is_wrong_row] > -20).any())
 
 
 def _do_wrong_rows_have_infinity(mistake: Mistake) -> bool:
     """Return whether all wrong rows contain -infinity."""
-    return bool(np.isinf(mistake["x"][mistake.wrong.any(axis=1)]).any(axis=1).all())
+    return bool(np.isinf(mistake["x"][mistake.wrong_elements.any(axis=1)]).any(axis=1).all())
 
 
 def _are_wrong_rows_very_low(mistake: Mistake) -> bool:
     """Return whether all scores of the wrong rows are below -1e20, lower than any usual initial value."""
-    return bool((mistake["x"].max(axis=1)[mistake.wrong.any(axis=1)] < -1e20).all())
+    return bool((mistake["x"].max(axis=1)[mistake.wrong_elements.any(axis=1)] < -1e20).all())
 
 
 def _is_nearly_right(mistake: Mistake) -> bool:
     """Return whether the results are right to about two digits."""
-    if mistake.found is None or mistake.wanted is None:
+    if mistake.actual_values is None or mistake.expected_values is None:
         return False
-    return bool(np.allclose(mistake.found, mistake.wanted, rtol=0.01, atol=0))
+    return bool(np.allclose(mistake.actual_values, mistake.expected_values, rtol=0.01, atol=0))
 
 
 _ATOMIC_ORDER_ADVICE = (
@@ -468,7 +480,7 @@ EXERCISES = (
         "Repair: a block's sum and maximum",
         kernel="block_stats",
         parameters="const int* x, int* sums, int* largest, int n",
-        once=True,
+        forbids_double_writes=True,
         case=make_block_stats_case,
         table=_STATS_ROWS,
         reference="block_stats.cu",
@@ -479,17 +491,17 @@ EXERCISES = (
             Budget(
                 "atomics",
                 "A tree needs no atomics: in each step, a thread adds to a word of its own.",
-                most=0,
+                max_count=0,
             ),
             Budget(
                 "shared_wavefronts",
                 "Let neighbouring threads add, so that whole warps are done early: in each step, thread t "
                 "adds word t of the upper half. Separate arrays for sums and maxima do not conflict.",
-                allowance=1.5,
+                max_reference_factor=1.5,
             ),
             Budget("load_sectors", "Each element must be loaded only once, by its own thread."),
         ),
-        measured=Measured(1 << 13, (256, 1, 1)),
+        measured_launch=MeasuredLaunch(1 << 13, (256, 1, 1)),
         advice=(
             Advice(
                 advice.is_fault("out of bounds", "x"),
@@ -510,9 +522,9 @@ EXERCISES = (
             ),
             Advice(
                 lambda mistake: (
-                    mistake.found is not None
+                    mistake.actual_values is not None
                     and mistake.name == "sums"
-                    and bool((mistake.found == _compute_sums_by_halving(mistake)).all())
+                    and bool((mistake.actual_values == _compute_sums_by_halving(mistake)).all())
                 ),
                 "A block can have any number of threads: if an odd number is left, halving leaves one out.",
             ),
@@ -522,7 +534,7 @@ EXERCISES = (
                 "The largest element of a block without elements must be −2147483648.",
             ),
             Advice(
-                lambda mistake: mistake.found is not None,
+                lambda mistake: mistake.actual_values is not None,
                 "Follow the elements: does each of them reach thread 0, and does every thread of the block "
                 "pass a __syncthreads() after storing and after each step?",
             ),
@@ -534,28 +546,28 @@ EXERCISES = (
         "A scan inside a warp",
         kernel="warp_scan",
         parameters="const int* x, int* y, int n",
-        once=True,
+        forbids_double_writes=True,
         case=draw_warp_scan_case,
         table=_WARP_SCAN_ROWS,
         reference="warp_scan.cu",
         level="warm-up",
         blocks=draw.draw_warp_blocks,
         budgets=(
-            Budget("atomics", "Lanes exchange registers: no atomic is needed.", most=0),
+            Budget("atomics", "Lanes exchange registers: no atomic is needed.", max_count=0),
             Budget(
                 "shared_bytes",
                 "Use __shfl_up_sync, which moves a value from lane to lane without shared memory.",
-                most=0,
+                max_count=0,
             ),
             Budget(
                 "warp_exchanges",
                 "Five steps of __shfl_up_sync are enough, because the distance doubles: 1, 2, 4, 8, 16.",
-                least_share=0.2,
-                allowance=2.0,
+                min_reference_share=0.2,
+                max_reference_factor=2.0,
             ),
             Budget("load_sectors", "Each element must be loaded only once, by its own lane."),
         ),
-        measured=Measured(1 << 12, (256, 1, 1)),
+        measured_launch=MeasuredLaunch(1 << 12, (256, 1, 1)),
         advice=(
             Advice(
                 advice.is_fault("lanes missing"),
@@ -609,9 +621,9 @@ EXERCISES = (
         "A scan in one launch",
         kernel="scan",
         parameters="const int* x, int* y, int* state, int n",
-        once=True,
+        forbids_double_writes=True,
         rules=4,
-        crowded=True,
+        waits_between_blocks=True,
         case=draw_scan_case,
         table=_SCAN_ROWS,
         reference="scan.cu",
@@ -620,10 +632,10 @@ EXERCISES = (
                 "load_sectors",
                 "Each element must be loaded only once: the sum before a block comes from the block before "
                 "it.",
-                allowance=2.0,
+                max_reference_factor=2.0,
             ),
         ),
-        measured=Measured(1 << 13, (256, 1, 1)),
+        measured_launch=MeasuredLaunch(1 << 13, (256, 1, 1)),
         advice=(
             Advice(
                 advice.match_all(advice.is_endless, advice.is_in_stage("orders")),
@@ -642,11 +654,13 @@ EXERCISES = (
             ),
             Advice(advice.is_out_of_bounds, "Threads beyond n must neither load nor store; they add 0."),
             Advice(
-                advice.match_all(advice.is_written_twice, lambda mistake: " writes y[" in mistake.said),
+                advice.match_all(advice.is_written_twice, lambda mistake: " writes y[" in mistake.message),
                 "Each element must be written by only one thread.",
             ),
             Advice(
-                advice.match_all(advice.is_written_twice, lambda mistake: " writes state[" in mistake.said),
+                advice.match_all(
+                    advice.is_written_twice, lambda mistake: " writes state[" in mistake.message
+                ),
                 "If one block writes a word and another one polls it, both must use atomics: atomicExch "
                 "sets a flag, and atomicAdd(p, 0) reads it. Only one thread of a block must announce its "
                 "sum.",
@@ -675,21 +689,21 @@ EXERCISES = (
         "Keep the positive elements, in order",
         kernel="compact",
         parameters="const int* x, const int* before, int* out, int* count, int n",
-        once=True,
+        forbids_double_writes=True,
         case=draw_compact_case,
         table=_COMPACT_ROWS,
         reference="compact.cu",
         naive="compact_naive.cu",
         blocks=draw.draw_warp_blocks,
         budgets=(
-            Budget("atomics", _ATOMIC_ORDER_ADVICE, most=0),
+            Budget("atomics", _ATOMIC_ORDER_ADVICE, max_count=0),
             Budget(
                 "load_sectors",
                 "Each element must be loaded only once, by its own thread. Votes show how many are kept "
                 "before it.",
             ),
         ),
-        measured=Measured(1 << 13, (256, 1, 1)),
+        measured_launch=MeasuredLaunch(1 << 13, (256, 1, 1)),
         advice=(
             Advice(
                 advice.is_out_of_bounds,
@@ -698,7 +712,9 @@ EXERCISES = (
             Advice(_is_only_tail_wrong, "The elements of `out` after the last kept element must not change."),
             Advice(
                 lambda mistake: (
-                    mistake.name == "out" and mistake.found is not None and bool((mistake.found <= 0).any())
+                    mistake.name == "out"
+                    and mistake.actual_values is not None
+                    and bool((mistake.actual_values <= 0).any())
                 ),
                 "Store only elements above 0. Do not store 0, neither as an element nor to clear `out`.",
             ),
@@ -719,7 +735,7 @@ EXERCISES = (
                 "Warps exchange their numbers through shared memory, with a __syncthreads() in between.",
             ),
             Advice(
-                lambda mistake: mistake.found is not None,
+                lambda mistake: mistake.actual_values is not None,
                 "The position of an element is the number of elements kept in blocks before, in warps "
                 "before, and in lanes before.",
             ),
@@ -731,7 +747,7 @@ EXERCISES = (
         "Blur through a tile",
         kernel="blur",
         parameters="const float* x, float* y, int rows, int cols",
-        once=True,
+        forbids_double_writes=True,
         case=make_blur_case,
         reference="blur.cu",
         naive="blur_naive.cu",
@@ -742,10 +758,10 @@ EXERCISES = (
                 "load_sectors",
                 "Neighbouring threads repeat most of the 25 loads per pixel: load the tile and its halo "
                 "once.",
-                allowance=1.5,
+                max_reference_factor=1.5,
             ),
         ),
-        measured=Measured((96, 128), (32, 8, 1)),
+        measured_launch=MeasuredLaunch((96, 128), (32, 8, 1)),
         advice=(
             Advice(
                 advice.is_fault("out of bounds", "x"),
@@ -784,7 +800,9 @@ EXERCISES = (
                 "The inside is right. At the edges the nearest pixel counts, in rows and in columns.",
             ),
             Advice(
-                lambda mistake: mistake.found is not None and bool(mistake.wrong.mean() > 0.9),
+                lambda mistake: (
+                    mistake.actual_values is not None and bool(mistake.wrong_elements.mean() > 0.9)
+                ),
                 "Hardly any pixel is right. The result is the sum of 25 pixels, in float, divided by 25.",
             ),
             Advice(
@@ -799,10 +817,10 @@ EXERCISES = (
         "Softmax of rows, online",
         kernel="softmax",
         parameters="const float* x, float* y, int rows, int cols",
-        once=True,
+        forbids_double_writes=True,
         case=draw_softmax_case,
         table=(
-            Row(
+            SpecialInput(
                 "one score, equal ones, both ends",
                 _make_extreme_scores_case,
                 ((14, 70), (7, 33), (7, 1300), (7, 2)),
@@ -818,10 +836,10 @@ EXERCISES = (
                 "load_sectors",
                 "Compute the largest element and the sum in one pass: when a larger element comes, scale "
                 "the sum so far.",
-                allowance=1.2,
+                max_reference_factor=1.2,
             ),
         ),
-        measured=Measured((24, 700), (128, 1, 1)),
+        measured_launch=MeasuredLaunch((24, 700), (128, 1, 1)),
         advice=(
             Advice(
                 advice.is_out_of_bounds,
@@ -860,7 +878,7 @@ EXERCISES = (
                 "anything else: if you add it to a logarithm, digits are lost.",
             ),
             Advice(
-                lambda mistake: mistake.found is not None,
+                lambda mistake: mistake.actual_values is not None,
                 "The elements of a row must add up to 1. Are sums with different largest elements scaled to "
                 "a common one before they are added?",
             ),

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.patches import Rectangle
 
 from gpulab.views.parts.palette import find_hex
-from gpulab_course.teach.drawing import WIDTH_IN, draw_arrow, draw_box, draw_text, empty_axes
+from gpulab_course.teach.drawing import WIDTH_IN, draw_arrow, draw_box, draw_text, make_empty_axes
 from gpulab_course.teach.picture import Picture
 
 _ELEMENT_COLOURS = ("accent-2", "warn", "good", "purple")
@@ -48,7 +48,7 @@ _BLOCK_TIME_LINES = (
 
 def fence_and_barrier() -> Picture:
     """Draw two communicating blocks over time, without fences, with a flag and fences, and with a barrier."""
-    figure, axes = empty_axes(5.3, (-1.5, 12.2), (-0.2, 11.6))
+    figure, axes = make_empty_axes(5.3, (-1.5, 12.2), (-0.2, 11.6))
     for panel_index, (title, first_block, second_block, arrows) in enumerate(_BLOCK_TIME_LINES):
         panel_top = 3.95 * panel_index
         draw_text(axes, -1.45, panel_top + 0.2, title, weight="bold")
@@ -89,7 +89,7 @@ def scan_steps(values: Sequence[int]) -> Picture:
         sums_by_step.append(
             sums_by_step[-1] + np.concatenate((np.zeros(distance, int), sums_by_step[-1][:-distance]))
         )
-    figure, axes = empty_axes(
+    figure, axes = make_empty_axes(
         1.05 * len(sums_by_step), (-2.3, value_count + 0.1), (-0.15, 2 * len(sums_by_step) - 0.9)
     )
     for step, step_sums in enumerate(sums_by_step):
@@ -121,7 +121,7 @@ def look_back(own_sums: Sequence[int], known: int) -> Picture:
     """
     last_tile = len(own_sums) - 1
     published_sum = int(sum(own_sums[: known + 1]))
-    figure, axes = empty_axes(2.3, (-0.1, last_tile + 1.1), (-0.75, 3.2))
+    figure, axes = make_empty_axes(2.3, (-0.1, last_tile + 1.1), (-0.75, 3.2))
     for tile_index, own_sum in enumerate(own_sums):
         has_published_sum = tile_index <= known
         draw_text(axes, tile_index + 0.5, -0.4, f"tile {tile_index}", ha="center")
@@ -170,7 +170,7 @@ def private_bins(values: Any, blocks: int) -> Picture:
     bins = int(values_by_block.max()) + 1
     bin_counts = np.stack([np.bincount(elements, minlength=bins) for elements in values_by_block])
     block_width = max(values_by_block.shape[1], bins) + 1.5
-    figure, axes = empty_axes(3.5, (-3.4, blocks * block_width - 1.2), (-0.8, 6.9))
+    figure, axes = make_empty_axes(3.5, (-3.4, blocks * block_width - 1.2), (-0.8, 6.9))
     totals_left = (blocks * block_width - 1.5 - bins) / 2
     for y, row_label in (
         (0.5, "elements"),
@@ -223,7 +223,7 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
     width = block_x + 2 * radius
     height = block_y + 2 * radius
     inches_per_pixel = WIDTH_IN * 0.98 / (width + 0.4)
-    figure, axes = empty_axes(
+    figure, axes = make_empty_axes(
         inches_per_pixel * (height + 4.2) / 0.98, (-0.2, width + 0.2), (-0.2, height + 4.0)
     )
     center_x = width - radius - 1  # at the right edge of the tile, so that the halo is needed
@@ -234,7 +234,7 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
             is_in_window = abs(x - center_x) <= radius and abs(y - center_y) <= radius
             colour_name = "accent-2" if is_tile else "other-pale"
             cell_text = "×" if is_in_window else ""
-            draw_box(axes, x, y, 1, 1, colour_name, cell_text, edge="bg", text_colour="fg", fontsize=9)
+            draw_box(axes, x, y, 1, 1, colour_name, cell_text, edge_colour="bg", text_colour="fg", fontsize=9)
     window_side = 2 * radius + 1
     axes.add_patch(
         Rectangle(
@@ -246,7 +246,7 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
             linewidth=2,
         )
     )
-    draw_box(axes, center_x, center_y, 1, 1, "warn", edge="tail")
+    draw_box(axes, center_x, center_y, 1, 1, "warn", edge_colour="tail")
     pixel_count = block_x * block_y
     loaded_pixels = width * height
     legend_entries = (
@@ -262,7 +262,7 @@ def halo(block_x: int, block_y: int, radius: int) -> Picture:
     )
     for line_index, (colour_name, text) in enumerate(legend_entries):
         line_y = height + 0.5 + 1.2 * line_index
-        draw_box(axes, 0, line_y, 1, 1, colour_name, edge="bg")
+        draw_box(axes, 0, line_y, 1, 1, colour_name, edge_colour="bg")
         draw_text(axes, 1.5, line_y + 0.5, text)
     return Picture.of(
         figure,
@@ -284,18 +284,18 @@ def attention_tiles(tiles: int, block: int, current: int) -> Picture:
     current
         The tile of k and v of the current iteration.
     """
-    figure, axes = empty_axes(4.0, (-3.6, tiles + 4.4), (-3.3, tiles + 0.5))
+    figure, axes = make_empty_axes(4.0, (-3.6, tiles + 4.4), (-3.3, tiles + 0.5))
     for i in range(tiles):
         draw_box(axes, -2.2, i, 1.2, 1, "accent-2" if i == block else "panel", "q" if i == block else "")
         tile_colour_name = "good" if i == current else ("other-pale" if i < current else "panel")
         draw_box(axes, i, -1.4, 1, 0.9, tile_colour_name, "k" if i == current else "")
         draw_box(axes, i, -2.5, 1, 0.9, tile_colour_name, "v" if i == current else "")
         for j in range(tiles):
-            draw_box(axes, j, i, 1, 1, "bg", edge="other", linestyle=":")
+            draw_box(axes, j, i, 1, 1, "bg", edge_colour="other", linestyle=":")
         row_colour_name = "accent-2" if i == block else "panel"
         draw_box(axes, tiles + 1.2, i, 2.0, 1, row_colour_name, "result" if i == block else "")
     for j in range(current):
-        draw_box(axes, j, block, 1, 1, "other-pale", edge="other")
+        draw_box(axes, j, block, 1, 1, "other-pale", edge_colour="other")
     draw_box(axes, current, block, 1, 1, "warn", "scores", fontsize=9)
     draw_arrow(axes, (current + 1.05, block + 0.5), (tiles + 1.15, block + 0.5), "accent")
     draw_arrow(axes, (current + 0.1, -2.85), (tiles, -2.85), "accent")

@@ -16,8 +16,8 @@ from gpulab_course.content.n07_streams import work
 from gpulab_course.teach.judge import (
     Answer,
     Budget,
-    Draw,
-    Near,
+    DataGenerator,
+    ExpectedFloats,
     NotYet,
     ProgramCase,
     ProgramExercise,
@@ -200,16 +200,20 @@ def draw_race_sizes(rng: np.random.Generator) -> tuple[int, ...]:
     return 1, 33, 1000, int(rng.integers(5_000, 50_000)), 100_000
 
 
-def make_energy_case(data: Draw, size: int) -> ProgramCase:
+def make_energy_case(data: DataGenerator, size: int) -> ProgramCase:
     """Return a test case whose numbers have both signs. In large arrays, the numbers are chosen so that their
     squares are exact.
     """
-    x = data.whole(size) if size > 50_000 else data.floats(size) * np.float32(data.rng.integers(1, 100))
+    x = (
+        data.integer_floats(size)
+        if size > 50_000
+        else data.floats(size) * np.float32(data.rng.integers(1, 100))
+    )
     half_x = x * np.float32(0.5)
     total_energy = np.float32((half_x * half_x).sum(dtype=np.float64))
     label = f"energy(x) of {counted(size, 'element')}"
-    expected = Near(np.asarray(total_energy), float(total_energy), 8)
-    return ProgramCase((x,), expected, True, label, place="device", unchanged=True)
+    expected = ExpectedFloats(np.asarray(total_energy), float(total_energy), 8)
+    return ProgramCase((x,), expected, True, label, required_place="device", keeps_arguments=True)
 
 
 def energy(x: Any) -> Any:
@@ -233,13 +237,13 @@ RACE = ProgramExercise(
     energy,
     kind="repair",
     sizes=draw_race_sizes,
-    checked=True,
+    checks_stream_order=True,
     budgets=(
-        Budget("streams", "Keep the two streams, and let one wait for the other.", least=2),
+        Budget("streams", "Keep the two streams, and let one wait for the other.", min_count=2),
         Budget(
             "waits",
             "Let one stream record an event and the other one wait for it. This leaves the host free.",
-            most=0,
+            max_count=0,
         ),
     ),
     praise="two events order the streams in both directions, and the host never waits.",
@@ -265,21 +269,23 @@ def draw_conveyor_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]
     return *small_sizes, (medium_length, work.ROUNDS), ((1 << 19) + 5, work.ROUNDS)
 
 
-def make_conveyor_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
+def make_conveyor_case(data: DataGenerator, size: tuple[int, int]) -> ProgramCase:
     """Return a test case with numbers from 0 to 1, a range that the kernel of `work.simmer` preserves."""
     n, round_count = size
     x = data.rng.random(n, dtype=np.float32)
     simmer_step = partial(work.simmer, rounds=round_count)
     label = f"conveyor(x, y, step) with {n:,} elements"
-    return ProgramCase((x, simmer_step), work.simmer_by_numpy(x, round_count), label=label, place="host")
+    return ProgramCase(
+        (x, simmer_step), work.simmer_by_numpy(x, round_count), label=label, required_place="host"
+    )
 
 
 def call_with_pinned_arrays(bench: Any, program: Callable[..., Any], x: Any, step: Any) -> Any:
     """Call a program with two pinned arrays, and return the second array. The second array initially contains
     NaN.
     """
-    pinned_x = bench.pinned(x)
-    pinned_y = bench.pinned(np.full_like(x, np.nan))
+    pinned_x = bench.copy_to_pinned(x)
+    pinned_y = bench.copy_to_pinned(np.full_like(x, np.nan))
     original_x = pinned_x.copy()
     program(pinned_x, pinned_y, step)
     if not np.array_equal(pinned_x, original_x):
@@ -322,23 +328,31 @@ CONVEYOR = ProgramExercise(
     conveyor,
     naive=conveyor_in_one_piece,
     sizes=draw_conveyor_sizes,
-    checked=True,
-    calls=call_with_pinned_arrays,
-    returns=False,
+    checks_stream_order=True,
+    call_program=call_with_pinned_arrays,
+    returns_result=False,
     budgets=(
-        Budget("to_device_bytes", "Copy each element over the bus once in each direction.", allowance=1.0),
-        Budget("to_host_bytes", "Copy each element over the bus once in each direction.", allowance=1.0),
-        Budget("pageable_copies", "x and y are pinned: copy directly from x and directly to y.", most=0),
+        Budget(
+            "to_device_bytes",
+            "Copy each element over the bus once in each direction.",
+            max_reference_factor=1.0,
+        ),
+        Budget(
+            "to_host_bytes",
+            "Copy each element over the bus once in each direction.",
+            max_reference_factor=1.0,
+        ),
+        Budget("pageable_copies", "x and y are pinned: copy directly from x and directly to y.", max_count=0),
         Budget(
             "device_waits",
             "Wait only for your own streams, at the end, because the device can have other streams.",
-            most=0,
+            max_count=0,
         ),
         Budget(
             "hidden_percent",
             "Cut x into pieces, and use several non-blocking streams in turn. For each piece, call set(), "
             "step(), and get(out=…, blocking=False).",
-            least_share=0.7,
+            min_reference_share=0.7,
         ),
     ),
     praise="copies to the device, work and copies to the host run at the same time.",
@@ -355,7 +369,7 @@ def draw_rollout_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     return *zip((1, 2, int(rng.integers(8, 11))), observation_widths, strict=True), (12, 32)
 
 
-def make_rollout_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
+def make_rollout_case(data: DataGenerator, size: tuple[int, int]) -> ProgramCase:
     """Return a test case with a number of steps and the initial observations of two environments."""
     step_count, observation_width = size
     initial_observations = data.rng.random((ENVIRONMENT_COUNT, observation_width), dtype=np.float32)
@@ -374,7 +388,9 @@ def call_with_environments(
 ) -> Any:
     """Call a program with environments in pinned memory, and return the last observation of each one."""
     envs = [
-        work.Environment(initial_observation, bench.pinned, bench.compute, bench.uses)
+        work.Environment(
+            initial_observation, bench.copy_to_pinned, bench.keep_host_busy, bench.record_host_use
+        )
         for initial_observation in initial_observations
     ]
     result = program(envs, work.decide, steps)
@@ -429,24 +445,26 @@ ROLLOUT = ProgramExercise(
     naive=in_turns,
     level="stretch",
     sizes=draw_rollout_sizes,
-    checked=True,
-    calls=call_with_environments,
+    checks_stream_order=True,
+    call_program=call_with_environments,
     budgets=(
         Budget(
-            "device_waits", "Wait for the stream of the environment that steps next, not for both.", most=0
+            "device_waits",
+            "Wait for the stream of the environment that steps next, not for both.",
+            max_count=0,
         ),
         Budget(
             "launches",
             "Call `policy` exactly once on the device for each step of each environment.",
-            allowance=1.0,
-            least_share=1.0,
+            max_reference_factor=1.0,
+            min_reference_share=1.0,
         ),
         Budget(
             "microseconds",
             "While the host steps one environment, the device should decide for the other: use a stream "
             "for each, and request the next decision as soon as its step is done.",
-            allowance=1.1,
-            large=True,
+            max_reference_factor=1.1,
+            large_sizes_only=True,
         ),
     ),
     praise="the host and the device work at the same time, and no data is read too early.",

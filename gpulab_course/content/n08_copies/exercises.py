@@ -11,7 +11,14 @@ import numpy.typing as npt
 from gpulab import session
 from gpulab.words import count as counted
 from gpulab_course.content.n08_copies.memory import mapped
-from gpulab_course.teach.judge import Budget, Draw, Near, ProgramCase, ProgramExercise, Row
+from gpulab_course.teach.judge import (
+    Budget,
+    DataGenerator,
+    ExpectedFloats,
+    ProgramCase,
+    ProgramExercise,
+    SpecialInput,
+)
 
 _HOST_ARRAY_ADVICE = (
     (
@@ -48,7 +55,7 @@ def draw_stay_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
     )
 
 
-def draw_stay_case(data: Draw, size: tuple[int, float]) -> ProgramCase:
+def draw_stay_case(data: DataGenerator, size: tuple[int, float]) -> ProgramCase:
     """Return a test case for a program that subtracts the minimum from an array, and then limits the
     differences.
     """
@@ -61,7 +68,7 @@ def draw_stay_case(data: Draw, size: tuple[int, float]) -> ProgramCase:
     return _make_stay_case(x, upper_limit)
 
 
-def make_stay_matrix_case(data: Draw, shape: tuple[int, int]) -> ProgramCase:
+def make_stay_matrix_case(data: DataGenerator, shape: tuple[int, int]) -> ProgramCase:
     """Return a test case with a matrix, whose minimum is taken over all of its elements."""
     return _make_stay_case(data.integers(shape, -100, 400).astype(np.float32), 150.0)
 
@@ -72,9 +79,9 @@ def _make_stay_case(x: Any, limit: float) -> ProgramCase:
         np.minimum(x - x.min(), np.float32(limit)),
         True,
         f"prepare(x, {limit:g}) with {counted(x.size, 'element')}",
-        place="device",
-        unchanged=True,
-        mistakes=((x - x.min(), "Elements above the limit must be set to the limit."),),
+        required_place="device",
+        keeps_arguments=True,
+        known_mistakes=((x - x.min(), "Elements above the limit must be set to the limit."),),
     )
 
 
@@ -102,21 +109,21 @@ STAY = ProgramExercise(
     level="warm-up",
     kind="repair",
     sizes=draw_stay_sizes,
-    checked=True,
-    table=(Row("a matrix", make_stay_matrix_case, ((5, 9), (33, 2))),),
+    checks_stream_order=True,
+    table=(SpecialInput("a matrix", make_stay_matrix_case, ((5, 9), (33, 2))),),
     rules=4,
     budgets=(
         Budget(
             "to_host_copies",
             "x - x.min() subtracts on the device: nothing has to be copied to the host.",
-            most=0,
+            max_count=0,
         ),
         Budget(
             "to_device_copies",
             "A Python number is passed with the launch, so do not make an array of it on the host.",
-            most=0,
+            max_count=0,
         ),
-        Budget("waits", _NO_WAIT_ADVICE, most=0),
+        Budget("waits", _NO_WAIT_ADVICE, max_count=0),
     ),
     advice=_HOST_ARRAY_ADVICE,
     praise="the data never leaves the device, and the host never waits.",
@@ -140,7 +147,7 @@ def draw_report_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     )
 
 
-def draw_report_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
+def draw_report_case(data: DataGenerator, size: tuple[int, int]) -> ProgramCase:
     """Return a test case for a program that returns the minimum, the maximum and the sum of numbers."""
     n, sign = size
     x = data.integers(n, -50, 51).astype(np.float32)
@@ -156,10 +163,12 @@ def _make_report_case(x: Any) -> ProgramCase:
         expected = np.array([x.min(), x.max(), x.sum(dtype=np.float64)], np.float32)
         expected_with_mean = np.array([x.min(), x.max(), x.mean()], np.float32)
     # The first two are exact.
-    tolerant_expected = Near(expected, np.array([0, 0, np.abs(x).sum(dtype=np.float64)]), 16)
+    tolerant_expected = ExpectedFloats(expected, np.array([0, 0, np.abs(x).sum(dtype=np.float64)]), 16)
     label = f"report(x) with {counted(n, 'element')}"
     mistakes = ((expected_with_mean, "The third number must be the sum, not the mean."),)
-    return ProgramCase((x,), tolerant_expected, True, label, mistakes, place="host", unchanged=True)
+    return ProgramCase(
+        (x,), tolerant_expected, True, label, mistakes, required_place="host", keeps_arguments=True
+    )
 
 
 def _make_special_values_case_maker(*values: float) -> Any:
@@ -167,7 +176,7 @@ def _make_special_values_case_maker(*values: float) -> Any:
     values.
     """
 
-    def make_case(data: Draw, n: int) -> ProgramCase:
+    def make_case(data: DataGenerator, n: int) -> ProgramCase:
         x = data.integers(n, -50, 51).astype(np.float32)
         x[data.rng.permutation(n)[: len(values)]] = values
         return _make_report_case(x)
@@ -176,15 +185,15 @@ def _make_special_values_case_maker(*values: float) -> Any:
 
 
 _REPORT_ROWS = (
-    Row("a NaN among them", _make_special_values_case_maker(np.nan), (1, 40)),
-    Row("infinity among them", _make_special_values_case_maker(np.inf), (1, 40)),
-    Row("infinities of both signs", _make_special_values_case_maker(np.inf, -np.inf), (2, 40)),
-    Row(
+    SpecialInput("a NaN among them", _make_special_values_case_maker(np.nan), (1, 40)),
+    SpecialInput("infinity among them", _make_special_values_case_maker(np.inf), (1, 40)),
+    SpecialInput("infinities of both signs", _make_special_values_case_maker(np.inf, -np.inf), (2, 40)),
+    SpecialInput(
         "a matrix",
         lambda data, shape: _make_report_case(data.integers(shape, -50, 51).astype(np.float32)),
         ((5, 9),),
     ),
-    Row("all alike", lambda data, n: _make_report_case(np.full(n, -3.5, np.float32)), (40,)),
+    SpecialInput("all alike", lambda data, n: _make_report_case(np.full(n, -3.5, np.float32)), (40,)),
 )
 
 
@@ -208,18 +217,20 @@ REPORT = ProgramExercise(
     report_one_by_one,
     sizes=draw_report_sizes,
     table=_REPORT_ROWS,
-    checked=True,
+    checks_stream_order=True,
     rules=4,
     budgets=(
         Budget(
             "to_host_bytes",
             "Reduce on the device, and copy only the results: three numbers are 12 bytes.",
-            allowance=2,
+            max_reference_factor=2,
         ),
-        Budget("to_host_copies", "Combine the three numbers on the device, then copy once.", most=1),
-        Budget("waits", "Each float() and each .get() makes the host wait: one is enough.", most=1),
+        Budget("to_host_copies", "Combine the three numbers on the device, then copy once.", max_count=1),
+        Budget("waits", "Each float() and each .get() makes the host wait: one is enough.", max_count=1),
         Budget(
-            "to_device_copies", "The three numbers are already on the device: copy nothing to it.", most=0
+            "to_device_copies",
+            "The three numbers are already on the device: copy nothing to it.",
+            max_count=0,
         ),
     ),
     advice=_HOST_ARRAY_ADVICE,
@@ -236,7 +247,7 @@ def draw_pack_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     return (1, -1), (2, 0), (3, 1), (3, 2), (array_count, array_count // 2), (64, 32)
 
 
-def draw_pack_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
+def draw_pack_case(data: DataGenerator, size: tuple[int, int]) -> ProgramCase:
     """Return a test case with arrays of several lengths, which contain special values. One of the arrays may
     be empty.
     """
@@ -252,14 +263,14 @@ def draw_pack_case(data: Draw, size: tuple[int, int]) -> ProgramCase:
     return _make_pack_case(arrays)
 
 
-def make_empty_pack_case(data: Draw, count: int) -> ProgramCase:
+def make_empty_pack_case(data: DataGenerator, count: int) -> ProgramCase:
     """Return a test case with `count` empty arrays."""
     return _make_pack_case([np.empty(0, np.float32) for _ in range(count)])
 
 
 def _make_pack_case(arrays: list[Any]) -> ProgramCase:
     label = f"upload(parts) with {counted(len(arrays), 'array')}"
-    return ProgramCase((arrays,), tuple(arrays), False, label, place="device")
+    return ProgramCase((arrays,), tuple(arrays), False, label, required_place="device")
 
 
 def upload(parts: Any) -> Any:
@@ -289,18 +300,18 @@ PACK = ProgramExercise(
     upload,
     upload_one_by_one,
     sizes=draw_pack_sizes,
-    table=(Row("all of them empty", make_empty_pack_case, (1, 3)),),
-    checked=True,
+    table=(SpecialInput("all of them empty", make_empty_pack_case, (1, 3)),),
+    checks_stream_order=True,
     rules=4,
     budgets=(
         Budget(
             "to_device_copies",
             "Concatenate on the host, copy once, and return slices of that array.",
-            least=1,
-            most=1,
+            min_count=1,
+            max_count=1,
         ),
-        Budget("to_host_copies", "The host knows the lengths and offsets: copy nothing back.", most=0),
-        Budget("waits", _NO_WAIT_ADVICE, most=0),
+        Budget("to_host_copies", "The host knows the lengths and offsets: copy nothing back.", max_count=0),
+        Budget("waits", _NO_WAIT_ADVICE, max_count=0),
     ),
     advice=(("outside device memory", "cp.asarray(x) copies a NumPy array to the device."),),
     praise="the program makes one copy, whatever the number of arrays is.",
@@ -332,7 +343,7 @@ def draw_ring_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
     )
 
 
-def make_ring_case(data: Draw, size: Any) -> ProgramCase:
+def make_ring_case(data: DataGenerator, size: Any) -> ProgramCase:
     """Return a test case with an array whose pieces must pass through two small pinned buffers."""
     shape, dtype = size
     if np.dtype(dtype).itemsize < 4:
@@ -341,7 +352,7 @@ def make_ring_case(data: Draw, size: Any) -> ProgramCase:
         chunks = (data.floats(shape, np.float64) * (1 << 20)).astype(dtype)
     n = int(np.prod(shape[1:]))
     label = f"stream_in(data) with {counted(shape[0], 'piece')} of {n:,} elements"
-    return ProgramCase((chunks,), chunks, False, label, place="device", unchanged=True)
+    return ProgramCase((chunks,), chunks, False, label, required_place="device", keeps_arguments=True)
 
 
 def stream_in(data: Any) -> Any:
@@ -384,16 +395,16 @@ RING = ProgramExercise(
     level="stretch",
     kind="repair",
     sizes=draw_ring_sizes,
-    checked=True,
+    checks_stream_order=True,
     budgets=(
-        Budget("pageable_copies", "Copy from the pinned buffers, not from `data` itself.", most=0),
-        Budget("to_device_bytes", "Copy each row to the device once.", allowance=1.0),
+        Budget("pageable_copies", "Copy from the pinned buffers, not from `data` itself.", max_count=0),
+        Budget("to_device_bytes", "Copy each row to the device once.", max_reference_factor=1.0),
         Budget(
             "waits",
             "Wait for a buffer's last copy before you fill it again, and once at the end.",
-            allowance=1.5,
-            least=1,
-            large=True,
+            max_reference_factor=1.5,
+            min_count=1,
+            large_sizes_only=True,
         ),
     ),
     advice=(("changed", "Before you fill a buffer again, let the host wait for its last copy."),),
@@ -423,7 +434,7 @@ def draw_lookup_sizes(rng: np.random.Generator) -> tuple[tuple[Any, ...], ...]:
     return *small_sizes, (row_count, column_count, chosen_count, "f4"), (50_000, 16, 40, "f4")
 
 
-def make_lookup_case(data: Draw, size: Any) -> ProgramCase:
+def make_lookup_case(data: DataGenerator, size: Any) -> ProgramCase:
     """Return a test case for a program that reads the table rows that the device chooses."""
     row_count, column_count, chosen_count, dtype = size
     table = (data.floats((row_count, column_count), np.float64) * (1 << 20)).astype(dtype)
@@ -435,14 +446,14 @@ def make_lookup_case(data: Draw, size: Any) -> ProgramCase:
         table[chosen_row_indices],
         False,
         label,
-        place="device",
-        unchanged=True,
+        required_place="device",
+        keeps_arguments=True,
     )
 
 
 def call_with_pinned_table(bench: Any, program: Any, table: Any, choose: Any) -> Any:
     """Call a program with a table in pinned memory, which is freed only after all work has ended."""
-    return program(bench.pinned(table), choose)
+    return program(bench.copy_to_pinned(table), choose)
 
 
 def lookup(table: Any, choose: Any) -> Any:
@@ -464,16 +475,16 @@ LOOKUP = ProgramExercise(
     lookup_in_a_copy,
     level="stretch",
     sizes=draw_lookup_sizes,
-    checked=True,
-    calls=call_with_pinned_table,
+    checks_stream_order=True,
+    call_program=call_with_pinned_table,
     budgets=(
         Budget(
             "bus_bytes",
             "Let the kernel read the table in place: only the rows that it reads cross the bus.",
-            allowance=3,
-            large=True,
+            max_reference_factor=3,
+            large_sizes_only=True,
         ),
-        Budget("waits", "The row numbers are on the device: leave them there.", most=0),
+        Budget("waits", "The row numbers are on the device: leave them there.", max_count=0),
     ),
     advice=(
         (

@@ -13,8 +13,8 @@ from gpulab_course.content.n10_allocator import pool, pool_rules
 from gpulab_course.teach.judge import (
     Answer,
     Budget,
-    Draw,
-    Near,
+    DataGenerator,
+    ExpectedFloats,
     NotYet,
     ProgramCase,
     ProgramExercise,
@@ -169,10 +169,10 @@ def draw_scale_sizes(rng: np.random.Generator) -> tuple[tuple[int, float], ...]:
     return *small_sizes, (element_count, 1.0), (100_000, 1.0)
 
 
-def make_scale_case(random_data: Draw, size: tuple[int, float]) -> ProgramCase:
+def make_scale_case(random_data: DataGenerator, size: tuple[int, float]) -> ProgramCase:
     """Return a test case with numbers that are far apart, equal, or all of one sign."""
     n, scale_factor = size
-    x = random_data.whole(n, -1000, 1000) * np.float32(scale_factor)
+    x = random_data.integer_floats(n, -1000, 1000) * np.float32(scale_factor)
     if n == 33:
         x[:] = -7.25
     elif scale_factor < 0:
@@ -184,8 +184,8 @@ def make_scale_case(random_data: Draw, size: tuple[int, float]) -> ProgramCase:
     maximum = x64.max()
     expected = (x64 - minimum) / max(maximum - minimum, 1.0) * 2 - 1
     label = f"scaled(x) with {counted(n, 'element')}"
-    near_expected = Near(expected.astype(np.float32), 1.0, 8)
-    return ProgramCase((x,), near_expected, True, label, place="device", unchanged=True)
+    near_expected = ExpectedFloats(expected.astype(np.float32), 1.0, 8)
+    return ProgramCase((x,), near_expected, True, label, required_place="device", keeps_arguments=True)
 
 
 def scaled(x: Any) -> Any:
@@ -221,17 +221,17 @@ SCALE_EXERCISE = ProgramExercise(
     kind="repair",
     level="warm-up",
     sizes=draw_scale_sizes,
-    checked=True,
+    checks_stream_order=True,
     budgets=(
         Budget(
             "peak_used_bytes",
             "Change your one new array in place: y *= 2, or out=y.",
-            allowance=1.1,
-            large=True,
+            max_reference_factor=1.1,
+            large_sizes_only=True,
         ),
-        Budget("waits", _NO_WAIT_ADVICE, most=0),
-        Budget("to_host_copies", "Keep all of the work on the device.", most=0),
-        Budget("to_device_copies", "Keep all of the work on the device.", most=0),
+        Budget("waits", _NO_WAIT_ADVICE, max_count=0),
+        Budget("to_host_copies", "Keep all of the work on the device.", max_count=0),
+        Budget("to_device_copies", "Keep all of the work on the device.", max_count=0),
     ),
     praise="the program needs only one array in addition to the input, however many steps there are.",
 )
@@ -249,7 +249,7 @@ def draw_fit_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     return (1, 1), (1, 1000), (2, 33), (window_count, n), (3, 100_000), (8, 1 << 19)
 
 
-def make_fit_case(random_data: Draw, size: tuple[int, int]) -> ProgramCase:
+def make_fit_case(random_data: DataGenerator, size: tuple[int, int]) -> ProgramCase:
     """Return a test case whose program finds the maximum of several windows of one array. The largest
     magnitude of some windows is at an end of the window, or belongs to a negative number.
     """
@@ -276,7 +276,7 @@ def make_fit_case(random_data: Draw, size: tuple[int, int]) -> ProgramCase:
     expected = np.repeat(maxima[:, None], NUMBERS_PER_RESULT, axis=1)
     label = f"tops(x, starts, {n:,}) with {counted(window_count, 'window')}"
     arguments = x, tuple(map(int, starts)), n
-    return ProgramCase(arguments, expected, True, label, place="device", unchanged=True)
+    return ProgramCase(arguments, expected, True, label, required_place="device", keeps_arguments=True)
 
 
 def call_with_limited_memory(recorder: Any, program: Any, x: Any, starts: tuple[int, ...], n: int) -> Any:
@@ -329,17 +329,17 @@ FIT_EXERCISE = ProgramExercise(
     None,
     kind="repair",
     sizes=draw_fit_sizes,
-    calls=call_with_limited_memory,
-    checked=True,
+    call_program=call_with_limited_memory,
+    checks_stream_order=True,
     budgets=(
         Budget(
             "peak_reserved_bytes",
             "A segment with one small array cannot be returned to the driver: do not cut results out of it.",
-            allowance=1.1,
-            large=True,
+            max_reference_factor=1.1,
+            large_sizes_only=True,
         ),
-        Budget("driver_calls", "One workspace is enough for all windows.", most=14),
-        Budget("waits", _NO_WAIT_ADVICE, most=0),
+        Budget("driver_calls", "One workspace is enough for all windows.", max_count=14),
+        Budget("waits", _NO_WAIT_ADVICE, max_count=0),
     ),
     advice=(
         (
@@ -359,12 +359,14 @@ def draw_side_sizes(rng: np.random.Generator) -> tuple[int, ...]:
     return 1, 33, 1000, int(rng.integers(5_000, 90_000)), 100_000
 
 
-def make_side_case(random_data: Draw, n: int) -> ProgramCase:
+def make_side_case(random_data: DataGenerator, n: int) -> ProgramCase:
     """Return a test case with much work on a side stream and little work on the main stream."""
     x = random_data.floats(n) * np.float32(100)
-    side_result = Near(x * np.float32(2) + np.float32(40), np.abs(x) * 2 + 40)
+    side_result = ExpectedFloats(x * np.float32(2) + np.float32(40), np.abs(x) * 2 + 40)
     label = f"both(x) with {counted(n, 'element')}"
-    return ProgramCase((x,), (side_result, x * np.float32(3)), True, label, place="device", unchanged=True)
+    return ProgramCase(
+        (x,), (side_result, x * np.float32(3)), True, label, required_place="device", keeps_arguments=True
+    )
 
 
 def both(x: Any) -> Any:
@@ -411,19 +413,19 @@ SIDE_STREAM_EXERCISE = ProgramExercise(
     None,
     kind="repair",
     sizes=draw_side_sizes,
-    checked=True,
+    checks_stream_order=True,
     budgets=(
-        Budget("waits", _NO_WAIT_ADVICE, most=0),
-        Budget("streams", "The two results should be computed on two streams.", least=2),
+        Budget("waits", _NO_WAIT_ADVICE, max_count=0),
+        Budget("streams", "The two results should be computed on two streams.", min_count=2),
         Budget(
             "beside",
             "No kernels of the two streams run at the same time: wait for the side stream only at the end.",
-            least=2,
+            min_count=2,
         ),
         Budget(
             "held_up",
             "The current stream waits before its own result is ready: wait for the side stream at the end.",
-            most=0,
+            max_count=0,
         ),
     ),
     advice=(("In another order", "The memory is free for its stream as soon as Python deletes the array."),),
@@ -434,7 +436,7 @@ SIDE_STREAM_EXERCISE = ProgramExercise(
 # 10-pool
 
 
-def make_pool_case(random_data: Draw, count: int) -> ProgramCase:
+def make_pool_case(random_data: DataGenerator, count: int) -> ProgramCase:
     """Return a test case with requests to a memory pool. The test checks the driver calls that the pool
     made.
     """
@@ -462,7 +464,7 @@ POOL_EXERCISE = ProgramExercise(
     pool.MyPool,
     level="stretch",
     sizes=(1, 40, 300),
-    calls=replay_with_recorder,
+    call_program=replay_with_recorder,
     budgets=(
         Budget(
             "driver_calls",
@@ -486,18 +488,18 @@ def draw_rows_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, float], .
     return *small_sizes, (row_count, 16, 1.0), (512, 16, 1.0)
 
 
-def make_rows_case(random_data: Draw, size: tuple[int, int, float]) -> ProgramCase:
+def make_rows_case(random_data: DataGenerator, size: tuple[int, int, float]) -> ProgramCase:
     """Return a test case for attention with ``n`` tokens of ``d`` numbers. For a large scale, the
     exponentials overflow.
     """
     n, d, score_factor = size
-    h = (random_data.whole((n, d), -3, 4) / 4 * score_factor).astype(np.float32)
+    h = (random_data.integer_floats((n, d), -3, 4) / 4 * score_factor).astype(np.float32)
     scores = h.astype(np.float64) @ h.T / np.sqrt(d)
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     expected = (powers / powers.sum(axis=1, keepdims=True)) @ h
-    near_expected = Near(expected.astype(np.float32), score_factor, 64)
+    near_expected = ExpectedFloats(expected.astype(np.float32), score_factor, 64)
     label = f"attend(h) with {counted(n, 'token')}"
-    return ProgramCase((h,), near_expected, True, label, place="device", unchanged=True)
+    return ProgramCase((h,), near_expected, True, label, required_place="device", keeps_arguments=True)
 
 
 def attend(h: Any) -> Any:
@@ -532,23 +534,23 @@ ROWS_EXERCISE = ProgramExercise(
     attend,
     attend_naive,
     sizes=draw_rows_sizes,
-    checked=True,
+    checks_stream_order=True,
     budgets=(
         Budget(
             "peak_used_bytes",
             "Compute some rows at a time, change their scores in place, and delete "
             "them (del scores) before the next ones are made.",
-            allowance=1.35,
-            large=True,
+            max_reference_factor=1.35,
+            large_sizes_only=True,
         ),
         Budget(
             "launches",
             "Take more rows at a time: a row needs little memory, but each launch takes time.",
-            allowance=2.0,
-            large=True,
+            max_reference_factor=2.0,
+            large_sizes_only=True,
         ),
-        Budget("waits", _NO_WAIT_ADVICE, most=0),
-        Budget("to_host_bytes", "No data has to leave the device.", most=0),
+        Budget("waits", _NO_WAIT_ADVICE, max_count=0),
+        Budget("to_host_bytes", "No data has to leave the device.", max_count=0),
     ),
     advice=_MEMORY_ADVICE,
     praise="there is no n × n array at any time.",

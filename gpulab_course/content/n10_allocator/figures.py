@@ -16,7 +16,7 @@ from gpulab.session.pools.hook import ALLOC, FREE_COMPLETED
 from gpulab.views.parts.palette import find_hex
 from gpulab.views.tables import Table
 from gpulab_course.content import story
-from gpulab_course.teach.drawing import draw_box, draw_text, empty_axes
+from gpulab_course.teach.drawing import draw_box, draw_text, make_empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records.memory.events import AllocatorTrace
 
@@ -91,7 +91,7 @@ def nested(level_bytes: Mapping[str, int]) -> Picture:
     used_mib, reserved_mib, device_mib = (
         level_bytes[level] / MIB for level in ("used", "reserved", "device")
     )
-    figure, axes = empty_axes(2.7, (0, 100), (0, 36))
+    figure, axes = make_empty_axes(2.7, (0, 100), (0, 36))
     draw_box(axes, 1, 1, 98, 34, "grid")
     draw_box(axes, 3, 8, 56, 25, "accent-2")
     draw_box(axes, 5, 16, 22, 14, "accent")
@@ -122,7 +122,7 @@ def reused(doubled_address: int, z_address: int) -> Picture:
         The addresses of two arrays of the default stream, which are equal if the memory was reused.
     """
     is_race = doubled_address == z_address
-    figure, axes = empty_axes(3.2, (0, 100), (0, 44))
+    figure, axes = make_empty_axes(3.2, (0, 100), (0, 44))
     row_y_by_name = {"host": 3, "default stream": 15, "side stream": 27}
     for row_label, y in row_y_by_name.items():
         draw_text(axes, 15, y + 4, row_label, ha="right")
@@ -249,7 +249,7 @@ def kept_outputs(layers: int, every: int) -> Picture:
     every
         The number of layers from one checkpoint to the next.
     """
-    figure, axes = empty_axes(2.8, (0, 100), (0, 40))
+    figure, axes = make_empty_axes(2.8, (0, 100), (0, 40))
     kept_columns = {
         "keep": range(layers + 1),
         "recompute": range(0, layers, every),
@@ -269,7 +269,7 @@ def kept_outputs(layers: int, every: int) -> Picture:
             elif program == "offload":
                 draw_box(axes, x, y, 0.9 * column_width, 7, "warn")
             else:
-                draw_box(axes, x, y, 0.9 * column_width, 7, "bg", hatch="///", edge="muted")
+                draw_box(axes, x, y, 0.9 * column_width, 7, "bg", hatch="///", edge_colour="muted")
     legend = (
         ("kept on the device", "accent", ""),
         ("computed when needed", "bg", "///"),

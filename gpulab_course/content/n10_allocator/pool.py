@@ -8,7 +8,7 @@ from typing import Any
 
 from gpulab import session
 from gpulab.processes.errors import describe_error
-from gpulab_course.teach.judge import Draw
+from gpulab_course.teach.judge import DataGenerator
 
 UNIT_BYTES = 512
 
@@ -106,7 +106,7 @@ class PoolRequest:
     pool: int = 0
 
 
-def draw_requests(random_data: Draw, count: int) -> tuple[PoolRequest, ...]:
+def draw_requests(random_data: DataGenerator, count: int) -> tuple[PoolRequest, ...]:
     """Return a trace of requests to a memory pool. The first requests test each rule of a pool, and the
     following requests are random.
     """

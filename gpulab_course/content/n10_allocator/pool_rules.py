@@ -7,7 +7,7 @@ from typing import Any
 
 from gpulab.processes.values import DamagedBytesError, find_type_name
 from gpulab_course.content.n10_allocator.pool import UNIT_BYTES, PoolRequest
-from gpulab_course.teach.judge import NotYet, is_whole
+from gpulab_course.teach.judge import NotYet, is_integer
 
 _POOL_COUNT = 2
 _JOIN_ADVICE = "join free neighbours, and return each free pool block that is a whole segment."
@@ -138,7 +138,7 @@ def _check_malloc(
     call_text = f"malloc({request.size:,}, stream {request.stream})"
     if error_text:
         raise NotYet(f"{call_text} {error_text.removeprefix('it ')}")
-    if not is_whole(return_value):
+    if not is_integer(return_value):
         raise NotYet(
             f"{call_text} should return an address as an integer, but it returns "
             f"{find_type_name(return_value)}."

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab import session
-from gpulab_course.teach.judge import Budget, Draw, ProgramCase, ProgramExercise
+from gpulab_course.teach.judge import Budget, DataGenerator, ProgramCase, ProgramExercise
 
 _IN_CAPTURE_ADVICE = (
     "While a stream captures, nothing runs. Wait for results and copy them to the host after the "
@@ -36,7 +36,7 @@ _ADVICE_OF_MISTAKE = (
 _ONE_GRAPH_BUDGET = Budget(
     "graphs",
     "Capture once, before the loop: making a graph costs more than the launches that it saves.",
-    most=1,
+    max_count=1,
 )
 
 
@@ -70,7 +70,7 @@ def draw_replay_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     return (1, 1), (1000, 0), (33, 3), (n, 2), (int(rng.integers(100, 900)), round_count), (4096, 20)
 
 
-def make_replay_case(random_data: Draw, size: Any) -> ProgramCase:
+def make_replay_case(random_data: DataGenerator, size: Any) -> ProgramCase:
     """Return a test case whose expected result is the array `x` after some calls of `one_round`."""
     n, round_count = size
     x = random_data.floats(n) * np.float32(1000) + np.float32(
@@ -106,7 +106,9 @@ def make_replay_case(random_data: Draw, size: Any) -> ProgramCase:
         ]
     label = f"relax(x, {round_count}, one_round) with {n:,} elements"
     expected = _compute_relaxed(x, round_count)
-    return ProgramCase((x, round_count, one_round), expected, True, label, tuple(mistakes), place="device")
+    return ProgramCase(
+        (x, round_count, one_round), expected, True, label, tuple(mistakes), required_place="device"
+    )
 
 
 def relax(x: Any, rounds: int, one_round: Any) -> Any:
@@ -141,7 +143,7 @@ def draw_serve_sizes(rng: np.random.Generator) -> tuple[tuple[int, int, int], ..
     return (1, 1, 1), (2, 3, 1), (33, 3, 5), (n, batch_count, request_count), (1000, 4, 12)
 
 
-def make_serve_case(random_data: Draw, size: Any) -> ProgramCase:
+def make_serve_case(random_data: DataGenerator, size: Any) -> ProgramCase:
     """Return a test case with several batches of data, and a list of requests for these batches. Some batches
     are requested twice.
     """
@@ -180,7 +182,9 @@ def make_serve_case(random_data: Draw, size: Any) -> ProgramCase:
         ),
     )
     label = f"serve(batches, requests) with {batch_count} batches of {n:,} and {request_count} requests"
-    return ProgramCase((batches, requests), expected, True, label, mistakes, place="device", unchanged=True)
+    return ProgramCase(
+        (batches, requests), expected, True, label, mistakes, required_place="device", keeps_arguments=True
+    )
 
 
 def serve(batches: Any, requests: list[int]) -> Any:
@@ -238,10 +242,10 @@ def draw_fork_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     return (1, 1), (33, 3), (int(rng.integers(100, 3000)), int(rng.integers(5, 9))), (2048, 4)
 
 
-def make_fork_case(random_data: Draw, size: Any) -> ProgramCase:
+def make_fork_case(random_data: DataGenerator, size: Any) -> ProgramCase:
     """Return a test case with one input per graph launch. The elements of the inputs are multiples of 1/4."""
     n, input_count = size
-    inputs = random_data.whole((input_count, n), -4000, 4000) / np.float32(4) + np.float32(7)
+    inputs = random_data.integer_floats((input_count, n), -4000, 4000) / np.float32(4) + np.float32(7)
     left_results = 5 * inputs + 2
     right_results = 5 - 2 * inputs
     expected = left_results - right_results
@@ -272,7 +276,9 @@ def make_fork_case(random_data: Draw, size: Any) -> ProgramCase:
     )
     label = f"branches(inputs, left, right, join) with {input_count} inputs of {n:,}"
     arguments = inputs, left, right, join
-    return ProgramCase(arguments, expected, True, label, mistakes, place="device", unchanged=True)
+    return ProgramCase(
+        arguments, expected, True, label, mistakes, required_place="device", keeps_arguments=True
+    )
 
 
 def branches(inputs: Any, left: Any, right: Any, join: Any) -> Any:
@@ -352,7 +358,7 @@ def draw_noise_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     return (1, 1), (257, 3), (n, round_count), (1000, 9)
 
 
-def make_noise_case(random_data: Draw, size: Any) -> ProgramCase:
+def make_noise_case(random_data: DataGenerator, size: Any) -> ProgramCase:
     """Return a test case with a random seed. The expected result contains the random numbers of each
     round.
     """
@@ -384,7 +390,7 @@ def make_noise_case(random_data: Draw, size: Any) -> ProgramCase:
     )
     label = f"draws(source, seed, rounds, n) with {round_count} rounds of {n:,}"
     arguments = noise_source(), seed, round_count, n
-    return ProgramCase(arguments, expected, label=label, mistakes=mistakes, place="device")
+    return ProgramCase(arguments, expected, label=label, known_mistakes=mistakes, required_place="device")
 
 
 def draws(source: str, seed: int, rounds: int, n: int) -> Any:
@@ -430,17 +436,17 @@ EXERCISES = (
             Budget(
                 "host_launches",
                 "Capture one round and launch the graph: then there is one launch for three kernels.",
-                allowance=1.5,
-                large=True,
+                max_reference_factor=1.5,
+                large_sizes_only=True,
             ),
             Budget(
                 "graph_kernels",
                 "Replay the rounds by launching a graph, and return what its kernels have computed.",
-                least_share=0.25,
-                large=True,
+                min_reference_share=0.25,
+                large_sizes_only=True,
             ),
         ),
-        checked=True,
+        checks_stream_order=True,
         advice=_ADVICE_OF_MISTAKE,
         praise="there is one launch per round, and no launch starts before its data is ready.",
     ),
@@ -455,21 +461,23 @@ EXERCISES = (
         budgets=(
             _ONE_GRAPH_BUDGET,
             Budget(
-                "to_host_copies", "Keep the answers on the device: a copy to the host makes it wait.", most=0
+                "to_host_copies",
+                "Keep the answers on the device: a copy to the host makes it wait.",
+                max_count=0,
             ),
             Budget(
                 "working_graph_launches",
                 "Answer every request with a launch of the graph, and return what it has computed.",
-                least_share=1.0,
+                min_reference_share=1.0,
             ),
             Budget(
                 "computed_outside",
                 "Outside of the graph, only copy: one batch into the graph's input and one answer out of "
                 "it per request.",
-                most=0,
+                max_count=0,
             ),
         ),
-        checked=True,
+        checks_stream_order=True,
         advice=_ADVICE_OF_MISTAKE,
         praise="each answer belongs to its request, and one graph with static buffers computes all of them.",
     ),
@@ -486,12 +494,12 @@ EXERCISES = (
             Budget(
                 "working_graph_launches",
                 "Launch the graph once for each input, and return what it has computed.",
-                least_share=1.0,
+                min_reference_share=1.0,
             ),
             Budget(
                 "graph_kernels",
                 "Both branches and the join belong in the graph: capture all three.",
-                least_share=1.0,
+                min_reference_share=1.0,
             ),
             Budget(
                 "graph_depth",
@@ -499,10 +507,10 @@ EXERCISES = (
                     "The branches run one after the other. Let the second stream wait for an event that is "
                     "recorded before the first branch, and join it after its own branch."
                 ),
-                allowance=1.0,
+                max_reference_factor=1.0,
             ),
         ),
-        checked=True,
+        checks_stream_order=True,
         advice=_ADVICE_OF_MISTAKE,
         praise="the branches can run at the same time, and the join waits for both.",
     ),
@@ -519,14 +527,16 @@ EXERCISES = (
             Budget(
                 "working_graph_launches",
                 "Draw each round with a launch of the graph, and return what it has drawn.",
-                least_share=1.0,
+                min_reference_share=1.0,
             ),
             Budget(
-                "to_device_copies", "Leave the round on the device, and let the graph advance it.", most=1
+                "to_device_copies",
+                "Leave the round on the device, and let the graph advance it.",
+                max_count=1,
             ),
-            Budget("to_host_copies", "Keep the rows on the device until the end.", most=0),
+            Budget("to_host_copies", "Keep the rows on the device until the end.", max_count=0),
         ),
-        checked=True,
+        checks_stream_order=True,
         advice=_ADVICE_OF_MISTAKE,
         praise="every replay draws new numbers, and the host only launches.",
     ),

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from gpulab.views.parts.palette import find_hex
 from gpulab_course.content.n11_graphs.figures import BreakEven
-from gpulab_course.teach.drawing import WIDTH_IN, draw_arrow, draw_box, draw_text, empty_axes
+from gpulab_course.teach.drawing import WIDTH_IN, draw_arrow, draw_box, draw_text, make_empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import GraphArray, GraphNode, GraphRecord, Provenance
 
@@ -184,7 +184,7 @@ def static_buffer(
     )
     reads_old_batch = read_address == first_address
     node_x = 2.4 if reads_old_batch else 7.2
-    figure, axes = empty_axes(3.6, (0, 20), (0, 9.2))
+    figure, axes = make_empty_axes(3.6, (0, 20), (0, 9.2))
     draw_text(axes, 0.2, 0.5, "batch = batches[1]: the name moves", weight="bold")
     draw_box(axes, 3.0, 1.3, 3.6, 1.1, "highlight", "name batch")
     draw_box(axes, 0.4, 4.1, 4.0, 1.5, "accent", f"batches[0]\n{_shorten_address(first_address)}")
@@ -246,7 +246,7 @@ def blocks_of_pool(*records: GraphRecord) -> Picture:
     row_count = sum(map(len, accesses_of_graphs))
     left_x, block_width = 6.4, 13.4 / len(addresses)
     height_in = 0.36 * (row_count + len(accesses_of_graphs)) + 0.95
-    figure, axes = empty_axes(
+    figure, axes = make_empty_axes(
         height_in, (0, 20), (0, row_count + 0.55 * (len(accesses_of_graphs) - 1) + 1.65)
     )
     for address, block_letter in block_letters.items():

@@ -17,22 +17,22 @@ from gpulab_course.teach.judge import (
     Answer,
     Budget,
     Case,
-    Draw,
+    DataGenerator,
+    ExpectedFloats,
     KernelExercise,
-    Measured,
+    MeasuredLaunch,
     Mistake,
-    Near,
     NotYet,
     ProgramCase,
     ProgramExercise,
     PythonExercise,
-    Row,
+    SpecialInput,
     advice,
     call,
     draw,
     short_repr,
 )
-from gpulab_course.teach.judge.python.functions import is_whole, must_be_a_function
+from gpulab_course.teach.judge.python.functions import is_integer, must_be_a_function
 from virtualgpu.records import Dim3
 
 # 12-elementwise
@@ -44,7 +44,7 @@ def draw_affine_sizes(rng: np.random.Generator) -> tuple[tuple[int, int], ...]:
     return (1, 1), (1, 33), (rows, 1), (rows, columns), (columns, 257), (300, 128)
 
 
-def draw_affine_case(random_data: Draw, size: Any) -> ProgramCase:
+def draw_affine_case(random_data: DataGenerator, size: Any) -> ProgramCase:
     """Return a test case with a random matrix, and with a factor and an offset for each column."""
     x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
     factors, offsets = (random_data.rng.uniform(-2, 2, size[1]).astype(np.float32) for _ in range(2))
@@ -58,14 +58,16 @@ def _make_affine_case(x: Any, factors: Any, offsets: Any) -> ProgramCase:
         expected = affine_values / (
             1 + np.exp(affine_values * (affine_values * affine_values * -0.0713548 - 1.5957691))
         )
-        near_expected = Near(
+        near_expected = ExpectedFloats(
             expected.astype(np.float32), np.abs(x * factors) + np.abs(offsets) + 1e-4, ulps=16
         )
     label = f"fused_gelu(x, w, b) with {x.shape[0]} × {x.shape[1]} elements"
-    return ProgramCase((x, factors, offsets), near_expected, True, label, place="device", unchanged=True)
+    return ProgramCase(
+        (x, factors, offsets), near_expected, True, label, required_place="device", keeps_arguments=True
+    )
 
 
-def make_affine_extremes_case(random_data: Draw, size: Any) -> ProgramCase:
+def make_affine_extremes_case(random_data: DataGenerator, size: Any) -> ProgramCase:
     """Return a test case whose columns contain values of every magnitude, an infinity and a NaN."""
     magnitudes = np.array([29, 31, 40, 87, 89, 130, 1e3, 1e4, 1e7, 1e15, 1e25])
     extreme_values = random_data.rng.permutation(
@@ -79,7 +81,7 @@ def make_affine_extremes_case(random_data: Draw, size: Any) -> ProgramCase:
     )
 
 
-def make_affine_zeros_case(random_data: Draw, size: Any) -> ProgramCase:
+def make_affine_zeros_case(random_data: DataGenerator, size: Any) -> ProgramCase:
     """Return a test case in which the factor, the offset, or both are 0 for some columns."""
     x = (random_data.rng.standard_normal(size) * 3).astype(np.float32)
     return _make_affine_case(x, np.array([0, 0, 1, -1], np.float32), np.array([0, -2, 0, 2], np.float32))
@@ -108,7 +110,7 @@ def draw_largest_sizes(rng: np.random.Generator) -> tuple[int, ...]:
     return 0, 1, 2, 31, int(rng.integers(400, 900)), int(rng.integers(1100, 3000)), 20_000
 
 
-def draw_largest_case(random_data: Draw, n: Any) -> ProgramCase:
+def draw_largest_case(random_data: DataGenerator, n: Any) -> ProgramCase:
     """Return a test case whose largest magnitude may belong to a negative number, an infinity or a NaN."""
     # Some are so large or so small that their squares are infinite or 0.
     x = (random_data.rng.standard_normal(n) * 10.0 ** random_data.rng.choice((2, 36, -25))).astype(np.float32)
@@ -146,15 +148,17 @@ def _make_largest_case(x: Any, expected: Any, mistakes: Sequence[tuple[Any, str]
     """Return the test call with this array and this largest absolute value."""
     label = f"largest(x) with {x.size:,} elements"
     expected = np.asarray(np.float32(expected))
-    return ProgramCase((x,), expected, True, label, tuple(mistakes), place="device", unchanged=True)
+    return ProgramCase(
+        (x,), expected, True, label, tuple(mistakes), required_place="device", keeps_arguments=True
+    )
 
 
 def make_largest_case_maker(
     *special_values: float, first_index: int = 0, expected: float
-) -> Callable[[Draw, Any], ProgramCase]:
+) -> Callable[[DataGenerator, Any], ProgramCase]:
     """Return a function that creates a random test case, in which `special_values` replace some numbers."""
 
-    def make_case(random_data: Draw, n: Any) -> ProgramCase:
+    def make_case(random_data: DataGenerator, n: Any) -> ProgramCase:
         x = random_data.rng.uniform(-1, 1, n).astype(np.float32)
         first_special_index = first_index % n
         x[first_special_index : first_special_index + len(special_values)] = special_values[
@@ -170,7 +174,7 @@ def make_largest_case_maker(
     return make_case
 
 
-def make_uniform_case_maker(value: float) -> Callable[[Draw, Any], ProgramCase]:
+def make_uniform_case_maker(value: float) -> Callable[[DataGenerator, Any], ProgramCase]:
     """Return a function that creates a test case in which all numbers equal `value`."""
     return lambda random_data, n: _make_largest_case(np.full(n, value, np.float32), abs(value))
 
@@ -194,7 +198,7 @@ def largest_naive(x: Any) -> Any:
 # 12-softmax
 
 
-def draw_softmax_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def draw_softmax_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that scales scores, adds a bias, and computes the softmax of each
     row.
     """
@@ -202,7 +206,7 @@ def draw_softmax_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     x = random_data.rng.uniform(-3, 3, size) + random_data.rng.choice((0, 0, 60, -60, 900, -3000), (rows, 1))
     steep_rows = random_data.rng.random(rows) < 0.3
     x[steep_rows] += np.linspace(0, 150, columns)[:: random_data.rng.choice((1, -1))]
-    x = np.rint(x).astype(np.float32) if random_data.kind == draw.DUPLICATES else x.astype(np.float32)
+    x = np.rint(x).astype(np.float32) if random_data.kind == draw.DUPLICATE_VALUES else x.astype(np.float32)
     score_scale = np.float32(random_data.rng.choice((0.125, 0.5, 1, 2)))
     bias = random_data.rng.uniform(-4, 4, columns).astype(np.float32)
     return _make_softmax_case(x, score_scale, bias)
@@ -215,19 +219,19 @@ def _make_softmax_case(x: Any, scale: Any, bias: Any) -> Case:
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     expected = powers / powers.sum(axis=1, keepdims=True)
     error_scale = np.abs(x * scale).max(axis=1, keepdims=True) + np.abs(bias).max() + 40
-    near_expected = Near(expected.astype(np.float32), expected * error_scale + 1e-6, ulps=8)
+    near_expected = ExpectedFloats(expected.astype(np.float32), expected * error_scale + 1e-6, ulps=8)
     inputs = {"x": x, "bias": bias, "scale": scale, "rows": rows, "cols": columns}
     return Case(rows, inputs, {"y": near_expected}, 4 * columns)
 
 
 def make_softmax_case_maker(
     scale: float, max_score: float, max_bias: float
-) -> Callable[[Draw, Any, Dim3], Case]:
+) -> Callable[[DataGenerator, Any, Dim3], Case]:
     """Return a function that creates a softmax test case with this scale and with these ranges of scores and
     biases.
     """
 
-    def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
         x, bias = (
             random_data.rng.uniform(-max_magnitude, max_magnitude, shape).astype(np.float32)
             for max_magnitude, shape in ((max_score, size), (max_bias, size[1]))
@@ -237,7 +241,7 @@ def make_softmax_case_maker(
     return make_case
 
 
-def make_softmax_level_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_softmax_level_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a softmax test case with equal scores in each row. The scores of each row have a larger
     magnitude than those of the row before.
     """
@@ -245,7 +249,7 @@ def make_softmax_level_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     return _make_softmax_case(x.astype(np.float32), np.float32(1), np.zeros(size[1], np.float32))
 
 
-def make_softmax_steep_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_softmax_steep_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a softmax test case in which one score of each row is far above all others."""
     x = random_data.rng.uniform(-3, 3, size)
     peak_columns = np.r_[0, size[1] - 1, random_data.rng.integers(0, size[1], size[0] - 2)]
@@ -274,25 +278,26 @@ def _compute_unscaled_softmax(mistake: Mistake) -> Any:
 def _make_matcher(compute_mistaken_result: Callable[[Mistake], Any]) -> Callable[[Mistake], bool]:
     """Return a matcher for results that equal ``compute(mistake)``, the result of a known mistake."""
     return lambda m: (
-        m.found is not None and np.allclose(m.found, compute_mistaken_result(m), rtol=1e-3, atol=1e-5)
+        m.actual_values is not None
+        and np.allclose(m.actual_values, compute_mistaken_result(m), rtol=1e-3, atol=1e-5)
     )
 
 
 def _is_exponential_overflow(mistake: Mistake) -> bool:
     """Return whether all wrong rows have exponentials that overflow if no maximum is subtracted."""
-    if mistake.found is None or not mistake.wrong.any():
+    if mistake.actual_values is None or not mistake.wrong_elements.any():
         return False
     largest_scores = (mistake["x"] * mistake["scale"] + mistake["bias"]).max(axis=1)[
-        mistake.wrong.any(axis=1)
+        mistake.wrong_elements.any(axis=1)
     ]
     return advice.is_not_finite(mistake) and bool(((largest_scores > 80) | (largest_scores < -80)).all())
 
 
 def _has_row_sums_of_one(mistake: Mistake) -> bool:
     """Return whether the elements of each wrong row have the sum 1."""
-    if mistake.found is None:
+    if mistake.actual_values is None:
         return False
-    wrong_rows = mistake.found[mistake.wrong.any(axis=1)].astype(np.float64)
+    wrong_rows = mistake.actual_values[mistake.wrong_elements.any(axis=1)].astype(np.float64)
     return bool(np.allclose(wrong_rows.sum(axis=1), 1, atol=5e-5))
 
 
@@ -402,7 +407,7 @@ def judge_cached(answer: Answer) -> str:
     argument_lists.append(list(argument_lists[0]))  # with the other compiler
     run_numbers = answer.ask(call_caches, argument_lists, shown="cached(compile)", back=compilers)
     for call_index, (call_arguments, run_number) in enumerate(zip(argument_lists, run_numbers, strict=True)):
-        if not is_whole(run_number) or not 0 <= run_number < len(compilers.runs):
+        if not is_integer(run_number) or not 0 <= run_number < len(compilers.runs):
             raise NotYet(
                 f"{_make_call_text(call_arguments)} returns {short_repr(run_number)}. Return what the "
                 "program returns."
@@ -784,31 +789,35 @@ EXERCISES = (
         kind="repair",
         sizes=draw_affine_sizes,
         table=(
-            Row("values of every size, ∞ and NaN", make_affine_extremes_case, ((27, 5), (27, 70))),
-            Row("factors and offsets of 0", make_affine_zeros_case, ((9, 4),)),
-            Row("no rows", draw_affine_case, ((0, 7),)),
+            SpecialInput("values of every size, ∞ and NaN", make_affine_extremes_case, ((27, 5), (27, 70))),
+            SpecialInput("factors and offsets of 0", make_affine_zeros_case, ((9, 4),)),
+            SpecialInput("no rows", draw_affine_case, ((0, 7),)),
         ),
         budgets=(
-            Budget("launches", "One kernel is enough: put the whole expression into its operation.", most=1),
             Budget(
-                "memsets", "Do not fill an array first: the kernel allocates and writes its result.", most=0
+                "launches", "One kernel is enough: put the whole expression into its operation.", max_count=1
+            ),
+            Budget(
+                "memsets",
+                "Do not fill an array first: the kernel allocates and writes its result.",
+                max_count=0,
             ),
             Budget(
                 "copies",
                 "Nothing has to be copied, because an ElementwiseKernel broadcasts its arguments.",
-                most=0,
+                max_count=0,
             ),
             Budget(
                 "peak_used_bytes",
                 "Use memory only for the result, and not for temporary arrays.",
-                allowance=1.05,
-                large=True,
+                max_reference_factor=1.05,
+                large_sizes_only=True,
             ),
             Budget(
                 "double_flop",
                 "A constant without an f is a double, and so is every expression that contains it. Write "
                 "1.5f, not 1.5.",
-                most=0,
+                max_count=0,
             ),
         ),
         advice=(
@@ -826,41 +835,49 @@ EXERCISES = (
         largest_naive,
         sizes=draw_largest_sizes,
         table=(
-            Row("0 and −0 throughout", make_uniform_case_maker(-0.0), (40,)),
-            Row("all equal, below 0", make_uniform_case_maker(-2.5), (1, 700)),
-            Row("all tiny", make_uniform_case_maker(1e-30), (300,)),
-            Row("the largest float, below 0", make_largest_case_maker(-3.4e38, expected=3.4e38), (50, 1000)),
-            Row("−∞", make_largest_case_maker(-np.inf, first_index=-1, expected=np.inf), (1, 33, 3000)),
-            Row("∞", make_largest_case_maker(np.inf, first_index=5, expected=np.inf), (33,)),
-            Row("NaN as its first element", make_largest_case_maker(np.nan, expected=np.nan), (1, 32, 2000)),
-            Row(
+            SpecialInput("0 and −0 throughout", make_uniform_case_maker(-0.0), (40,)),
+            SpecialInput("all equal, below 0", make_uniform_case_maker(-2.5), (1, 700)),
+            SpecialInput("all tiny", make_uniform_case_maker(1e-30), (300,)),
+            SpecialInput(
+                "the largest float, below 0", make_largest_case_maker(-3.4e38, expected=3.4e38), (50, 1000)
+            ),
+            SpecialInput(
+                "−∞", make_largest_case_maker(-np.inf, first_index=-1, expected=np.inf), (1, 33, 3000)
+            ),
+            SpecialInput("∞", make_largest_case_maker(np.inf, first_index=5, expected=np.inf), (33,)),
+            SpecialInput(
+                "NaN as its first element", make_largest_case_maker(np.nan, expected=np.nan), (1, 32, 2000)
+            ),
+            SpecialInput(
                 "NaN as its last element",
                 make_largest_case_maker(np.nan, first_index=-1, expected=np.nan),
                 (31, 2000),
             ),
-            Row(
+            SpecialInput(
                 "NaN before ∞",
                 make_largest_case_maker(np.nan, np.inf, first_index=7, expected=np.nan),
                 (64, 1500),
             ),
-            Row(
+            SpecialInput(
                 "NaN after −∞",
                 make_largest_case_maker(-np.inf, np.nan, first_index=7, expected=np.nan),
                 (64, 1500),
             ),
-            Row(
+            SpecialInput(
                 "NaN below 0", make_largest_case_maker(-np.nan, np.nan, first_index=3, expected=np.nan), (64,)
             ),
-            Row("NaN throughout", make_uniform_case_maker(np.nan), (40,)),
+            SpecialInput("NaN throughout", make_uniform_case_maker(np.nan), (40,)),
         ),
         budgets=(
             Budget(
                 "launches",
                 "Map and reduce in one kernel, so that the absolute values are not stored.",
-                most=1,
+                max_count=1,
             ),
-            Budget("waits", "Leave the result on the device, so that the host does not wait for it.", most=0),
-            Budget("copies", "Nothing has to be copied.", most=0),
+            Budget(
+                "waits", "Leave the result on the device, so that the host does not wait for it.", max_count=0
+            ),
+            Budget("copies", "Nothing has to be copied.", max_count=0),
         ),
         advice=(
             (
@@ -876,32 +893,34 @@ EXERCISES = (
         "Scale, bias and softmax in one kernel",
         kernel="softmax",
         parameters="const float* x, const float* bias, float* y, float scale, int rows, int cols",
-        once=True,
+        forbids_double_writes=True,
         case=draw_softmax_case,
         reference="softmax_fused.cu",
         naive="softmax_passes.cu",
         level="stretch",
         sizes=_draw_matrix_sizes,
         table=(
-            Row("a scale below 0", make_softmax_case_maker(-1, 100, 4), ((5, 70), (2, 1300))),
-            Row("a scale of 0", make_softmax_case_maker(0, 100, 30), ((3, 200),)),
-            Row("biases of hundreds", make_softmax_case_maker(0.5, 3, 300), ((5, 70), (2, 1300))),
-            Row(
+            SpecialInput("a scale below 0", make_softmax_case_maker(-1, 100, 4), ((5, 70), (2, 1300))),
+            SpecialInput("a scale of 0", make_softmax_case_maker(0, 100, 30), ((3, 200),)),
+            SpecialInput("biases of hundreds", make_softmax_case_maker(0.5, 3, 300), ((5, 70), (2, 1300))),
+            SpecialInput(
                 "scores of thousands on both sides", make_softmax_case_maker(1, 5000, 4), ((5, 33), (2, 700))
             ),
-            Row("rows of equal scores", make_softmax_level_case, ((5, 64), (5, 31))),
-            Row("a long row", draw_softmax_case, ((1, 11_000),)),
-            Row("one score far above all others", make_softmax_steep_case, ((6, 40), (5, 900), (2, 2))),
+            SpecialInput("rows of equal scores", make_softmax_level_case, ((5, 64), (5, 31))),
+            SpecialInput("a long row", draw_softmax_case, ((1, 11_000),)),
+            SpecialInput(
+                "one score far above all others", make_softmax_steep_case, ((6, 40), (5, 900), (2, 2))
+            ),
         ),
         blocks=draw.draw_warp_blocks,
         budgets=(
             Budget(
                 "load_sectors",
                 "Read each score once: keep the row in shared memory until its sum is known.",
-                allowance=1.1,
+                max_reference_factor=1.1,
             ),
         ),
-        measured=Measured((24, 700), (128, 1, 1)),
+        measured_launch=MeasuredLaunch((24, 700), (128, 1, 1)),
         advice=(
             Advice(
                 advice.match_all(advice.is_out_of_bounds, advice.is_fault("out of bounds", "x")),
@@ -935,7 +954,7 @@ EXERCISES = (
                 "of its own column.",
             ),
             Advice(
-                lambda m: m.found is not None,
+                lambda m: m.actual_values is not None,
                 "The elements of each row must add up to 1. Is the sum that of all threads of the block?",
             ),
         ),

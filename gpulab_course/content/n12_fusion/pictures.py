@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.patches import Rectangle
 
 from gpulab.views.parts.palette import find_hex
-from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
+from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, make_empty_axes
 from gpulab_course.teach.picture import Picture
 
 _KERNEL_COLOURS = ("accent", "good", "warn", "purple", "accent-2")
@@ -45,7 +45,7 @@ def kernels_of_steps(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) ->
     boundary_edges = find_fusion_boundaries(steps, kernels)
     max_step_count = max(map(len, kernels))
     box_spacing = 20 / (len(kernels) + 0.6)
-    figure, axes = empty_axes(0.8 * max_step_count + 1.1, (0, 20), (0, 2.1 * max_step_count + 2.1))
+    figure, axes = make_empty_axes(0.8 * max_step_count + 1.1, (0, 20), (0, 2.1 * max_step_count + 2.1))
     box_width = 0.72 * box_spacing
     boxes: dict[str, tuple[float, float]] = {"x": (0.1 * box_spacing, 1.9 + 0.55)}
     draw_text(axes, 0.22 * box_spacing, 2.5, "x", ha="center", weight="bold")
@@ -58,7 +58,16 @@ def kernels_of_steps(steps: Sequence[Step], kernels: Sequence[Sequence[str]]) ->
         colour = _KERNEL_COLOURS[kernel_index % len(_KERNEL_COLOURS)]
         left_x, outer_width = x - 0.06 * box_spacing, box_width + 0.12 * box_spacing
         kernel_height = 2.1 * len(step_names) - 0.15
-        draw_box(axes, left_x, 1.35, outer_width, kernel_height, f"{colour}-pale", edge=colour, linewidth=1.5)
+        draw_box(
+            axes,
+            left_x,
+            1.35,
+            outer_width,
+            kernel_height,
+            f"{colour}-pale",
+            edge_colour=colour,
+            linewidth=1.5,
+        )
         name_y = 1.65 + 2.1 * len(step_names)
         draw_text(axes, x + box_width / 2, name_y, f"kernel {kernel_index + 1}", ha="center", weight="bold")
         for step_index, step_name in enumerate(step_names):
@@ -117,7 +126,7 @@ def tile_of_a_block(rows: int, columns: int, step: int, thread: int) -> Picture:
         The thread whose part is drawn.
     """
     first_column = 4 * thread
-    figure, axes = empty_axes(4.3, (0, 20), (0, 11.3))
+    figure, axes = make_empty_axes(4.3, (0, 20), (0, 11.3))
     x_left, x_width = 0.6, 3.6
     y_left, y_width = 5.6, 13.9
     w_top, w_height = 1.2, 2.7

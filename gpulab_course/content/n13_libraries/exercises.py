@@ -18,14 +18,14 @@ from gpulab_course.teach.judge import (
     Advice,
     Answer,
     Case,
-    Draw,
+    DataGenerator,
+    ExpectedFloats,
     KernelExercise,
-    Measured,
+    MeasuredLaunch,
     Mistake,
-    Near,
     NotYet,
     PythonExercise,
-    Row,
+    SpecialInput,
     advice,
     as_float,
     draw,
@@ -43,13 +43,13 @@ HalfArray = npt.NDArray[np.float16]
 _NAN_BITS = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001, 0xFF800001, 0x7F80FFFF, 0xFFC00000], np.uint32)
 
 
-def make_to_bf16_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_to_bf16_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that rounds floats to BF16. Many of these floats are halfway between
     two BF16 numbers or round to infinity.
     """
-    x = random_data.floats(size, moved=True)
+    x = random_data.floats(size, is_only_copied=True)
     bits = x.view(np.uint32)
-    if random_data.kind in (draw.RANDOM, draw.EXTREME):
+    if random_data.kind in (draw.RANDOM_VALUES, draw.EXTREME_VALUES):
         word_kinds = random_data.rng.integers(0, 8, size)
         tie_bits = np.array([0x8000, 0x7FFF, 0x8001, 0xFFFF, 0, 1])
         tie_words = (bits & np.uint32(0xFFFF0000)) | tie_bits[np.minimum(word_kinds, 5)].astype(np.uint32)
@@ -58,13 +58,13 @@ def make_to_bf16_case(random_data: Draw, size: Any, block: Dim3) -> Case:
             np.array([0x7F7F7FFF, 0x7F7F8000, 0xFF7FC000, 0x007F8000, 0x00008000], np.uint32), size
         )
         bits = np.where(random_data.rng.random(size) < 0.05, edge_words, bits)
-    if random_data.kind == draw.NAN:
+    if random_data.kind == draw.NAN_VALUES:
         nan_words = random_data.rng.choice(_NAN_BITS, size)
         bits = np.where(np.isnan(x), nan_words, bits)
     return _make_rounding_case(random_data, bits.view(np.float32), block)
 
 
-def make_bf16_edges_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_bf16_edges_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case with the smallest and largest floats of each kind and sign in random order."""
     upper_halves = np.array(
         [0, 1, 0x7F, 0x80, 0x3F80, 0x3F81, 0x7F7E, 0x7F7F, 0x7F80, 0x7F81, 0x7FBF, 0x7FC0, 0x7FFF]
@@ -75,19 +75,19 @@ def make_bf16_edges_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     return _make_rounding_case(random_data, x, block)
 
 
-def _make_rounding_case(random_data: Draw, x: SingleArray, block: Dim3) -> Case:
+def _make_rounding_case(random_data: DataGenerator, x: SingleArray, block: Dim3) -> Case:
     """Return the test launch with these numbers, whose results are the nearest BF16 values."""
     size = x.size
     grid = int(random_data.rng.integers(1, draw.count_blocks(size, block[0]) + 2))
     expected = BF16.round_all(x).astype(np.float32)
-    return Case(grid, {"x": x, "n": size}, {"y": Near(expected, 0.0, ulps=0, zero_bits=0xFFFF)})
+    return Case(grid, {"x": x, "n": size}, {"y": ExpectedFloats(expected, 0.0, ulps=0, zero_bit_mask=0xFFFF)})
 
 
 def _has_only_low_bits(mistake: Mistake) -> bool:
     """Return whether the only mistake is that a NaN has nonzero bits that BF16 does not have."""
-    if mistake.found is None or (mistake.wrong & ~np.isnan(mistake["x"])).any():
+    if mistake.actual_values is None or (mistake.wrong_elements & ~np.isnan(mistake["x"])).any():
         return False
-    return bool((np.asarray(mistake.found).view(np.uint32) & 0xFFFF)[np.isnan(mistake["x"])].any())
+    return bool((np.asarray(mistake.actual_values).view(np.uint32) & 0xFFFF)[np.isnan(mistake["x"])].any())
 
 
 def _is_rounded_by(
@@ -96,12 +96,12 @@ def _is_rounded_by(
     """Return a matcher for finite numbers that were rounded by another rule."""
 
     def is_match(mistake: Mistake) -> bool:
-        if mistake.found is None or not mistake.wrong[np.isfinite(mistake["x"])].any():
+        if mistake.actual_values is None or not mistake.wrong_elements[np.isfinite(mistake["x"])].any():
             return False
         bits = mistake["x"].view(np.uint32)
         is_finite = np.isfinite(mistake["x"])
         rounded_bits = (round_bits(bits.astype(np.uint64)) & 0xFFFF0000).astype(np.uint32)
-        return bool((rounded_bits == np.asarray(mistake.found).view(np.uint32))[is_finite].all())
+        return bool((rounded_bits == np.asarray(mistake.actual_values).view(np.uint32))[is_finite].all())
 
     return is_match
 
@@ -115,11 +115,11 @@ def _is_only_selected_wrong(
     mistake: Mistake, select_elements: Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]]
 ) -> bool:
     """Return whether all wrong results belong to inputs that `select_elements` marks."""
-    if mistake.found is None or mistake.wanted is None:
+    if mistake.actual_values is None or mistake.expected_values is None:
         return False
-    result = np.asarray(mistake.found)
-    expected = np.asarray(mistake.wanted)
-    is_wrong = mistake.wrong | (np.signbit(result) != np.signbit(expected)) & ~np.isnan(expected)
+    result = np.asarray(mistake.actual_values)
+    expected = np.asarray(mistake.expected_values)
+    is_wrong = mistake.wrong_elements | (np.signbit(result) != np.signbit(expected)) & ~np.isnan(expected)
     return bool(is_wrong.any()) and bool(select_elements(mistake["x"])[is_wrong].all())
 
 
@@ -285,7 +285,7 @@ def judge_halfsum(answer: Answer) -> str:
     """Judge the learner's ``half_sum(x)``, which sums half-precision values with one rounding to FP32."""
     must_be_a_function("half_sum", answer.is_function, answer.kind)
     for name, x, lesson in _draw_sum_cases(answer.rng):
-        result = answer.calling(f"half_sum(x) of {name}", x)
+        result = answer.call_as(f"half_sum(x) of {name}", x)
         if result is None:
             raise NotYet("half_sum returns nothing; replace the TODO and end with a return.")
         if not is_number(result):
@@ -733,11 +733,13 @@ EXERCISES = (
         kernel="to_bf16",
         parameters="const float* x, float* y, int n",
         case=make_to_bf16_case,
-        table=(Row("both ends and the middle of each kind of number", make_bf16_edges_case, (182,)),),
+        table=(
+            SpecialInput("both ends and the middle of each kind of number", make_bf16_edges_case, (182,)),
+        ),
         reference="to_bf16.cu",
         level="warm-up",
-        once=True,
-        measured=Measured(1 << 14, (256, 1, 1), slack=6.0),
+        forbids_double_writes=True,
+        measured_launch=MeasuredLaunch(1 << 14, (256, 1, 1), max_instruction_factor=6.0),
         advice=(
             Advice(advice.is_out_of_bounds, "Guard the end: i < n."),
             Advice(advice.is_written_twice, "Each element must be written by only one thread."),
@@ -768,7 +770,9 @@ EXERCISES = (
                 f"Here, ties go to the odd number. {_TIE_ADVICE}",
             ),
             Advice(
-                lambda m: m.found is not None and bool((np.abs(m["x"]) > 3.38e38)[m.wrong].all()),
+                lambda m: (
+                    m.actual_values is not None and bool((np.abs(m["x"]) > 3.38e38)[m.wrong_elements].all())
+                ),
                 "A number above the middle between the largest BF16 number and 2**128 becomes ∞.",
             ),
             Advice(
@@ -776,7 +780,7 @@ EXERCISES = (
                 "Some elements were never written: there can be fewer threads than elements.",
             ),
             Advice(
-                lambda m: m.found is not None,
+                lambda m: m.actual_values is not None,
                 "BF16 is the upper 16 bits of a float: add to its bits so that a carry rounds up, then "
                 "clear the lower 16.",
             ),

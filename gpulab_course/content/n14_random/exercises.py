@@ -16,14 +16,14 @@ from gpulab_course.teach.judge import (
     Advice,
     Answer,
     Case,
-    Draw,
+    DataGenerator,
+    ExpectedFloats,
     KernelExercise,
-    Measured,
+    MeasuredLaunch,
     Mistake,
-    Near,
     NotYet,
     PythonExercise,
-    Row,
+    SpecialInput,
     advice,
     draw,
 )
@@ -33,7 +33,7 @@ from virtualgpu.records import Dim3
 # 14-philox
 
 
-def make_random_words_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_random_words_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that writes random words of Philox, with random keys and first
     counters.
     """
@@ -43,7 +43,7 @@ def make_random_words_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     return _make_words_case(first_counter, keys, size, block)
 
 
-def make_words_case_maker(first_counter: int, *keys: int) -> Callable[[Draw, Any, Dim3], Case]:
+def make_words_case_maker(first_counter: int, *keys: int) -> Callable[[DataGenerator, Any, Dim3], Case]:
     """Return a function that creates a Philox test case with this first counter. If no keys are given, they
     are random.
     """
@@ -63,65 +63,69 @@ def _make_words_case(first_counter: int, keys: Sequence[int], size: int, block: 
 
 def _equals_philox_words(mistake: Mistake, **philox_options: Any) -> bool:
     """Return whether the words equal those of a known wrong variant of Philox."""
-    if mistake.found is None:
+    if mistake.actual_values is None:
         return False
     words = philox_words(
         mistake["key0"] | mistake["key1"] << 32, mistake["first"], -(-mistake["n"] // 4), **philox_options
     )
-    return bool((words.ravel()[: mistake["n"]] == mistake.found).all())
+    return bool((words.ravel()[: mistake["n"]] == mistake.actual_values).all())
 
 
 def _is_only_later_words_wrong(mistake: Mistake) -> bool:
     """Return whether the four words of the first counter are right, and only later words are wrong."""
-    return mistake.found is not None and mistake.wanted is not None and not mistake.wrong[:4].any()
+    return (
+        mistake.actual_values is not None
+        and mistake.expected_values is not None
+        and not mistake.wrong_elements[:4].any()
+    )
 
 
 # 14-sum
 
 
-def make_tile_sums_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_tile_sums_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that sums tiles of 256 elements, with any number of blocks."""
     x = random_data.floats(size)
     x[~np.isfinite(x)] = 1
-    if random_data.kind == draw.RANDOM:
+    if random_data.kind == draw.RANDOM_VALUES:
         x = x * np.float32(10.0) ** random_data.rng.integers(-3, 4, size).astype(np.float32)
     tile_count = -(-size // 256)
     # A whole tile of -0 has the sum -0. A tile has at most one infinity or NaN, or all sums would be NaN.
     special_indices = np.arange(tile_count) * 256 + random_data.rng.integers(0, 256, tile_count)
     special_indices = special_indices[(special_indices < size) & (random_data.rng.random(tile_count) < 0.7)]
-    if random_data.kind == draw.ZEROS:
+    if random_data.kind == draw.ZERO_VALUES:
         x[: size // 512 * 256] = random_data.rng.choice((0.0, -0.0, -0.0), 1)
         x[size // 256 * 256 :] = -0.0
-    elif random_data.kind == draw.INFINITE:
+    elif random_data.kind == draw.INFINITE_VALUES:
         x[special_indices] = random_data.rng.choice((np.inf, -np.inf), special_indices.size)
-    elif random_data.kind == draw.NAN:
+    elif random_data.kind == draw.NAN_VALUES:
         x[special_indices] = np.nan
     return _make_sum_case(x, int(random_data.rng.integers(1, tile_count + 3)))
 
 
 def _make_sum_case(x: Any, grid: int) -> Case:
     """Return the test launch with these elements and this grid."""
-    return Case(grid, {"x": x, "n": x.size}, {"sums": Near(sum_tiles_as_trees(x), 0.0, ulps=0)})
+    return Case(grid, {"x": x, "n": x.size}, {"sums": ExpectedFloats(sum_tiles_as_trees(x), 0.0, ulps=0)})
 
 
-def make_tiles_case_maker(*values: float) -> Callable[[Draw, Any, Dim3], Case]:
+def make_tiles_case_maker(*values: float) -> Callable[[DataGenerator, Any, Dim3], Case]:
     """Return a function that creates a test case with elements drawn at random from `values`."""
 
-    def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
         x = random_data.rng.choice(np.array(values, np.float32), size)
         return _make_sum_case(x, int(random_data.rng.integers(1, -(-size // 256) + 3)))
 
     return make_case
 
 
-def make_many_warps_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_many_warps_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for tile sums, with as many blocks as tiles. With large blocks, the warp number does
     not fit into 16 bits.
     """
     return _make_sum_case(random_data.floats(size), -(-size // 256))
 
 
-def make_many_blocks_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_many_blocks_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case with so many blocks that the block number does not fit into 16 bits. Most of the
     blocks have no tile.
     """
@@ -131,29 +135,30 @@ def make_many_blocks_case(random_data: Draw, size: Any, block: Dim3) -> Case:
 def _is_only_zero_signs_wrong(mistake: Mistake) -> bool:
     """Return whether the only mistakes are wrong signs of zeros."""
     return (
-        mistake.found is not None
-        and mistake.wanted is not None
-        and bool((mistake.found == mistake.wanted)[mistake.wrong].all())
+        mistake.actual_values is not None
+        and mistake.expected_values is not None
+        and bool((mistake.actual_values == mistake.expected_values)[mistake.wrong_elements].all())
     )
 
 
 def _is_only_sum_order_differs(mistake: Mistake) -> bool:
     """Return whether all sums are right up to the rounding of another order of additions."""
-    if mistake.found is None or mistake.wanted is None:
+    if mistake.actual_values is None or mistake.expected_values is None:
         return False
     magnitude_sums = sum_tiles_as_trees(np.abs(mistake["x"])).astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         return bool(
-            (np.abs(mistake.found.astype(np.float64) - mistake.wanted) <= 4e-7 * magnitude_sums)[
-                mistake.wrong
-            ].all()
+            (
+                np.abs(mistake.actual_values.astype(np.float64) - mistake.expected_values)
+                <= 4e-7 * magnitude_sums
+            )[mistake.wrong_elements].all()
         )
 
 
 # 14-dropout
 
 
-def make_dropout_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_dropout_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that applies dropout to random elements with a grid of any size."""
     rng = random_data.rng
     x = random_data.floats(size)
@@ -167,7 +172,7 @@ def make_dropout_case(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _make_dropout_case(
-    random_data: Draw, x: Any, block: Dim3, offset: int, limit_text: str, scale: float
+    random_data: DataGenerator, x: Any, block: Dim3, offset: int, limit_text: str, scale: float
 ) -> Case:
     """Return the test launch with these elements, offset, limit and scale."""
     rng = random_data.rng
@@ -194,13 +199,13 @@ def _make_dropout_case(
 
 def make_dropout_case_maker(
     offset: int, limit_text: str, scale: float, *special_values: float
-) -> Callable[[Draw, Any, Dim3], Case]:
+) -> Callable[[DataGenerator, Any, Dim3], Case]:
     """Return a function that creates a dropout test case with this offset, limit and scale.
 
     Every fifth element is one of the numbers in `special_values`.
     """
 
-    def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
         x = random_data.floats(size)
         if special_values:
             x[::5] = random_data.rng.choice(np.array(special_values, np.float32), x[::5].size)
@@ -211,29 +216,29 @@ def make_dropout_case_maker(
 
 def _is_product_with_zero(mistake: Mistake) -> bool:
     """Return whether only dropped infinities and NaNs are wrong, as if they were multiplied by 0."""
-    if mistake.found is None or mistake.wanted is None:
+    if mistake.actual_values is None or mistake.expected_values is None:
         return False
-    x = np.asarray(mistake["x"])[mistake.wrong]
+    x = np.asarray(mistake["x"])[mistake.wrong_elements]
     return bool(
-        np.isnan(mistake.found[mistake.wrong]).all()
+        np.isnan(mistake.actual_values[mistake.wrong_elements]).all()
         and not np.isfinite(x).any()
-        and (mistake.wanted[mistake.wrong] == 0).all()
+        and (mistake.expected_values[mistake.wrong_elements] == 0).all()
     )
 
 
 def _is_wrong_at_limit(mistake: Mistake) -> bool:
     """Return whether only those elements are wrong whose random word is within 1 of the limit `dropped`."""
-    if mistake.found is None or not mistake.wrong.any():
+    if mistake.actual_values is None or not mistake.wrong_elements.any():
         return False
     key = mistake["key0"] | mistake["key1"] << 32
     offset = mistake["offset"]
     words = philox_words(key, offset // 4, mistake["n"] // 4 + 2).ravel()[offset % 4 :][: mistake["n"]]
-    return bool((np.abs(words[mistake.wrong].astype(np.int64) - mistake["dropped"]) <= 1).all())
+    return bool((np.abs(words[mistake.wrong_elements].astype(np.int64) - mistake["dropped"]) <= 1).all())
 
 
 def _has_dropout_mask(mistake: Mistake, offset: int, counter_bits: int = 64) -> bool:
     """Return whether the result is dropout with another offset, or with a counter that has fewer bits."""
-    if mistake.found is None:
+    if mistake.actual_values is None:
         return False
     key = mistake["key0"] | mistake["key1"] << 32
     counter_count = mistake["n"] // 4 + 2
@@ -242,7 +247,7 @@ def _has_dropout_mask(mistake: Mistake, offset: int, counter_bits: int = 64) -> 
         expected = np.where(
             words[: mistake["n"]] < mistake["dropped"], np.float32(0), mistake["x"] * mistake["scale"]
         )
-    return bool(np.array_equal(expected, mistake.found, equal_nan=True))
+    return bool(np.array_equal(expected, mistake.actual_values, equal_nan=True))
 
 
 # 14-state
@@ -465,17 +470,17 @@ EXERCISES = (
         parameters="unsigned* words, unsigned key0, unsigned key1, long long first, int n",
         case=make_random_words_case,
         table=(
-            Row("counter 0 and key 0", make_words_case_maker(0, 0, 0), (1, 2, 3, 5)),
-            Row("the largest key", make_words_case_maker(1, 2**32 - 1, 2**32 - 1), (7,)),
-            Row("counters around 2³¹", make_words_case_maker(2**31 - 2), (37,)),
-            Row("counters around 2³²", make_words_case_maker(2**32 - 3), (38, 400)),
-            Row("counters around 2⁴⁰ + 2³²", make_words_case_maker(2**40 + 2**32 - 3), (39,)),
-            Row("counters around 2⁶²", make_words_case_maker(2**62 - 3), (40,)),
-            Row("the last counters, and 0 after them", make_words_case_maker(-3), (41,)),
+            SpecialInput("counter 0 and key 0", make_words_case_maker(0, 0, 0), (1, 2, 3, 5)),
+            SpecialInput("the largest key", make_words_case_maker(1, 2**32 - 1, 2**32 - 1), (7,)),
+            SpecialInput("counters around 2³¹", make_words_case_maker(2**31 - 2), (37,)),
+            SpecialInput("counters around 2³²", make_words_case_maker(2**32 - 3), (38, 400)),
+            SpecialInput("counters around 2⁴⁰ + 2³²", make_words_case_maker(2**40 + 2**32 - 3), (39,)),
+            SpecialInput("counters around 2⁶²", make_words_case_maker(2**62 - 3), (40,)),
+            SpecialInput("the last counters, and 0 after them", make_words_case_maker(-3), (41,)),
         ),
         reference="philox.cu",
-        once=True,
-        measured=Measured(1 << 13, (256, 1, 1)),
+        forbids_double_writes=True,
+        measured_launch=MeasuredLaunch(1 << 13, (256, 1, 1)),
         advice=(
             Advice(
                 advice.is_out_of_bounds,
@@ -504,7 +509,7 @@ EXERCISES = (
             Advice(lambda m: _equals_philox_words(m, counter_bits=32), _CARRY_ADVICE),
             Advice(_is_only_later_words_wrong, _CARRY_ADVICE),
             Advice(
-                lambda m: m.found is not None,
+                lambda m: m.actual_values is not None,
                 "Compare with the table: multiply c.x and c.z without signs (__umulhi), move the halves of "
                 "the products to their new positions, and combine the upper ones with c.y, c.w and the key.",
             ),
@@ -518,16 +523,18 @@ EXERCISES = (
         parameters="const float* x, float* sums, int n",
         case=make_tile_sums_case,
         table=(
-            Row("tiles of −0 alone", make_tiles_case_maker(-0.0), (256, 1024, 1)),
-            Row("tiles of −0 and 0", make_tiles_case_maker(-0.0, 0.0), (600,)),
-            Row("infinities of both signs in a tile", make_tiles_case_maker(np.inf, -np.inf, 1), (700,)),
-            Row("sums beyond the largest float", make_tiles_case_maker(3e38, -3e38, 1e38), (900,)),
-            Row("more blocks than 16 bits can count", make_many_blocks_case, (1500,)),
-            Row("more warps than 16 bits can count", make_many_warps_case, (540_000,)),
+            SpecialInput("tiles of −0 alone", make_tiles_case_maker(-0.0), (256, 1024, 1)),
+            SpecialInput("tiles of −0 and 0", make_tiles_case_maker(-0.0, 0.0), (600,)),
+            SpecialInput(
+                "infinities of both signs in a tile", make_tiles_case_maker(np.inf, -np.inf, 1), (700,)
+            ),
+            SpecialInput("sums beyond the largest float", make_tiles_case_maker(3e38, -3e38, 1e38), (900,)),
+            SpecialInput("more blocks than 16 bits can count", make_many_blocks_case, (1500,)),
+            SpecialInput("more warps than 16 bits can count", make_many_warps_case, (540_000,)),
         ),
         reference="tile_sums.cu",
-        once=True,
-        measured=Measured(1 << 14, (256, 1, 1)),
+        forbids_double_writes=True,
+        measured_launch=MeasuredLaunch(1 << 14, (256, 1, 1)),
         advice=(
             Advice(
                 advice.is_out_of_bounds,
@@ -561,7 +568,7 @@ EXERCISES = (
                 "each block goes on in steps of gridDim.x.",
             ),
             Advice(
-                lambda m: m.found is not None,
+                lambda m: m.actual_values is not None,
                 "A tile has 256 elements for every blockDim.x. Let k run from "
                 "threadIdx.x in steps of blockDim.x.",
             ),
@@ -578,29 +585,29 @@ EXERCISES = (
         ),
         case=make_dropout_case,
         table=(
-            Row("nothing dropped", make_dropout_case_maker(0, "0", 1.25, np.inf, np.nan), (77,)),
-            Row(
+            SpecialInput("nothing dropped", make_dropout_case_maker(0, "0", 1.25, np.inf, np.nan), (77,)),
+            SpecialInput(
                 "nearly all dropped",
                 make_dropout_case_maker(5, "2**32 - 1", 2.0, np.inf, -np.inf, np.nan),
                 (300,),
             ),
-            Row(
+            SpecialInput(
                 "a limit of 2³¹",
                 make_dropout_case_maker(2, "2**31", 2.0, np.inf, -np.inf, np.nan, -0.0),
                 (1000,),
             ),
-            Row("a word at the limit", make_dropout_case_maker(3, "a word", 1.5), (1, 50)),
-            Row("a word below the limit", make_dropout_case_maker(6, "a word + 1", 1.5), (1, 50)),
-            Row("a scale below 0", make_dropout_case_maker(1, "2**30", -3.5), (90,)),
-            Row("a scale of 0", make_dropout_case_maker(1, "2**30", 0.0), (90,)),
-            Row("words around 2³²", make_dropout_case_maker(2**32 - 7, "2**31", 2.0), (40,)),
-            Row("counters around 2³²", make_dropout_case_maker(2**34 - 9, "2**31", 2.0), (60,)),
-            Row("words around 2⁶²", make_dropout_case_maker(2**62 - 5, "2**31", 2.0), (60,)),
+            SpecialInput("a word at the limit", make_dropout_case_maker(3, "a word", 1.5), (1, 50)),
+            SpecialInput("a word below the limit", make_dropout_case_maker(6, "a word + 1", 1.5), (1, 50)),
+            SpecialInput("a scale below 0", make_dropout_case_maker(1, "2**30", -3.5), (90,)),
+            SpecialInput("a scale of 0", make_dropout_case_maker(1, "2**30", 0.0), (90,)),
+            SpecialInput("words around 2³²", make_dropout_case_maker(2**32 - 7, "2**31", 2.0), (40,)),
+            SpecialInput("counters around 2³²", make_dropout_case_maker(2**34 - 9, "2**31", 2.0), (60,)),
+            SpecialInput("words around 2⁶²", make_dropout_case_maker(2**62 - 5, "2**31", 2.0), (60,)),
         ),
         reference="dropout.cu",
         level="stretch",
-        once=True,
-        measured=Measured(1 << 14, (256, 1, 1), slack=6.0),
+        forbids_double_writes=True,
+        measured_launch=MeasuredLaunch(1 << 14, (256, 1, 1), max_instruction_factor=6.0),
         advice=(
             Advice(advice.is_out_of_bounds, "Guard the end: i < n, for each of a thread's elements."),
             Advice(
@@ -626,7 +633,7 @@ EXERCISES = (
                 "Word w is word w % 4 of counter w / 4, and counters have 64 bits.",
             ),
             Advice(
-                lambda m: m.found is not None,
+                lambda m: m.actual_values is not None,
                 "Element i uses word w = offset + i, which is word w % 4 of counter w / 4, in every thread. "
                 "Counter and key must not depend on the thread, the block or the grid.",
             ),

@@ -19,7 +19,7 @@ from gpulab.views.parts.boxes import Box, bars, column, fold, words
 from gpulab.views.parts.palette import find_hex
 from gpulab.views.tables import Table
 from gpulab_course.content.ranges import among as among
-from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
+from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, make_empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
 
@@ -62,7 +62,7 @@ def orders_of_addition(
         Orders of the blocks, one row of the picture per order.
     """
     height_units = 0.7 + 1.1 * math.log2(len(elements)) + 1.5 + 0.85 * len(orders) + 0.05
-    figure, axes = empty_axes(4.5, (0, 9.8), (0, height_units), margin=0)
+    figure, axes = make_empty_axes(4.5, (0, 9.8), (0, height_units), margin=0)
     tree_level = [np.float32(value) for value in elements]
     top_y = 0.7
     draw_text(axes, 0.1, 0.35, "In a block: always the same tree", weight="bold")
@@ -71,7 +71,7 @@ def orders_of_addition(
         level_texts.append([f"{value:g}" for value in tree_level])
         for position, value in enumerate(tree_level):
             colour = "good" if len(tree_level) == 1 else "accent"
-            draw_box(axes, 0.1 + 1.2 * position, top_y, 0.9, 0.6, colour, f"{value:g}", edge="muted")
+            draw_box(axes, 0.1 + 1.2 * position, top_y, 0.9, 0.6, colour, f"{value:g}", edge_colour="muted")
         if len(tree_level) == 1:
             break
         half_width = len(tree_level) // 2
@@ -102,7 +102,7 @@ def orders_of_addition(
             left_x = 0.1 + 3.2 * position
             draw_text(axes, left_x, top_y + 0.3, _make_signed_text(block_sums[block]))
             colour = "good" if is_final_sum else "accent"
-            draw_box(axes, left_x + 1.5, top_y, 1.5, 0.6, colour, f"{partial_sum:,.0f}", edge="muted")
+            draw_box(axes, left_x + 1.5, top_y, 1.5, 0.6, colour, f"{partial_sum:,.0f}", edge_colour="muted")
         block_numbers = ", ".join(map(str, order))
         order_sentences.append(
             f"in the order {block_numbers} the totals are "
@@ -132,15 +132,17 @@ def philox_round(counter: Sequence[int], key: Sequence[int]) -> Picture:
     high_0, low_0 = divmod(0xD2511F53 * x, 1 << 32)
     high_1, low_1 = divmod(0xCD9E8D57 * z, 1 << 32)
     new_words = (high_1 ^ y ^ key[0], low_1, high_0 ^ w ^ key[1], low_0)
-    figure, axes = empty_axes(3.7, (0, 9.7), (0.2, 5.6), margin=0)
+    figure, axes = make_empty_axes(3.7, (0, 9.7), (0.2, 5.6), margin=0)
     box_lefts = (0.3, 2.7, 5.1, 7.5)
     box_width = 1.9
     for left_x, word_name, word in zip(box_lefts, "xyzw", (x, y, z, w), strict=True):
-        draw_box(axes, left_x, 0.4, box_width, 0.6, "accent", f"{word_name}  {word:08x}", edge="muted")
+        draw_box(axes, left_x, 0.4, box_width, 0.6, "accent", f"{word_name}  {word:08x}", edge_colour="muted")
     product_halves = {"high0": (box_lefts[0], high_0), "low0": (box_lefts[1], low_0)}
     product_halves |= {"high1": (box_lefts[2], high_1), "low1": (box_lefts[3], low_1)}
     for half_name, (left_x, product_half) in product_halves.items():
-        draw_box(axes, left_x, 2.1, box_width, 0.6, "warn", f"{half_name}  {product_half:08x}", edge="muted")
+        draw_box(
+            axes, left_x, 2.1, box_width, 0.6, "warn", f"{half_name}  {product_half:08x}", edge_colour="muted"
+        )
 
     def find_middle(index: int) -> float:
         return box_lefts[index] + box_width / 2
@@ -152,7 +154,14 @@ def philox_round(counter: Sequence[int], key: Sequence[int]) -> Picture:
     formulas = ("high1 ^ y ^ key.x", "low1", "high0 ^ w ^ key.y", "low0")
     for word_index, (word_name, word, formula) in enumerate(zip("xyzw", new_words, formulas, strict=True)):
         draw_box(
-            axes, box_lefts[word_index], 4.4, box_width, 0.6, "good", f"{word_name}  {word:08x}", edge="muted"
+            axes,
+            box_lefts[word_index],
+            4.4,
+            box_width,
+            0.6,
+            "good",
+            f"{word_name}  {word:08x}",
+            edge_colour="muted",
         )
         draw_text(axes, find_middle(word_index), 5.25, formula, ha="center")
     for from_index, to_index in ((2, 0), (3, 1), (0, 2), (1, 3)):

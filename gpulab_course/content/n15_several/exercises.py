@@ -12,7 +12,7 @@ import numpy.typing as npt
 from gpulab.processes.errors import short_repr
 from gpulab.words import count, size
 from gpulab_course.teach.judge import Answer, NotYet, PythonExercise
-from gpulab_course.teach.judge.python.functions import is_whole, list_parts, must_be_a_function
+from gpulab_course.teach.judge.python.functions import is_integer, list_parts, must_be_a_function
 from gpulab_course.teach.judge.python.several import RUN_MODES, GpuMachine, open_gpu_machine, run_in_order
 
 RunOutcome = dict[str, Any]
@@ -54,8 +54,10 @@ def _copy_to_host(cp: Any, array: Any) -> Any:
 def _run_ring(answer: Any, gpu_count: int, inputs: list[Any], stream_order: Any) -> RunOutcome:
     """Run the answer in its own process; return the arrays of all GPUs afterwards, and the costs."""
     with open_gpu_machine(gpu_count) as machine, run_in_order(machine, stream_order) as messages:
-        device_arrays = [machine.put(gpu, array) for gpu, array in enumerate(inputs)]
-        _, outcome = machine.called(lambda: answer(machine.cp, list(device_arrays), list(machine.streams)))
+        device_arrays = [machine.copy_to_gpu(gpu, array) for gpu, array in enumerate(inputs)]
+        _, outcome = machine.run_recorded(
+            lambda: answer(machine.cp, list(device_arrays), list(machine.streams))
+        )
         outcome["found"] = [machine.read(gpu, device_array) for gpu, device_array in enumerate(device_arrays)]
     return {**outcome, "said": messages}
 
@@ -207,12 +209,12 @@ def _run_broadcast(
                 else cp.asarray(original_array)
                 for index, original_array in enumerate(arrays)
             ]
-        machine.quiet()
-        result, outcome = machine.called(lambda: answer(cp, list(inputs), list(target_gpus)))
+        machine.wait_for_gpus()
+        result, outcome = machine.run_recorded(lambda: answer(cp, list(inputs), list(target_gpus)))
         array_lists = (
             [list(gpu_arrays) for gpu_arrays in result] if isinstance(result, list | tuple) else None
         )
-        machine.quiet()
+        machine.wait_for_gpus()
         outcome["kept"] = all(
             array.shape == original_array.shape and np.array_equal(_copy_to_host(cp, array), original_array)
             for array, original_array in zip(inputs, arrays, strict=True)
@@ -361,7 +363,7 @@ def _run_exchange(answer: Any, fields: list[list[Any]], stream_order: Any) -> Ru
     with open_gpu_machine(rows * columns) as machine, run_in_order(machine, stream_order) as messages:
         device_fields = [
             [
-                machine.put(row_index * columns + column, fields[row_index][column])
+                machine.copy_to_gpu(row_index * columns + column, fields[row_index][column])
                 for column in range(columns)
             ]
             for row_index in range(rows)
@@ -370,7 +372,9 @@ def _run_exchange(answer: Any, fields: list[list[Any]], stream_order: Any) -> Ru
             [machine.streams[row_index * columns + column] for column in range(columns)]
             for row_index in range(rows)
         ]
-        _, outcome = machine.called(lambda: answer(machine.cp, [list(row) for row in device_fields], streams))
+        _, outcome = machine.run_recorded(
+            lambda: answer(machine.cp, [list(row) for row in device_fields], streams)
+        )
         outcome["bound"] = _find_serialized_gpu(machine, rows, columns) if stream_order == "as given" else []
         outcome["found"] = [
             [
@@ -407,13 +411,13 @@ def _find_serialized_gpu(machine: GpuMachine, rows: int, columns: int) -> list[i
                 transfers = [
                     [
                         crossing.correlation_id
-                        for crossing in machine.crossings
+                        for crossing in machine.link_crossings
                         if get_own_gpu(crossing) == gpu and get_other_gpu(crossing) == neighbour
                     ]
                     for neighbour in neighbours
                 ]
                 id_pairs = [(first_id, second_id) for first_id in transfers[0] for second_id in transfers[1]]
-                if id_pairs and all(machine.follows(max(id_pair), min(id_pair)) for id_pair in id_pairs):
+                if id_pairs and all(machine.must_follow(max(id_pair), min(id_pair)) for id_pair in id_pairs):
                     return [gpu]
     return []
 
@@ -589,11 +593,11 @@ def judge_place(answer: Answer) -> str:
         call_text = f"place for {description}"
         link_list = sorted([list(gpu_pair) for gpu_pair in links])
         gpus_by_rank = list_parts(
-            answer.calling(call_text, gpu_count, link_list, [list(ring) for ring in rings])
+            answer.call_as(call_text, gpu_count, link_list, [list(ring) for ring in rings])
         )
         if (
             gpus_by_rank is None
-            or not all(map(is_whole, gpus_by_rank))
+            or not all(map(is_integer, gpus_by_rank))
             or sorted(gpus_by_rank) != list(range(gpu_count))
         ):
             raise NotYet(
@@ -691,9 +695,9 @@ def _run_shard(answer: Any, shards: list[Any], stream_order: Any) -> RunOutcome:
     """Run the answer in its own process; return its results and the GPUs on which they are."""
     with open_gpu_machine(len(shards)) as machine, run_in_order(machine, stream_order) as messages:
         cp = machine.cp
-        device_rows = [machine.put(gpu, array) for gpu, array in enumerate(shards)]
-        machine.quiet()
-        result, outcome = machine.called(lambda: answer(cp, list(device_rows)))
+        device_rows = [machine.copy_to_gpu(gpu, array) for gpu, array in enumerate(shards)]
+        machine.wait_for_gpus()
+        result, outcome = machine.run_recorded(lambda: answer(cp, list(device_rows)))
         results = list(result) if isinstance(result, list | tuple) else [result]
         are_arrays = all(isinstance(result_array, cp.ndarray) for result_array in results)
         # Read the results in each GPU's default stream, as a caller would.
@@ -702,7 +706,7 @@ def _run_shard(answer: Any, shards: list[Any], stream_order: Any) -> RunOutcome:
             if are_arrays
             else None
         )
-        machine.quiet()
+        machine.wait_for_gpus()
         outcome["kept"] = [
             np.array_equal(_copy_to_host(cp, device_array), shard)
             for device_array, shard in zip(device_rows, shards, strict=True)

@@ -13,7 +13,15 @@ import numpy as np
 
 from gpulab.session import on_device
 from gpulab.words import count
-from gpulab_course.teach.judge import Answer, NotYet, PythonExercise, call, list_parts, short_repr, spell
+from gpulab_course.teach.judge import (
+    Answer,
+    NotYet,
+    PythonExercise,
+    call,
+    format_call,
+    list_parts,
+    short_repr,
+)
 from gpulab_course.teach.judge.python.counts import QUERIES
 from gpulab_course.teach.judge.python.functions import equals, must_be_a_function
 from virtualgpu.records.device.images import Capability, Part, chosen
@@ -148,7 +156,7 @@ def judge_matrix(answer: Answer) -> str:
         expected = taken(targets, capability)
         if not equals(result, expected):
             raise NotYet(
-                f"{spell('taken', (targets, capability))} returns {short_repr(result)}, not "
+                f"{format_call('taken', (targets, capability))} returns {short_repr(result)}, not "
                 f"{short_repr(expected)}. " + _explain_wrong_choice(targets, capability, result, expected)
             )
     return (
@@ -198,7 +206,7 @@ def judge_wheel(answer: Answer) -> str:
     capability_lists.append([*capability_lists[-1], capability_lists[-1][0]])
     for capabilities in capability_lists:
         result = call(answer, list(capabilities), name="wheel")
-        call_text = spell("wheel", (capabilities,))
+        call_text = format_call("wheel", (capabilities,))
         expected = wheel(capabilities)
         targets = list_parts(result)
         if targets is None or not all(isinstance(target, str) for target in targets):

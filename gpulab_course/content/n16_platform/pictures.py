@@ -11,7 +11,7 @@ from matplotlib.patches import FancyArrowPatch
 from gpulab.lab.libraries.follow import FollowReport
 from gpulab.views.parts.palette import find_hex
 from gpulab_course.content.n16_platform.exercises import GPUS, taken
-from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
+from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, make_empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records.libraries.layers import CallLayers
 
@@ -83,7 +83,7 @@ def reach(targets: Sequence[str]) -> Picture:
 def layers(report: FollowReport) -> Picture:
     """Draw the software layers below a call, with one column per framework and some symbols of each layer."""
     call_records = [call_record for call_record in report.record if call_record.package != "here"]
-    figure, axes = empty_axes(5.4, (0, 7.6), (0, 5.4), margin=0)
+    figure, axes = make_empty_axes(5.4, (0, 7.6), (0, 5.4), margin=0)
     column_width = 5.9 / len(call_records)
     for column_index, call_record in enumerate(call_records):
         left_x = 1.6 + column_index * column_width
@@ -139,7 +139,7 @@ def _make_layer_lines(call_record: CallLayers, layer_index: int) -> list[str]:
 
 def _draw_layer(axes: Axes, left_x: float, top_y: float, width: float, lines: list[str], colour: str) -> None:
     """Draw a layer's box with its lines."""
-    draw_box(axes, left_x, top_y, width, 0.85, f"{colour}-pale", edge="muted")
+    draw_box(axes, left_x, top_y, width, 0.85, f"{colour}-pale", edge_colour="muted")
     for index, line in enumerate(lines):
         y = top_y + 0.425 + (index - (len(lines) - 1) / 2) * 0.19
         draw_text(axes, left_x + width / 2, y, line, ha="center", fontsize=9)
@@ -147,10 +147,10 @@ def _draw_layer(axes: Axes, left_x: float, top_y: float, width: float, lines: li
 
 def bulk_copy(tile_bytes: int = 8192) -> Picture:
     """Draw a cluster of two blocks, and the steps of a bulk copy to the first block's shared memory."""
-    figure, axes = empty_axes(4.4, (0, 7.6), (0, 4.4), margin=0)
+    figure, axes = make_empty_axes(4.4, (0, 7.6), (0, 4.4), margin=0)
 
     def draw_labelled_box(x: float, y: float, width: float, height: float, text: str, colour: str) -> None:
-        draw_box(axes, x, y, width, height, colour, text, edge="muted", text_colour="fg", fontsize=9)
+        draw_box(axes, x, y, width, height, colour, text, edge_colour="muted", text_colour="fg", fontsize=9)
 
     draw_labelled_box(0.15, 0.35, 4.75, 2.75, "", "panel")
     draw_text(axes, 0.3, 0.2, "block 0, on one SM", weight="bold")

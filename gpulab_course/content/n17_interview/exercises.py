@@ -28,14 +28,14 @@ from gpulab_course.teach.judge import (
     Answer,
     Budget,
     Case,
-    Draw,
+    DataGenerator,
+    ExpectedFloats,
     KernelExercise,
-    Measured,
+    MeasuredLaunch,
     Mistake,
-    Near,
     NotYet,
     PythonExercise,
-    Row,
+    SpecialInput,
     advice,
     draw,
 )
@@ -158,7 +158,7 @@ def judge_napkin(answer: Answer) -> str:
         call_text = (
             f"napkin(...) for reads {kernel_work['reads']}, writes {kernel_work['writes']} on {device.name}"
         )
-        result = answer.calling(call_text, dict(kernel_work), dict(device_rates))
+        result = answer.call_as(call_text, dict(kernel_work), dict(device_rates))
         expected = estimate_kernel_work(kernel_work, device_rates)
         if not isinstance(result, dict):
             raise NotYet(
@@ -322,7 +322,7 @@ def judge_cause(answer: Answer) -> str:
         (counters, expected_cause) for counters, expected_cause in counted_causes if expected_cause in CAUSES
     ]
     for counters, expected_cause in counted_causes:
-        result = answer.calling(f"cause({counters})", dict(counters))
+        result = answer.call_as(f"cause({counters})", dict(counters))
         if equals(result, expected_cause):
             continue
         message = f"On {read_published_info(device).name}, for {counters}, cause returns {short_repr(result)}"
@@ -362,7 +362,7 @@ _CAUSE_LESSONS = {
 # 17-bug
 
 
-def draw_argmax_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
+def draw_argmax_case(random_data: DataGenerator, size: tuple[int, int], block: Dim3) -> Case:
     """Return a test case for a kernel that finds the index of the first maximum of each row."""
     row_count, column_count = size
     min_int = _INT_MIN
@@ -388,7 +388,7 @@ def draw_argmax_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> C
     return _make_argmax_case(random_data, x)
 
 
-def _make_argmax_case(random_data: Draw, x: Any) -> Case:
+def _make_argmax_case(random_data: DataGenerator, x: Any) -> Case:
     """Return the test launch with this matrix."""
     row_count, column_count = x.shape
     expected = np.full(row_count, -1, np.int32) if column_count == 0 else x.argmax(axis=1).astype(np.int32)
@@ -400,12 +400,12 @@ _INT_MIN = -(2**31)
 _INT_MAX = 2**31 - 1
 
 
-def make_one_above_maker(*row_values: int) -> Callable[[Draw, Any, Dim3], Case]:
+def make_one_above_maker(*row_values: int) -> Callable[[DataGenerator, Any, Dim3], Case]:
     """Return a function that creates a test case in which one element of each row is larger by 1 than the
     others.
     """
 
-    def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
         row_count, column_count = size
         x = np.resize(np.array(row_values, np.int32), (row_count, 1)) * np.ones(column_count, np.int32)
         larger_columns = np.r_[column_count - 1, 0, random_data.rng.integers(0, column_count, row_count)][
@@ -417,7 +417,7 @@ def make_one_above_maker(*row_values: int) -> Callable[[Draw, Any, Dim3], Case]:
     return make_case
 
 
-def make_equal_maxima_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_equal_maxima_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case in which several or all elements of a row are equal to its maximum."""
     row_count, _ = size
     row_maxima = np.resize(np.array([_INT_MIN, -5, 0, _INT_MAX, -1, 7], np.int32), (row_count, 1))
@@ -427,7 +427,7 @@ def make_equal_maxima_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     return _make_argmax_case(random_data, x.astype(np.int32))
 
 
-def make_large_ints_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_large_ints_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case with one value near the largest int in each row, and values near the smallest int
     elsewhere.
     """
@@ -446,20 +446,23 @@ def _draw_row_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]
 
 def _is_another_maximum(mistake: Mistake) -> bool:
     """Return whether each wrong answer is the index of another element of the same value."""
-    if mistake.found is None or mistake.wanted is None or mistake["cols"] == 0:
+    if mistake.actual_values is None or mistake.expected_values is None or mistake["cols"] == 0:
         return False
     x = np.asarray(mistake["x"])
-    is_valid = (mistake.found >= 0) & (mistake.found < mistake["cols"])
+    is_valid = (mistake.actual_values >= 0) & (mistake.actual_values < mistake["cols"])
     row_indices = np.arange(len(x))
-    return bool(is_valid.all() and (x[row_indices, mistake.found] == x[row_indices, mistake.wanted]).all())
+    return bool(
+        is_valid.all()
+        and (x[row_indices, mistake.actual_values] == x[row_indices, mistake.expected_values]).all()
+    )
 
 
 def _are_rows_all_int_min(mistake: Mistake) -> bool:
     """Return whether all wrong rows contain only the smallest int."""
     return (
-        mistake.found is not None
+        mistake.actual_values is not None
         and mistake["cols"] > 0
-        and bool((mistake["x"].max(axis=1) == _INT_MIN)[mistake.wrong].all())
+        and bool((mistake["x"].max(axis=1) == _INT_MIN)[mistake.wrong_elements].all())
     )
 
 
@@ -468,21 +471,27 @@ def _are_rows_without_positive(mistake: Mistake) -> bool:
 
     Each row without positive numbers whose maximum is not its first element must be wrong.
     """
-    if mistake.found is None or mistake["cols"] == 0:
+    if mistake.actual_values is None or mistake["cols"] == 0:
         return False
     x = np.asarray(mistake["x"])
     is_negative = x.max(axis=1) <= 0
-    return bool(is_negative[mistake.wrong].all() and mistake.wrong[is_negative & (mistake.wanted != 0)].all())
+    return bool(
+        is_negative[mistake.wrong_elements].all()
+        and mistake.wrong_elements[is_negative & (mistake.expected_values != 0)].all()
+    )
 
 
 def _are_equal_as_floats(mistake: Mistake) -> bool:
     """Return whether each answer is the index of a largest element after conversion to float."""
-    if mistake.found is None or mistake.wanted is None or mistake["cols"] == 0:
+    if mistake.actual_values is None or mistake.expected_values is None or mistake["cols"] == 0:
         return False
     x = np.asarray(mistake["x"], np.float32)
-    is_valid = (mistake.found >= 0) & (mistake.found < mistake["cols"])
+    is_valid = (mistake.actual_values >= 0) & (mistake.actual_values < mistake["cols"])
     row_indices = np.arange(len(x))
-    return bool(is_valid.all() and (x[row_indices, mistake.found] == x[row_indices, mistake.wanted]).all())
+    return bool(
+        is_valid.all()
+        and (x[row_indices, mistake.actual_values] == x[row_indices, mistake.expected_values]).all()
+    )
 
 
 # 17-refute
@@ -749,7 +758,7 @@ def _adapt_to_splits(exercise: KernelExercise, kernel_code: str) -> KernelExerci
 
     def make_split_maker(make_case: Callable[..., Case]) -> Callable[..., Case]:
         @wraps(make_case)
-        def make_split_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+        def make_split_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
             unsplit_case = make_case(random_data, size, block)
             _, head_count, _ = unsplit_case.launch_grid
             shape = size[0], split_count, _PART_FLOATS
@@ -768,7 +777,7 @@ def _adapt_to_splits(exercise: KernelExercise, kernel_code: str) -> KernelExerci
     return replace(exercise, case=make_split_maker(exercise.case), table=split_table)
 
 
-def draw_decoding_case(random_data: Draw, size: tuple[int, int], block: Dim3) -> Case:
+def draw_decoding_case(random_data: DataGenerator, size: tuple[int, int], block: Dim3) -> Case:
     """Return a test case for a kernel that computes attention for one query. Some scores are very large."""
     head_count, token_count = size
     rng = random_data.rng
@@ -786,10 +795,10 @@ def draw_decoding_case(random_data: Draw, size: tuple[int, int], block: Dim3) ->
 
 def make_attention_maker(
     scale: float, offset: float = 0, equal_keys: bool = False, value_kind: str = ""
-) -> Callable[[Draw, Any, Dim3], Case]:
+) -> Callable[[DataGenerator, Any, Dim3], Case]:
     """Return a function that creates an attention test case with this scale and offset of the scores."""
 
-    def make_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+    def make_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
         head_count, token_count = size
         query = random_data.rng.integers(1, 4, (head_count, 32)).astype(np.float32)
         keys = random_data.rng.integers(-3, 4, (head_count, 1 if equal_keys else token_count, 32)) + offset
@@ -804,7 +813,7 @@ def make_attention_maker(
     return make_case
 
 
-def make_peaks_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_peaks_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return an attention test case in which one token per head has a far higher or lower score than the
     others.
     """
@@ -817,7 +826,7 @@ def make_peaks_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     return _make_attention_case(random_data, query, keys, values, np.float32(0.25))
 
 
-def _make_attention_case(random_data: Draw, query: Any, keys: Any, values: Any, scale: Any) -> Case:
+def _make_attention_case(random_data: DataGenerator, query: Any, keys: Any, values: Any, scale: Any) -> Case:
     """Return the test launch with these queries, keys and values."""
     rng = random_data.rng
     head_count, token_count, _ = keys.shape
@@ -844,13 +853,13 @@ def _make_attention_case(random_data: Draw, query: Any, keys: Any, values: Any, 
     # Rounding errors of a score are relative to its products, and affect the weights.
     absolute_products = np.einsum("hd,htd->ht", np.abs(query).astype(float), np.abs(keys).astype(float))
     error_scale = 16 + np.abs(float(scale)) * absolute_products.max(axis=1, keepdims=True)
-    near_expected = Near(expected.astype(np.float32), absolute_sums * error_scale, ulps=4)
+    near_expected = ExpectedFloats(expected.astype(np.float32), absolute_sums * error_scale, ulps=4)
     return Case((1, head_count + int(rng.integers(0, 3))), arguments, {"out": near_expected})
 
 
 def _equals_attention(mistake: Mistake, scale: Any = None, element_count: int = 32) -> bool:
     """Return whether the result is that of another scale, or of dot products over fewer elements."""
-    if mistake.found is None or mistake.wanted is None:
+    if mistake.actual_values is None or mistake.expected_values is None:
         return False
     scores = np.einsum(
         "hd,htd->ht",
@@ -862,7 +871,7 @@ def _equals_attention(mistake: Mistake, scale: Any = None, element_count: int = 
     result = np.einsum("ht,htd->hd", weights / weights.sum(axis=1, keepdims=True), mistake["values"])
     matched_results = [
         np.allclose(candidate, result, rtol=1e-3, atol=1e-3 * np.abs(result).max())
-        for candidate in (mistake.found, mistake.wanted)
+        for candidate in (mistake.actual_values, mistake.expected_values)
     ]
     return matched_results == [True, False]
 
@@ -886,21 +895,21 @@ EXERCISES = (
         kind="repair",
         sizes=_draw_row_sizes,
         table=(
-            Row(
+            SpecialInput(
                 "one element 1 above the others",
                 make_one_above_maker(_INT_MAX - 1, _INT_MIN, 2**24, -(2**24) - 2, 0, -1, -2),
                 ((7, 1500), (9, 70), (7, 1), (8, 2)),
             ),
-            Row(
+            SpecialInput(
                 "one large element, others that differ by more than an int can represent",
                 make_large_ints_case,
                 ((6, 1300), (6, 40)),
             ),
-            Row("several largest elements", make_equal_maxima_case, ((12, 1400), (12, 33), (12, 2))),
+            SpecialInput("several largest elements", make_equal_maxima_case, ((12, 1400), (12, 33), (12, 2))),
         ),
-        once=True,
-        measured=Measured((40, 700), (256, 1, 1)),
-        budgets=(Budget("atomics", "A tree in shared memory needs no atomics.", most=0),),
+        forbids_double_writes=True,
+        measured_launch=MeasuredLaunch((40, 700), (256, 1, 1)),
+        budgets=(Budget("atomics", "A tree in shared memory needs no atomics.", max_count=0),),
         advice=(
             Advice(
                 advice.is_out_of_bounds,
@@ -934,7 +943,7 @@ EXERCISES = (
             ),
             Advice(advice.is_partly_unwritten, "Each row has a result. For an empty row, it is -1."),
             Advice(
-                lambda m: m.found is not None,
+                lambda m: m.actual_values is not None,
                 "Check three things. Does the tree lose an element if the number of threads is odd? Does "
                 "every thread read all of its columns? Do all threads of the block reach each barrier?",
             ),
@@ -954,33 +963,43 @@ EXERCISES = (
         level="stretch",
         sizes=_draw_head_sizes,
         table=(
-            Row("one token", make_attention_maker(0.25), ((3, 1),)),
-            Row("a scale of 0", make_attention_maker(0), ((3, 40),)),
-            Row("a scale below 0", make_attention_maker(-0.5, 3), ((3, 40), (2, 400))),
-            Row("equal keys", make_attention_maker(0.5, equal_keys=True), ((3, 5), (2, 300))),
-            Row("scores of tens of thousands below 0", make_attention_maker(1, -2000), ((3, 4), (3, 90))),
-            Row("scores of tens of thousands above 0", make_attention_maker(1, 2000), ((3, 4), (3, 90))),
-            Row("one score far off", make_peaks_case, ((33, 33), (34, 34), (35, 35), (40, 70), (9, 4))),
-            Row("negative values", make_attention_maker(0.125, value_kind="negative"), ((3, 70),)),
-            Row("values around 1,000", make_attention_maker(0.125, value_kind="far"), ((3, 70),)),
+            SpecialInput("one token", make_attention_maker(0.25), ((3, 1),)),
+            SpecialInput("a scale of 0", make_attention_maker(0), ((3, 40),)),
+            SpecialInput("a scale below 0", make_attention_maker(-0.5, 3), ((3, 40), (2, 400))),
+            SpecialInput("equal keys", make_attention_maker(0.5, equal_keys=True), ((3, 5), (2, 300))),
+            SpecialInput(
+                "scores of tens of thousands below 0", make_attention_maker(1, -2000), ((3, 4), (3, 90))
+            ),
+            SpecialInput(
+                "scores of tens of thousands above 0", make_attention_maker(1, 2000), ((3, 4), (3, 90))
+            ),
+            SpecialInput(
+                "one score far off", make_peaks_case, ((33, 33), (34, 34), (35, 35), (40, 70), (9, 4))
+            ),
+            SpecialInput("negative values", make_attention_maker(0.125, value_kind="negative"), ((3, 70),)),
+            SpecialInput("values around 1,000", make_attention_maker(0.125, value_kind="far"), ((3, 70),)),
         ),
         blocks=draw.draw_warp_blocks,
-        adapt=_adapt_to_splits,
-        once=True,
+        adapt_to_answer=_adapt_to_splits,
+        forbids_double_writes=True,
         rules=5,
-        measured=Measured((12, 256), (256, 1, 1), slack=3.0),
+        measured_launch=MeasuredLaunch((12, 256), (256, 1, 1), max_instruction_factor=3.0),
         budgets=(
-            Budget("load_sectors", "Read keys and values once, with neighbouring lanes.", allowance=1.3),
+            Budget(
+                "load_sectors",
+                "Read keys and values once, with neighbouring lanes.",
+                max_reference_factor=1.3,
+            ),
             Budget(
                 "warp_instructions",
                 "A score is a sum of 32 products. Let all lanes of a warp share this work.",
-                allowance=1.6,
+                max_reference_factor=1.6,
             ),
             Budget(
                 "atomics",
                 "One atomic operation per block is enough, to find the last block of a head. Let warps "
                 "exchange their results in shared memory.",
-                allowance=1.0,
+                max_reference_factor=1.0,
             ),
         ),
         advice=(
@@ -990,7 +1009,7 @@ EXERCISES = (
             ),
             Advice(advice.is_fault("barrier"), "All warps of a block must reach the barrier."),
             Advice(
-                lambda m: m.hazard != "" and m["parts"].shape[1] > 1 and "parts" in m.said,
+                lambda m: m.hazard_kind != "" and m["parts"].shape[1] > 1 and "parts" in m.message,
                 "The last block reads results of other blocks. A __threadfence() must come between the "
                 "results of a block and its ticket, and another one after the last ticket.",
             ),
@@ -1013,7 +1032,7 @@ EXERCISES = (
                 "A score must be the sum over all 32 lanes.",
             ),
             Advice(
-                lambda m: m.found is not None and not np.isfinite(m.found).all(),
+                lambda m: m.actual_values is not None and not np.isfinite(m.actual_values).all(),
                 "NaN and ∞ come from an exponential that overflows (subtract the largest score), from a warp "
                 "or block that has no token, or from values that others have not written yet (add a "
                 "barrier).",
@@ -1023,7 +1042,7 @@ EXERCISES = (
                 "Some numbers were never written. Each head has 32 numbers.",
             ),
             Advice(
-                lambda m: m.found is not None,
+                lambda m: m.actual_values is not None,
                 "Compare with NumPy for one head. Check the score (all lanes, scale). After a higher score, "
                 "the sum and the weight so far must shrink, in each warp and where warps or blocks are "
                 "combined. All of them must be combined: warps after a barrier, blocks by the last one.",

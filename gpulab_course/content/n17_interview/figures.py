@@ -29,7 +29,7 @@ from gpulab_course.content.n17_interview.cards.laboratory import (
 )
 from gpulab_course.content.n17_interview.exercises import read_split_count
 from gpulab_course.teach.interview import again
-from gpulab_course.teach.interview.scorecard import CONFIDENCE
+from gpulab_course.teach.interview.scorecard import CONFIDENCE_BY_CERTAINTY
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
 
@@ -194,7 +194,7 @@ def same_symptom() -> Pair:
 def bets(is_sure: Sequence[bool], right: int = 7) -> float:
     """Return the calibration of a series of answers, of which the first `right` ones are right."""
     squared_errors = [
-        (CONFIDENCE[answer_is_sure] - (answer_index < right)) ** 2
+        (CONFIDENCE_BY_CERTAINTY[answer_is_sure] - (answer_index < right)) ** 2
         for answer_index, answer_is_sure in enumerate(is_sure)
     ]
     return 1 - sum(squared_errors) / len(squared_errors)
@@ -290,7 +290,7 @@ def sheet() -> Sheet:
     answer_rows = tuple(
         (answered_part[0], answered_part[4], answered_part[5], "right" if answered_part[3] else "missed")
         for card_history in again.load_histories().values()
-        for answered_part in (card_history.last or {}).get("parts", ())
+        for answered_part in (card_history.last_answers or {}).get("parts", ())
     )
     tables = [Table(f"Numbers of {device_name}", ("quantity", "value", "origin"), tuple(quantity_rows))]
     if answer_rows:

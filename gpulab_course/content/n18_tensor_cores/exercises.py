@@ -14,14 +14,14 @@ from gpulab_course.teach.judge import (
     Answer,
     Budget,
     Case,
-    Draw,
+    DataGenerator,
+    ExpectedFloats,
     KernelExercise,
-    Measured,
+    MeasuredLaunch,
     Mistake,
-    Near,
     NotYet,
     PythonExercise,
-    Row,
+    SpecialInput,
     advice,
     call,
     draw,
@@ -143,13 +143,13 @@ def _ask_lane_and_register(answer: Answer, name: str, row: int, column: int) -> 
     return result_parts[0], result_parts[1]
 
 
-def make_tile_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_tile_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel in which each warp multiplies one of `size` pairs of small matrices.
 
     The elements are fractions whose sums are exact in FP32, but not in FP16.
     """
-    a = (random_data.whole((size, 16, 16), -255, 256) / 8).astype(np.float16)
-    b = (random_data.whole((size, 16, 8), -255, 256) / 4).astype(np.float16)
+    a = (random_data.integer_floats((size, 16, 16), -255, 256) / 8).astype(np.float16)
+    b = (random_data.integer_floats((size, 16, 8), -255, 256) / 4).astype(np.float16)
     grid = draw.count_blocks(size, block[0] // _WARP_LANES)
     return Case(grid, {"a": a, "b": b, "n": size}, {"d": _multiply_pairs(a, b)})
 
@@ -159,7 +159,7 @@ def _multiply_pairs(a: Any, b: Any) -> Any:
         return np.matmul(a.astype(np.float32), b.astype(np.float32))
 
 
-def _make_infinite_tile_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def _make_infinite_tile_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case with an infinity in each matrix `a`, and without zeros."""
     finite_case = make_tile_case(random_data, size, block)
     a, b = (
@@ -170,7 +170,7 @@ def _make_infinite_tile_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     return Case(finite_case.grid, {"a": a, "b": b, "n": size}, {"d": _multiply_pairs(a, b)})
 
 
-def _make_row_selection_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def _make_row_selection_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case whose results are rows of `b`, which `a` selects in a different order per matrix."""
     tile_case = make_tile_case(random_data, size, block)
     a = np.zeros((size, 16, 16), np.float16)
@@ -234,14 +234,17 @@ def _multiply_first_columns(mistake: Mistake) -> Any:
 
 def _is_right_as_half(mistake: Mistake) -> bool:
     """Return whether all wrong elements are right to the precision of a half."""
-    if mistake.found is None or mistake.wanted is None:
+    if mistake.actual_values is None or mistake.expected_values is None:
         return False
-    actual, expected = mistake.found[mistake.wrong], mistake.wanted[mistake.wrong]
+    actual, expected = (
+        mistake.actual_values[mistake.wrong_elements],
+        mistake.expected_values[mistake.wrong_elements],
+    )
     with np.errstate(invalid="ignore", over="ignore"):
         return bool(np.isclose(actual, expected, rtol=2e-2, atol=4).all())
 
 
-def make_fragments_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_fragments_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that loads the fragments of `size` half-precision tiles of 64 × 64
     elements.
     """
@@ -268,19 +271,19 @@ def _draw_few_warps(rng: np.random.Generator) -> list[Dim3]:
 
 def _are_words_misplaced(mistake: Mistake) -> bool:
     """Return whether the output contains the right words, but in wrong positions of their tile."""
-    if mistake.found is None or mistake.wanted is None:
+    if mistake.actual_values is None or mistake.expected_values is None:
         return False
-    return bool((np.sort(mistake.found, axis=1) == np.sort(mistake.wanted, axis=1)).all())
+    return bool((np.sort(mistake.actual_values, axis=1) == np.sort(mistake.expected_values, axis=1)).all())
 
 
 _TILE_SIDE = 32
 
 
-def make_stages_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_stages_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that multiplies matrices, with `size` in units of 32 elements."""
     row_count, column_count, inner_length = (_TILE_SIDE * tile_count for tile_count in size)
-    a = (random_data.whole((row_count, inner_length), -60, 61) / 4).astype(np.float16)
-    b = (random_data.whole((inner_length, column_count), -60, 61) / 4).astype(np.float16)
+    a = (random_data.integer_floats((row_count, inner_length), -60, 61) / 4).astype(np.float16)
+    b = (random_data.integer_floats((inner_length, column_count), -60, 61) / 4).astype(np.float16)
     grid = size[1], size[0]
     return Case(grid, {"a": a, "b": b, "n": column_count, "k": inner_length}, {"c": _multiply_pairs(a, b)})
 
@@ -307,23 +310,23 @@ def _make_partial_product(tile_count: int) -> Callable[[Mistake], Any]:
 
 
 def _has_inner_tiles(mistake: Mistake) -> bool:
-    return mistake.found is not None and mistake["k"] > 0
+    return mistake.actual_values is not None and mistake["k"] > 0
 
 
 def _has_several_tiles(mistake: Mistake) -> bool:
-    return mistake.found is not None and mistake["k"] > _TILE_SIDE
+    return mistake.actual_values is not None and mistake["k"] > _TILE_SIDE
 
 
-def make_dense_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def make_dense_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a matrix product with an epilogue. The size contains the number of rows divided
     by 16 and the inner width divided by 8.
     """
     row_groups, inner_groups = size
     row_count, inner_length = 16 * row_groups, 8 * inner_groups
     # The sums are exact in FP32, but not in FP16, and the bias is not exact in FP16.
-    x = (random_data.whole((row_count, inner_length), -63, 64) / 32).astype(np.float16)
-    w = (random_data.whole((inner_length, 8), -63, 64) / 32).astype(np.float16)
-    bias = random_data.whole(8, -4000, 4001) / np.float32(1000)
+    x = (random_data.integer_floats((row_count, inner_length), -63, 64) / 32).astype(np.float16)
+    w = (random_data.integer_floats((inner_length, 8), -63, 64) / 32).astype(np.float16)
+    bias = random_data.integer_floats(8, -4000, 4001) / np.float32(1000)
     products = _multiply_pairs(x, w)
     grid = draw.count_blocks(row_groups, block[0] // _WARP_LANES)
     inputs = {"x": x, "w": w, "bias": bias, "n": row_groups, "k": inner_length}
@@ -334,7 +337,7 @@ def make_dense_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     )
 
 
-def _make_large_values_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def _make_large_values_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case with large positive and negative values, for which GELU is v or 0."""
     dense_case = make_dense_case(random_data, size, block)
     bias = np.array((40, -40, 12, -12, 5, -5, 0, 1000), np.float32)
@@ -354,12 +357,12 @@ def _compute_gelu(v: Any) -> Any:
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-def _make_expected_half(exact_values: Any, magnitude: Any) -> Near:
+def _make_expected_half(exact_values: Any, magnitude: Any) -> ExpectedFloats:
     """Return the expected halves, with a tolerance for rounding and for cancellation.
 
     `magnitude` is that of the terms: the sums and the bias can cancel, and so can 1 + erf.
     """
-    return Near(exact_values.astype(np.float16), np.abs(exact_values) + 1e-3 * magnitude, ulps=1.0)
+    return ExpectedFloats(exact_values.astype(np.float16), np.abs(exact_values) + 1e-3 * magnitude, ulps=1.0)
 
 
 def _draw_dense_sizes(rng: np.random.Generator, threads_at_once: int) -> list[Any]:
@@ -381,13 +384,13 @@ def _make_matcher(compute_output: Callable[[Any, Any], Any]) -> Matcher:
     """Return a matcher for outputs that equal ``compute(sums, bias)`` to the precision of a half."""
 
     def is_match(mistake: Mistake) -> bool:
-        if mistake.found is None:
+        if mistake.actual_values is None:
             return False
         with np.errstate(all="ignore"):
             computed = np.asarray(
                 compute_output(_compute_sums_before_bias(mistake), mistake["bias"]), np.float64
             )
-        actual = mistake.found.astype(np.float64)
+        actual = mistake.actual_values.astype(np.float64)
         return bool(np.allclose(actual, computed, rtol=2e-3, atol=2e-5, equal_nan=True))
 
     return is_match
@@ -399,9 +402,9 @@ def _compute_tanh_gelu(v: Any) -> Any:
 
 def _has_foreign_words(mistake: Mistake) -> bool:
     """Return whether the output contains words that are not in the input, as from uninitialized memory."""
-    if mistake.found is None:
+    if mistake.actual_values is None:
         return False
-    return not np.isin(mistake.found[mistake.wrong], mistake["x"].view(np.uint32)).all()
+    return not np.isin(mistake.actual_values[mistake.wrong_elements], mistake["x"].view(np.uint32)).all()
 
 
 EXERCISES = (
@@ -411,11 +414,11 @@ EXERCISES = (
         "Multiply a tile of 16 × 8 × 16",
         kernel="tile",
         parameters="const half* a, const half* b, float* d, int n",
-        once=True,
+        forbids_double_writes=True,
         case=make_tile_case,
         table=(
-            Row("an infinity in a", _make_infinite_tile_case, (3,)),
-            Row("a that selects rows", _make_row_selection_case, (5,)),
+            SpecialInput("an infinity in a", _make_infinite_tile_case, (3,)),
+            SpecialInput("a that selects rows", _make_row_selection_case, (5,)),
         ),
         reference="tile.cu",
         naive="tile_naive.cu",
@@ -425,15 +428,17 @@ EXERCISES = (
             Budget(
                 "tensor_operations",
                 "Let the tensor cores multiply: load the fragments of a and b, and call multiply.",
-                least_share=1.0,
+                min_reference_share=1.0,
             ),
             Budget(
                 "warp_instructions",
                 "Each lane needs only four registers of a and two of b.",
-                allowance=2.0,
+                max_reference_factor=2.0,
             ),
         ),
-        measured=Measured(100, (128, 1, 1), slack=40.0, drawn=_draw_tile_launches),
+        measured_launch=MeasuredLaunch(
+            100, (128, 1, 1), max_instruction_factor=40.0, draw_launches=_draw_tile_launches
+        ),
         advice=(
             Advice(
                 advice.is_out_of_bounds,
@@ -479,7 +484,7 @@ EXERCISES = (
         "Repair: bank conflicts of ldmatrix",
         kernel="fragments",
         parameters="const uint4* x, unsigned* y",
-        once=True,
+        forbids_double_writes=True,
         case=make_fragments_case,
         reference="fragments.cu",
         naive="fragments_naive.cu",
@@ -495,18 +500,20 @@ EXERCISES = (
                 "conflict_ways",
                 "Eight vectors that are stored or read at once must be in different banks, and ldmatrix "
                 "reads eight rows at once: store vector v of a row at v ^ row % 8, and read it from there.",
-                most=1,
+                max_count=1,
             ),
             Budget(
                 "shared_bytes",
                 "A swizzle needs no unused words: the tile has 64 × 8 vectors.",
-                most=64 * 8 * 16,
+                max_count=64 * 8 * 16,
             ),
         ),
-        measured=Measured(6, (128, 1, 1), drawn=lambda rng: [(3, (64, 1, 1)), (9, (256, 1, 1))]),
+        measured_launch=MeasuredLaunch(
+            6, (128, 1, 1), draw_launches=lambda rng: [(3, (64, 1, 1)), (9, (256, 1, 1))]
+        ),
         advice=(
             Advice(
-                advice.is_out_of_shared,
+                advice.is_out_of_shared_memory,
                 "A swizzle exchanges the vectors of a row and never leaves the row: v is from 0 to 7, and so "
                 "is v ^ row % 8.",
             ),
@@ -540,7 +547,7 @@ EXERCISES = (
         "A pipeline of three stages",
         kernel="product",
         parameters="const half* a, const half* b, float* c, int n, int k",
-        once=True,
+        forbids_double_writes=True,
         case=make_stages_case,
         reference="stages.cu",
         naive="stages_naive.cu",
@@ -552,33 +559,33 @@ EXERCISES = (
             Budget(
                 "async_copies",
                 "Copy the tiles with __pipeline_memcpy_async.",
-                least_share=0.75,
+                min_reference_share=0.75,
             ),
             Budget(
                 "barriers",
                 "With three buffers, one barrier per tile is enough: after it, all threads have waited for "
                 "tile t, and have finished tile t − 1, whose buffer can be filled with tile t + 2.",
-                allowance=1.1,
-                spare=4,
+                max_reference_factor=1.1,
+                extra_count=4,
             ),
             Budget(
                 "full_waits",
                 "Only the wait before the last tile may leave no copies pending: before the other tiles, "
                 "wait with __pipeline_wait_prior(1).",
-                allowance=1.0,
+                max_reference_factor=1.0,
             ),
             Budget(
                 "pending_groups",
                 "A wait must leave all copies of the next tile pending, those of a and those of b.",
-                least_share=0.75,
+                min_reference_share=0.75,
             ),
-            Budget("shared_bytes", "Three buffers of 4,096 bytes are enough.", most=3 * 4096),
-            Budget("tensor_operations", "Let the tensor cores multiply.", least_share=1.0),
+            Budget("shared_bytes", "Three buffers of 4,096 bytes are enough.", max_count=3 * 4096),
+            Budget("tensor_operations", "Let the tensor cores multiply.", min_reference_share=1.0),
         ),
-        measured=Measured((2, 2, 8), (128, 1, 1), drawn=_draw_tiled_launches),
+        measured_launch=MeasuredLaunch((2, 2, 8), (128, 1, 1), draw_launches=_draw_tiled_launches),
         advice=(
             Advice(
-                advice.is_out_of_shared,
+                advice.is_out_of_shared_memory,
                 "The buffers have the numbers 0, 1 and 2: tile t belongs in buffer t % 3.",
             ),
             Advice(
@@ -615,23 +622,23 @@ EXERCISES = (
         "Bias and GELU in the epilogue",
         kernel="dense",
         parameters="const half* x, const half* w, const float* bias, half* y, int n, int k",
-        once=True,
+        forbids_double_writes=True,
         case=make_dense_case,
-        table=(Row("a wide bias", _make_large_values_case, ((3, 1), (5, 2))),),
+        table=(SpecialInput("a wide bias", _make_large_values_case, ((3, 1), (5, 2))),),
         reference="dense.cu",
         naive="dense_naive.cu",
         sizes=_draw_dense_sizes,
         blocks=_draw_warps,
         budgets=(
-            Budget("tensor_operations", "Let the tensor cores multiply.", least_share=1.0),
+            Budget("tensor_operations", "Let the tensor cores multiply.", min_reference_share=1.0),
             Budget(
                 "requests",
                 "Two neighbouring elements of y are one half2, and two of the bias are one float2: load and "
                 "store them together.",
-                allowance=1.1,
+                max_reference_factor=1.1,
             ),
         ),
-        measured=Measured((100, 2), (128, 1, 1), drawn=_draw_dense_launches),
+        measured_launch=MeasuredLaunch((100, 2), (128, 1, 1), draw_launches=_draw_dense_launches),
         advice=(
             Advice(
                 advice.is_out_of_bounds,

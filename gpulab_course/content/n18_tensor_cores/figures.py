@@ -15,7 +15,7 @@ from gpulab.views.tables import Table
 from gpulab.words import count as count_of
 from gpulab_course.content.n18_tensor_cores.versions import VERSIONS
 from gpulab_course.content.ranges import among as among
-from gpulab_course.teach.drawing import draw_box, draw_text, empty_axes
+from gpulab_course.teach.drawing import draw_box, draw_text, make_empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import Provenance
 
@@ -53,7 +53,7 @@ def fragments(lanes_and_registers: Mapping[str, tuple[Any, Any]], lane: int = 5)
     """
     total_columns = sum(lanes.shape[1] + 2 for lanes, _ in lanes_and_registers.values())
     max_row_count = max(lanes.shape[0] for lanes, _ in lanes_and_registers.values())
-    figure, axes = empty_axes(
+    figure, axes = make_empty_axes(
         0.24 * max_row_count + 0.85, (-1.5, total_columns - 1), (-2.2, max_row_count + 2.2)
     )
     left_x = 0
@@ -63,10 +63,20 @@ def fragments(lanes_and_registers: Mapping[str, tuple[Any, Any]], lane: int = 5)
         for row, column in np.ndindex(row_count, column_count):
             colour = _REGISTER_COLOURS[registers[row, column]]
             draw_box(
-                axes, left_x + column, row, 1, 1, colour, str(lanes[row, column]), edge="bg", fontsize=7.5
+                axes,
+                left_x + column,
+                row,
+                1,
+                1,
+                colour,
+                str(lanes[row, column]),
+                edge_colour="bg",
+                fontsize=7.5,
             )
         for row, column in np.argwhere(lanes == lane):
-            draw_box(axes, left_x + column, row, 1, 1, "bg", edge="fg", linewidth=2, fill=False, zorder=3)
+            draw_box(
+                axes, left_x + column, row, 1, 1, "bg", edge_colour="fg", linewidth=2, fill=False, zorder=3
+            )
         left_x += column_count + 2
     _draw_register_key(
         axes,
@@ -88,7 +98,7 @@ def fragments(lanes_and_registers: Mapping[str, tuple[Any, Any]], lane: int = 5)
 def _draw_register_key(axes: Axes, y: float, register_count: int) -> None:
     for register in range(register_count):
         x = 4.6 * register
-        draw_box(axes, x, y, 1, 0.9, _REGISTER_COLOURS[register], edge="bg")
+        draw_box(axes, x, y, 1, 0.9, _REGISTER_COLOURS[register], edge_colour="bg")
         draw_text(axes, x + 1.3, y + 0.45, f"register {register}", "muted", fontsize=8)
 
 
@@ -135,7 +145,7 @@ def banks(positions_by_tile: Mapping[str, Any], column: int = 0) -> Picture:
     line_count = 1 + max(
         int(vector_slots[:8].max()) // bank_group_count for vector_slots in positions_by_tile.values()
     )
-    figure, axes = empty_axes(
+    figure, axes = make_empty_axes(
         0.25 * line_count + 0.9, (-1.6, place_width * len(positions_by_tile) - 1), (-2.1, line_count + 1.3)
     )
     conflict_ways = {}
@@ -161,7 +171,7 @@ def banks(positions_by_tile: Mapping[str, Any], column: int = 0) -> Picture:
                 1,
                 colour,
                 f"{row}·{vector}",
-                edge="rule",
+                edge_colour="rule",
                 fontsize=8,
             )
             if is_read:
@@ -202,13 +212,21 @@ def pipeline(
         The number of buffers.
     """
     iteration_count = len(tiles_and_buffers)
-    figure, axes = empty_axes(
+    figure, axes = make_empty_axes(
         0.5 * buffer_count + 1.1, (-2.6, iteration_count + 0.1), (-0.8, buffer_count + 0.9)
     )
     for iteration, (multiplied_tile, buffer) in enumerate(tiles_and_buffers):
         draw_text(axes, iteration + 0.5, -0.4, str(iteration), "muted", ha="center")
         draw_box(
-            axes, iteration, buffer, 1, 0.85, "accent", f"multiply {multiplied_tile}", edge="bg", fontsize=8
+            axes,
+            iteration,
+            buffer,
+            1,
+            0.85,
+            "accent",
+            f"multiply {multiplied_tile}",
+            edge_colour="bg",
+            fontsize=8,
         )
         for copied_tile in pending_tiles[iteration]:
             buffer_row = copied_tile % buffer_count
@@ -220,7 +238,7 @@ def pipeline(
                 0.85,
                 "highlight",
                 f"copy {copied_tile}",
-                edge="bg",
+                edge_colour="bg",
                 fontsize=8,
             )
     for buffer in range(buffer_count):

@@ -11,12 +11,12 @@ from gpulab_course.teach.judge import (
     Advice,
     Budget,
     Case,
-    Draw,
+    DataGenerator,
+    ExpectedFloats,
     KernelExercise,
-    Measured,
+    MeasuredLaunch,
     Mistake,
-    Near,
-    Row,
+    SpecialInput,
     advice,
     draw,
 )
@@ -42,7 +42,7 @@ def _compute_softmax(scores: Any) -> Any:
     return powers / np.where(row_sums > 0, row_sums, 1)
 
 
-def _attend(scores: Any, v: Any) -> Near:
+def _attend(scores: Any, v: Any) -> ExpectedFloats:
     """Return the product of softmax(scores) and v with its tolerance; masked scores are -infinity."""
     weights = _compute_softmax(scores)
     v_float64 = v.astype(np.float64)
@@ -51,19 +51,21 @@ def _attend(scores: Any, v: Any) -> Near:
     error_scale = (weights @ np.abs(v_float64)) * score_error_factor + _VALUE_ERROR_SHARE * np.abs(
         v_float64
     ).max(axis=0, initial=0)
-    return Near((weights @ v_float64).astype(np.float32), error_scale, ulps=_TOLERANCE_ULPS)
+    return ExpectedFloats((weights @ v_float64).astype(np.float32), error_scale, ulps=_TOLERANCE_ULPS)
 
 
 def _compute_scores(q: Any, k: Any) -> Any:
     return q.astype(np.float64) @ k.astype(np.float64).T * _SCORE_SCALE
 
 
-def _draw_queries(random_data: Draw, row_count: int) -> Any:
-    return _add_fractions(random_data, random_data.whole((row_count, _FEATURE_COUNT), -4, 5) / np.float32(2))
+def _draw_queries(random_data: DataGenerator, row_count: int) -> Any:
+    return _add_fractions(
+        random_data, random_data.integer_floats((row_count, _FEATURE_COUNT), -4, 5) / np.float32(2)
+    )
 
 
-def _draw_keys(random_data: Draw, row_count: int) -> Any:
-    k = random_data.whole((row_count, _FEATURE_COUNT), -2, 3)
+def _draw_keys(random_data: DataGenerator, row_count: int) -> Any:
+    k = random_data.integer_floats((row_count, _FEATURE_COUNT), -2, 3)
     is_large_key = (
         random_data.rng.random(row_count) < 0.1
     )  # some keys have scores far from those of the others
@@ -71,13 +73,13 @@ def _draw_keys(random_data: Draw, row_count: int) -> Any:
     return _add_fractions(random_data, k)
 
 
-def _draw_values(random_data: Draw, row_count: int) -> Any:
+def _draw_values(random_data: DataGenerator, row_count: int) -> Any:
     return _add_fractions(
-        random_data, random_data.whole((row_count, _FEATURE_COUNT), -20, 21) / np.float32(4)
+        random_data, random_data.integer_floats((row_count, _FEATURE_COUNT), -20, 21) / np.float32(4)
     )
 
 
-def _add_fractions(random_data: Draw, values: Any) -> Any:
+def _add_fractions(random_data: DataGenerator, values: Any) -> Any:
     """Add small random numbers, so that the values are not exact in half precision; equal ones stay equal."""
     if random_data.kind:
         return values
@@ -96,7 +98,7 @@ def _sort_scores(q: Any, k: Any, direction: int = 1) -> None:
     k[:, 0] = 4 * np.arange(len(k))[::direction]
 
 
-def draw_attention_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def draw_attention_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes attention with one thread for every query."""
     query_count, key_count = size
     return _make_attention_case(
@@ -115,7 +117,7 @@ def _make_attention_case(q: Any, k: Any, v: Any, block: Dim3) -> Case:
 def _make_shifted_maker(score_shift: float) -> Any:
     """Return a function that creates a test case whose scores are all around `score_shift`."""
 
-    def draw_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+    def draw_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
         query_count, key_count = size
         q, k, v = (
             _draw_queries(random_data, query_count),
@@ -131,7 +133,7 @@ def _make_shifted_maker(score_shift: float) -> Any:
 def _make_sorted_maker(direction: int) -> Any:
     """Return a function that creates a test case whose scores rise or fall from key to key."""
 
-    def draw_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+    def draw_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
         query_count, key_count = size
         q, k, v = (
             _draw_queries(random_data, query_count),
@@ -146,11 +148,11 @@ def _make_sorted_maker(direction: int) -> Any:
 
 _ATTENTION_SIZES = ((70, 45), (33, 130))
 _ATTENTION_TEST_ROWS = (
-    Row("all scores around 200", _make_shifted_maker(200), _ATTENTION_SIZES),
-    Row("all scores around -200", _make_shifted_maker(-200), _ATTENTION_SIZES),
-    Row("scores that rise", _make_sorted_maker(1), _ATTENTION_SIZES),
-    Row("scores that fall", _make_sorted_maker(-1), _ATTENTION_SIZES),
-    Row("many keys", draw_attention_case, ((1, 2500),), (32, 1, 1)),
+    SpecialInput("all scores around 200", _make_shifted_maker(200), _ATTENTION_SIZES),
+    SpecialInput("all scores around -200", _make_shifted_maker(-200), _ATTENTION_SIZES),
+    SpecialInput("scores that rise", _make_sorted_maker(1), _ATTENTION_SIZES),
+    SpecialInput("scores that fall", _make_sorted_maker(-1), _ATTENTION_SIZES),
+    SpecialInput("many keys", draw_attention_case, ((1, 2500),), (32, 1, 1)),
 )
 
 
@@ -186,7 +188,7 @@ def _draw_attention_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]
     return [(first_size, (64, 1, 1)), (second_size, (int(rng.integers(97, 127)), 1, 1))]
 
 
-def draw_masked_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def draw_masked_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for an attention kernel with a sliding window. The window can be shorter than a
     tile, longer than a tile, or longer than the sequence.
     """
@@ -196,7 +198,7 @@ def draw_masked_case(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _make_masked_case(
-    random_data: Draw,
+    random_data: DataGenerator,
     n: int,
     window: int,
     block: Dim3,
@@ -225,18 +227,18 @@ def _make_window_maker(window: int, score_shift: float | None = None) -> Any:
     return lambda random_data, n, block: _make_masked_case(random_data, n, window, block, score_shift)
 
 
-def _draw_rising_case(random_data: Draw, n: int, block: Dim3) -> Case:
+def _draw_rising_case(random_data: DataGenerator, n: int, block: Dim3) -> Case:
     return _make_masked_case(random_data, n, 9, block, is_rising=True)
 
 
 _MASKED_TEST_ROWS = (
-    Row("a window without an end", _make_window_maker(1 << 30), (45, 150)),
-    Row("each row sees only itself", _make_window_maker(1), (45, 150)),
-    Row("a narrow window", _make_window_maker(5), (45, 150)),
-    Row("all scores around -200, a narrow window", _make_window_maker(7, -200), (45, 150)),
-    Row("all scores around 200", _make_window_maker(60, 200), (45, 150)),
-    Row("later keys with larger scores", _draw_rising_case, (45, 150)),
-    Row("a long sequence, a narrow window", _make_window_maker(20), (1300,)),
+    SpecialInput("a window without an end", _make_window_maker(1 << 30), (45, 150)),
+    SpecialInput("each row sees only itself", _make_window_maker(1), (45, 150)),
+    SpecialInput("a narrow window", _make_window_maker(5), (45, 150)),
+    SpecialInput("all scores around -200, a narrow window", _make_window_maker(7, -200), (45, 150)),
+    SpecialInput("all scores around 200", _make_window_maker(60, 200), (45, 150)),
+    SpecialInput("later keys with larger scores", _draw_rising_case, (45, 150)),
+    SpecialInput("a long sequence, a narrow window", _make_window_maker(20), (1300,)),
 )
 
 
@@ -260,7 +262,7 @@ def _draw_masked_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     return [(int(rng.integers(150, 250)), (64, 1, 1)), (int(rng.integers(250, 350)), (96, 1, 1))]
 
 
-def draw_decode_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def draw_decode_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for an attention kernel with one query. The grid consists of a few blocks of whole
     warps.
     """
@@ -270,7 +272,11 @@ def draw_decode_case(random_data: Draw, size: Any, block: Dim3) -> Case:
 
 
 def _make_decode_case(
-    random_data: Draw, key_count: int, block_count: int, block: Dim3, score_shift: float | None = None
+    random_data: DataGenerator,
+    key_count: int,
+    block_count: int,
+    block: Dim3,
+    score_shift: float | None = None,
 ) -> Case:
     q, k, v = (
         _draw_queries(random_data, 1),
@@ -289,7 +295,7 @@ def _make_decode_case(
         "done": np.zeros(1, np.uint32),
     }
     expected = _attend(_compute_scores(q, k), v)
-    expected_result = Near(expected.values[0], np.asarray(expected.scale)[0], expected.ulps)
+    expected_result = ExpectedFloats(expected.values[0], np.asarray(expected.scale)[0], expected.ulps)
     return Case(
         block_count,
         {"q": q[0], "k": k, "v": v, "keys": key_count, **scratch_arrays},
@@ -305,10 +311,10 @@ def _make_decode_maker(block_count: int, score_shift: float | None = None) -> An
 
 
 _DECODE_TEST_ROWS = (
-    Row("one block", _make_decode_maker(1), (1, 100)),
-    Row("many blocks, few keys", _make_decode_maker(13), (3, 20)),
-    Row("all scores around -200", _make_decode_maker(4, -200), (5, 300)),
-    Row("all scores around 200", _make_decode_maker(4, 200), (5, 300)),
+    SpecialInput("one block", _make_decode_maker(1), (1, 100)),
+    SpecialInput("many blocks, few keys", _make_decode_maker(13), (3, 20)),
+    SpecialInput("all scores around -200", _make_decode_maker(4, -200), (5, 300)),
+    SpecialInput("all scores around 200", _make_decode_maker(4, 200), (5, 300)),
 )
 
 
@@ -333,7 +339,7 @@ def _draw_warp_blocks(rng: np.random.Generator) -> list[Dim3]:
     return [(32 * warps, 1, 1) for warps in (4, 1, int(rng.integers(5, 8)), 2, 3, 8)]
 
 
-def draw_paged_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def draw_paged_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for an attention kernel with a paged cache and one query per sequence."""
     sequence_count, max_length = size
     lengths = random_data.rng.integers(0, max_length + 1, sequence_count)
@@ -341,7 +347,9 @@ def draw_paged_case(random_data: Draw, size: Any, block: Dim3) -> Case:
     return _make_paged_case(random_data, lengths, block)
 
 
-def _make_paged_case(random_data: Draw, lengths: Any, block: Dim3, score_shift: float | None = None) -> Case:
+def _make_paged_case(
+    random_data: DataGenerator, lengths: Any, block: Dim3, score_shift: float | None = None
+) -> Case:
     sequence_count = len(lengths)
     table_width = max(1, -(-int(lengths.max()) // _TOKENS_PER_PAGE)) + int(random_data.rng.integers(0, 3))
     page_counts = -(-lengths // _TOKENS_PER_PAGE)
@@ -377,7 +385,7 @@ def _make_paged_case(random_data: Draw, lengths: Any, block: Dim3, score_shift: 
     inputs = {"q": q, "k": k, "v": v, "table": page_table, "length": lengths.astype(np.int32)}
     scalar_inputs = {"sequences": sequence_count, "width": table_width}
     grid = draw.count_blocks(sequence_count, block[0] // 32)
-    return Case(grid, inputs | scalar_inputs, {"out": Near(expected, error_scale, _TOLERANCE_ULPS)})
+    return Case(grid, inputs | scalar_inputs, {"out": ExpectedFloats(expected, error_scale, _TOLERANCE_ULPS)})
 
 
 def _make_lengths_maker(*lengths: int, score_shift: float | None = None) -> Any:
@@ -388,11 +396,11 @@ def _make_lengths_maker(*lengths: int, score_shift: float | None = None) -> Any:
 
 
 _PAGED_TEST_ROWS = (
-    Row("a sequence without tokens", _make_lengths_maker(0, 5, 0), ((3, 5),)),
-    Row("exactly full pages", _make_lengths_maker(16, 32, 48), ((3, 48),)),
-    Row("one token more than full pages", _make_lengths_maker(17, 33, 1), ((3, 33),)),
-    Row("all scores around -200", _make_lengths_maker(30, 7, 50, score_shift=-200), ((3, 50),)),
-    Row("all scores around 200", _make_lengths_maker(30, 7, 50, score_shift=200), ((3, 50),)),
+    SpecialInput("a sequence without tokens", _make_lengths_maker(0, 5, 0), ((3, 5),)),
+    SpecialInput("exactly full pages", _make_lengths_maker(16, 32, 48), ((3, 48),)),
+    SpecialInput("one token more than full pages", _make_lengths_maker(17, 33, 1), ((3, 33),)),
+    SpecialInput("all scores around -200", _make_lengths_maker(30, 7, 50, score_shift=-200), ((3, 50),)),
+    SpecialInput("all scores around 200", _make_lengths_maker(30, 7, 50, score_shift=200), ((3, 50),)),
 )
 
 
@@ -419,13 +427,13 @@ def _draw_paged_launches(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
     return [(first_size, (64, 1, 1)), (second_size, (128, 1, 1))]
 
 
-def draw_rotary_case(random_data: Draw, size: Any, block: Dim3) -> Case:
+def draw_rotary_case(random_data: DataGenerator, size: Any, block: Dim3) -> Case:
     """Return a test case for a kernel that computes the scores of one query with rotated keys."""
     key_count = int(size)
     return _make_rotary_case(random_data, random_data.rng.integers(0, 2 * key_count + 40, key_count), block)
 
 
-def _make_rotary_case(random_data: Draw, positions: Any, block: Dim3) -> Case:
+def _make_rotary_case(random_data: DataGenerator, positions: Any, block: Dim3) -> Case:
     key_count = len(positions)
     q, k = _draw_queries(random_data, 1)[0], _draw_keys(random_data, key_count)
     half_features = _FEATURE_COUNT // 2
@@ -439,7 +447,9 @@ def _make_rotary_case(random_data: Draw, positions: Any, block: Dim3) -> Case:
     rotary_case = Case(grid, inputs | integer_inputs, {})
     score_magnitudes = np.abs(k.astype(np.float64)).sum(axis=1) * np.abs(q).max()
     scores = _rotate_pairs(k, cosine[positions], sine[positions]) @ q.astype(np.float64) * _SCORE_SCALE
-    rotary_case.wanted["score"] = Near(scores.astype(np.float32), score_magnitudes * _SCORE_SCALE, ulps=4)
+    rotary_case.expected_outputs["score"] = ExpectedFloats(
+        scores.astype(np.float32), score_magnitudes * _SCORE_SCALE, ulps=4
+    )
     return rotary_case
 
 
@@ -450,16 +460,16 @@ def _rotate_pairs(k: Any, cosine: Any, sine: Any, sign: int = 1) -> Any:
 
 
 _ROTARY_TEST_ROWS = (
-    Row(
+    SpecialInput(
         "positions 0, 1, 2 and so on",
         lambda random_data, n, block: _make_rotary_case(random_data, np.arange(n), block),
     ),
-    Row(
+    SpecialInput(
         "all at position 7",
         lambda random_data, n, block: _make_rotary_case(random_data, np.full(n, 7), block),
         (1, 40),
     ),
-    Row(
+    SpecialInput(
         "positions that fall",
         lambda random_data, n, block: _make_rotary_case(random_data, np.arange(n)[::-1], block),
         (33, 200),
@@ -474,14 +484,20 @@ _ROTARY_TEST_ROWS = (
 
 def _reshape_to_rows(mistake: Mistake) -> tuple[Any, Any]:
     """Return the results and the expected results as rows of 64 numbers."""
-    assert mistake.found is not None
-    assert mistake.wanted is not None
-    return mistake.found.reshape(-1, _FEATURE_COUNT), mistake.wanted.reshape(-1, _FEATURE_COUNT)
+    assert mistake.actual_values is not None
+    assert mistake.expected_values is not None
+    return mistake.actual_values.reshape(-1, _FEATURE_COUNT), mistake.expected_values.reshape(
+        -1, _FEATURE_COUNT
+    )
 
 
 def _is_wrong_by_factor(mistake: Mistake) -> bool:
     """Return whether each row of the result is a multiple of the expected row."""
-    if mistake.found is None or not np.isfinite(mistake.found).all() or advice.is_partly_unwritten(mistake):
+    if (
+        mistake.actual_values is None
+        or not np.isfinite(mistake.actual_values).all()
+        or advice.is_partly_unwritten(mistake)
+    ):
         return False
     actual, expected = _reshape_to_rows(mistake)
     row_factors = (actual * expected).sum(axis=1) / np.maximum(
@@ -505,11 +521,11 @@ def _make_row_matcher(compute_mistaken_rows: Callable[[Mistake], Any]) -> Callab
     """
 
     def is_match(mistake: Mistake) -> bool:
-        if mistake.found is None or not np.isfinite(mistake.found).all():
+        if mistake.actual_values is None or not np.isfinite(mistake.actual_values).all():
             return False
         with np.errstate(all="ignore"):
             expected_rows = compute_mistaken_rows(mistake).reshape(-1, _FEATURE_COUNT)
-        actual_rows = mistake.found.reshape(-1, _FEATURE_COUNT)
+        actual_rows = mistake.actual_values.reshape(-1, _FEATURE_COUNT)
         return bool(
             (
                 np.abs(actual_rows - expected_rows) <= 1e-3 * np.abs(expected_rows).max(axis=1, keepdims=True)
@@ -568,14 +584,14 @@ def _make_window_mistake(window_change: int) -> Any:
 
 
 def _is_fully_written(mistake: Mistake) -> bool:
-    return mistake.found is not None and not advice.is_partly_unwritten(mistake)
+    return mistake.actual_values is not None and not advice.is_partly_unwritten(mistake)
 
 
 def _is_not_finite_or_zero(mistake: Mistake) -> bool:
     """Return whether all wrong numbers are NaN, infinite or 0, in a launch with large scores."""
-    if mistake.found is None:
+    if mistake.actual_values is None:
         return False
-    wrong_values = mistake.found[mistake.wrong]
+    wrong_values = mistake.actual_values[mistake.wrong_elements]
     scores = np.abs(_compute_scores(mistake["q"].reshape(-1, _FEATURE_COUNT), mistake["k"]))
     return bool(
         (~np.isfinite(wrong_values) | (wrong_values == 0)).all() and np.nanmax(scores, initial=0) > 60
@@ -584,11 +600,11 @@ def _is_not_finite_or_zero(mistake: Mistake) -> bool:
 
 def _has_large_page_scores(mistake: Mistake) -> bool:
     """Return whether all wrong sequences have scores whose exponentials overflow or are 0."""
-    if mistake.found is None:
+    if mistake.actual_values is None:
         return False
     lengths, page_table = mistake["length"], mistake["table"]
     max_scores = []
-    for sequence_index in np.flatnonzero(mistake.wrong.any(axis=1) & (lengths > 0)):
+    for sequence_index in np.flatnonzero(mistake.wrong_elements.any(axis=1) & (lengths > 0)):
         token_positions = np.arange(lengths[sequence_index])
         cache_rows = (
             page_table[sequence_index, token_positions // _TOKENS_PER_PAGE] * _TOKENS_PER_PAGE
@@ -605,14 +621,16 @@ def _has_large_page_scores(mistake: Mistake) -> bool:
 
 
 def _is_nan_for_small_scores(mistake: Mistake) -> bool:
-    return mistake.found is not None and bool(np.isnan(mistake.found[mistake.wrong]).any())
+    return mistake.actual_values is not None and bool(
+        np.isnan(mistake.actual_values[mistake.wrong_elements]).any()
+    )
 
 
 def _are_empty_sequences_wrong(mistake: Mistake) -> bool:
     """Return whether some sequences are wrong, and all wrong sequences have no tokens."""
-    if mistake.found is None:
+    if mistake.actual_values is None:
         return False
-    is_wrong = mistake.wrong.any(axis=1)
+    is_wrong = mistake.wrong_elements.any(axis=1)
     return bool(is_wrong.any() and (mistake["length"][is_wrong] == 0).all())
 
 
@@ -677,10 +695,11 @@ _TILE_BARRIERS_ADVICE = Advice(
     "it, and another one before the tile is filled again.",
 )
 _OUT_OF_TILE_ADVICE = Advice(
-    advice.is_out_of_shared, "The access is outside the tile: which indices does a tile of this size have?"
+    advice.is_out_of_shared_memory,
+    "The access is outside the tile: which indices does a tile of this size have?",
 )
 _BARRIER_FOR_ALL_ADVICE = Advice(
-    lambda mistake: mistake.fault in ("barrier", "deadlock", "endless") or "barrier" in mistake.said,
+    lambda mistake: mistake.fault_kind in ("barrier", "deadlock", "endless") or "barrier" in mistake.message,
     "All threads of a block must reach every __syncthreads(), also those without a row.",
 )
 
@@ -690,7 +709,7 @@ EXERCISES = (
         "Tiled attention",
         kernel="attention",
         parameters="const float* q, const float* k, const float* v, float* out, int rows, int keys",
-        once=True,
+        forbids_double_writes=True,
         case=draw_attention_case,
         table=_ATTENTION_TEST_ROWS,
         reference="attention.cu",
@@ -707,16 +726,16 @@ EXERCISES = (
                 "conflict_ways",
                 "Let all lanes read the same element of a tile at the same time, and store neighbouring "
                 "ones.",
-                most=1,
+                max_count=1,
             ),
             Budget(
                 "local_bytes",
                 "Arrays of a thread are in registers only if all of their indices are known when the kernel "
                 "is compiled: give the loops over 64 elements fixed bounds.",
-                most=0,
+                max_count=0,
             ),
         ),
-        measured=Measured((192, 160), (64, 1, 1), drawn=_draw_attention_launches),
+        measured_launch=MeasuredLaunch((192, 160), (64, 1, 1), draw_launches=_draw_attention_launches),
         advice=(
             _OUT_OF_TILE_ADVICE,
             Advice(
@@ -754,7 +773,7 @@ EXERCISES = (
         "A mask that skips tiles",
         kernel="masked",
         parameters="const float* q, const float* k, const float* v, float* out, int n, int window",
-        once=True,
+        forbids_double_writes=True,
         case=draw_masked_case,
         table=_MASKED_TEST_ROWS,
         reference="masked.cu",
@@ -767,9 +786,9 @@ EXERCISES = (
                 "A block of rows needs keys from the first key of its first row to the last key of its last "
                 "row: begin and end the loop over tiles there.",
             ),
-            Budget("local_bytes", "Give the loops over 64 elements fixed bounds.", most=0),
+            Budget("local_bytes", "Give the loops over 64 elements fixed bounds.", max_count=0),
         ),
-        measured=Measured(200, (32, 1, 1), drawn=_draw_masked_launches),
+        measured_launch=MeasuredLaunch(200, (32, 1, 1), draw_launches=_draw_masked_launches),
         advice=(
             _OUT_OF_TILE_ADVICE,
             Advice(
@@ -820,7 +839,7 @@ EXERCISES = (
             "const float* q, const float* k, const float* v, float* mosts, float* sums, float* parts, "
             "unsigned* done, float* out, int keys"
         ),
-        once=True,
+        forbids_double_writes=True,
         case=draw_decode_case,
         table=_DECODE_TEST_ROWS,
         reference="decode.cu",
@@ -832,12 +851,12 @@ EXERCISES = (
             Budget(
                 "longest_warp",
                 "Divide the keys among all warps of the grid, each with at most ⌈keys / splits⌉ of them.",
-                allowance=1.6,
-                spare=300,
+                max_reference_factor=1.6,
+                extra_count=300,
             ),
             Budget("load_sectors", "Each row of k and v must be loaded once, by neighbouring lanes."),
         ),
-        measured=Measured(2048, (128, 1, 1)),
+        measured_launch=MeasuredLaunch(2048, (128, 1, 1)),
         advice=(
             Advice(
                 advice.is_out_of_bounds,
@@ -879,7 +898,7 @@ EXERCISES = (
             "const float* q, const float* k, const float* v, const int* table, const int* length, float* "
             "out, int sequences, int width"
         ),
-        once=True,
+        forbids_double_writes=True,
         case=draw_paged_case,
         table=_PAGED_TEST_ROWS,
         reference="paged.cu",
@@ -891,10 +910,10 @@ EXERCISES = (
                 "load_sectors",
                 "Let the 32 lanes of a warp load one row together, two numbers each, and keep their part "
                 "of q in registers.",
-                allowance=1.5,
+                max_reference_factor=1.5,
             ),
         ),
-        measured=Measured((24, 80), (128, 1, 1), drawn=_draw_paged_launches),
+        measured_launch=MeasuredLaunch((24, 80), (128, 1, 1), draw_launches=_draw_paged_launches),
         advice=(
             Advice(
                 advice.is_out_of_bounds,
@@ -907,7 +926,7 @@ EXERCISES = (
             ),
             Advice(
                 _has_large_page_scores,
-                _LARGE_SCORES_ADVICE.says,
+                _LARGE_SCORES_ADVICE.sentence,
             ),
             Advice(
                 _make_row_matcher(_compute_without_table),
@@ -934,7 +953,7 @@ EXERCISES = (
             "const float* q, const float* k, const float* cosine, const float* sine, const int* position, "
             "float* score, int keys"
         ),
-        once=True,
+        forbids_double_writes=True,
         case=draw_rotary_case,
         table=_ROTARY_TEST_ROWS,
         reference="rotary.cu",
@@ -948,7 +967,7 @@ EXERCISES = (
                 "neighbouring floats.",
             ),
         ),
-        measured=Measured(600, (128, 1, 1)),
+        measured_launch=MeasuredLaunch(600, (128, 1, 1)),
         advice=(
             Advice(
                 advice.is_out_of_bounds,

@@ -18,7 +18,7 @@ from gpulab.views.tables import Table
 from gpulab.words import duration, size
 from gpulab_course.content import story
 from gpulab_course.content.n18_tensor_cores import versions
-from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, empty_axes
+from gpulab_course.teach.drawing import draw_arrow, draw_box, draw_text, make_empty_axes
 from gpulab_course.teach.picture import Picture
 from virtualgpu.records import KernelCounters
 from virtualgpu.records.kernel import SECTOR_BYTES
@@ -207,18 +207,20 @@ def mask_tiles(n: int, height: int, tile: int, window: int | None = None) -> Pic
     """
     tile_states = find_tile_states(n, height, tile, window)
     row_count, column_count = tile_states.shape
-    figure, axes = empty_axes(0.45 * row_count + 1.2, (-2.6, column_count + 0.1), (-1.1, row_count + 1.6))
+    figure, axes = make_empty_axes(
+        0.45 * row_count + 1.2, (-2.6, column_count + 0.1), (-1.1, row_count + 1.6)
+    )
     draw_text(axes, column_count / 2, -0.6, f"tiles of {tile} keys", ha="center")
     colours_by_state = {0: "other-pale", 1: "warn", 2: "good"}
     for i in range(row_count):
         draw_text(axes, -2.55, i + 0.5, f"block {i}")
         for j in range(column_count):
-            draw_box(axes, j, i, 1, 1, colours_by_state[int(tile_states[i, j])], edge="bg")
+            draw_box(axes, j, i, 1, 1, colours_by_state[int(tile_states[i, j])], edge_colour="bg")
     tile_counts = [int((tile_states == tile_state).sum()) for tile_state in range(3)]
     legend = ((2, "full"), (1, "cut by the mask"), (0, "skipped"))
     for legend_index, (tile_state, state_text) in enumerate(legend):
         x = legend_index * column_count / 3
-        draw_box(axes, x, row_count + 0.5, 0.8, 0.8, colours_by_state[tile_state], edge="bg")
+        draw_box(axes, x, row_count + 0.5, 0.8, 0.8, colours_by_state[tile_state], edge_colour="bg")
         draw_text(axes, x + 1.1, row_count + 0.9, f"{tile_counts[tile_state]} {state_text}")
     window_end = "" if window is None else f", and a window of {window} keys"
     return Picture.of(
@@ -345,7 +347,7 @@ def parts(row: Any, splits: int) -> Picture:
         part_sum * np.exp(part_maximum - row_maximum)
         for part_maximum, part_sum in zip(part_maxima, part_sums, strict=True)
     )
-    figure, axes = empty_axes(2.6, (-2.6, 12.1), (-0.3, 5.6))
+    figure, axes = make_empty_axes(2.6, (-2.6, 12.1), (-0.3, 5.6))
     part_width = 12 / splits
     for y, row_label in ((0.5, "scores"), (2.2, "of each part"), (4.8, "of all")):
         draw_text(axes, -2.55, y, row_label)
@@ -406,7 +408,7 @@ def page_table(lengths: Sequence[int], page: int, seed: int = 2) -> Picture:
     ]
     colour_names = ("accent-2", "warn", "good")
     max_page_count = max(page_counts)
-    figure, axes = empty_axes(3.4, (-3.2, page_count * 1.3 + 0.2), (-0.9, len(lengths) * 1.1 + 3.4))
+    figure, axes = make_empty_axes(3.4, (-3.2, page_count * 1.3 + 0.2), (-0.9, len(lengths) * 1.1 + 3.4))
     draw_text(axes, 0, -0.5, "page table: one row per sequence")
     cache_y = len(lengths) * 1.1 + 1.5
     owner_and_tokens: dict[int, tuple[int, int]] = {}

@@ -12,18 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from gpulab_course.content.kernels.work import Step
-from gpulab_course.content.story.rungs import list_rungs
-from gpulab_course.content.story.sources import cover, read_source
+from gpulab_course.content.story.rungs import list_versions
+from gpulab_course.content.story.sources import find_covering_grid, read_source
 
 # The one size of the course: tokens, and features of each.
 TOKENS = 128
 FEATURES = 64
 ROW_BLOCK = (64,)
-TILE = (16, 16)
+TILE_BLOCK = (16, 16)
 # Of tiled attention: the lanes that share a row, and the most features that they can keep.
-LANES = 16
-MOST_TILED_FEATURES = 128
-ARRAYS = ("x", "normed", "scores", "weights", "mixed", "out")
+LANES_PER_ROW = 16
+MAX_TILED_FEATURES = 128
+ARRAY_NAMES = ("x", "normed", "scores", "weights", "mixed", "out")
 Floats = npt.NDArray[np.float32]
 
 
@@ -60,14 +60,14 @@ def steps(
     ValueError
         If `d` is larger than 128 in rung ``"19"``.
     """
-    rungs = list_rungs(rung)
-    is_tiled = any(version.tiled for version in rungs)
-    if is_tiled and d > MOST_TILED_FEATURES:
-        raise ValueError(f"Version 19 keeps at most {MOST_TILED_FEATURES} features in registers, not {d}.")
-    shared_memory = {
-        name: memory_owner for version in rungs for name, memory_owner in version.in_place.items()
+    versions = list_versions(rung)
+    is_tiled = any(version.is_tiled for version in versions)
+    if is_tiled and d > MAX_TILED_FEATURES:
+        raise ValueError(f"Version 19 keeps at most {MAX_TILED_FEATURES} features in registers, not {d}.")
+    owner_names = {
+        name: memory_owner for version in versions for name, memory_owner in version.memory_owners.items()
     }
-    narrow_names = {name for version in rungs for name in version.narrow}
+    bf16_names = {name for version in versions for name in version.bf16_arrays}
     arrays = {"x": cp.asarray(tokens(n, d, seed))}
     for name, shape in (
         ("normed", (n, d)),
@@ -79,43 +79,47 @@ def steps(
         if is_tiled and name in ("scores", "weights"):
             continue
         arrays[name] = (
-            arrays[shared_memory[name]]
-            if name in shared_memory
-            else cp.empty(shape, dtype="uint16" if name in narrow_names else "float32")
+            arrays[owner_names[name]]
+            if name in owner_names
+            else cp.empty(shape, dtype="uint16" if name in bf16_names else "float32")
         )
-    x, normed, scores, weights, mixed, out = (arrays.get(name) for name in ARRAYS)
+    x, normed, scores, weights, mixed, out = (arrays.get(name) for name in ARRAY_NAMES)
     row_count = np.int32(n)
     column_count = np.int32(d)
     score_scale = np.float32(d**-0.5)
-    lanes = max(version.lanes_a_row or 1 for version in rungs)
-    row_grid = cover((n * lanes,), ROW_BLOCK)
+    lanes_per_row = max(version.lanes_per_row or 1 for version in versions)
+    row_grid = find_covering_grid((n * lanes_per_row,), ROW_BLOCK)
     launches = {
         "layer_norm": (row_grid, ROW_BLOCK, (x, normed, row_count, column_count)),
         "matmul_transposed": (
-            cover((n, n), TILE),
-            TILE,
+            find_covering_grid((n, n), TILE_BLOCK),
+            TILE_BLOCK,
             (normed, normed, scores, row_count, row_count, column_count, score_scale),
         ),
         "softmax": (row_grid, ROW_BLOCK, (scores, weights, row_count, row_count)),
-        "matmul": (cover((d, n), TILE), TILE, (weights, normed, mixed, row_count, column_count, row_count)),
-        "gelu": (cover((n * d,), (256,)), (256,), (mixed, out, np.int32(n * d))),
+        "matmul": (
+            find_covering_grid((d, n), TILE_BLOCK),
+            TILE_BLOCK,
+            (weights, normed, mixed, row_count, column_count, row_count),
+        ),
+        "gelu": (find_covering_grid((n * d,), (256,)), (256,), (mixed, out, np.int32(n * d))),
     }
     if is_tiled:
         launches["attention"] = (
-            cover((n * LANES,), (128,)),
+            find_covering_grid((n * LANES_PER_ROW,), (128,)),
             (128,),
             (normed, out, row_count, column_count, score_scale),
         )
     kernel_texts: dict[str, str] = {}
-    for version in rungs:
-        if version.kernels:
-            source_text = read_source(version.kernels)
+    for version in versions:
+        if version.kernel_file:
+            source_text = read_source(version.kernel_file)
             kernel_texts |= {name: source_text for name in launches if f" {name}(" in source_text}
-    joined_names = {name for version in rungs for name in version.joined}
+    fused_names = {name for version in versions for name in version.fused_kernels}
     steps = {
         n: Step(cp.RawKernel(kernel_texts[n], n), *launch)
         for n, launch in launches.items()
-        if n not in joined_names
+        if n not in fused_names
     }
     return steps, arrays
 
@@ -132,8 +136,8 @@ def tokens(n: int, d: int, seed: int = 0) -> Floats:
     """Return random input (n, d) for the attention layer, with a different scale and offset for each row."""
     rng = np.random.default_rng(seed)
     row_scales = rng.uniform(0.5, 2.0, (n, 1))
-    offset = rng.uniform(-1.0, 1.0, (n, 1))
-    return (row_scales * rng.standard_normal((n, d)) + offset).astype(np.float32)
+    row_offsets = rng.uniform(-1.0, 1.0, (n, 1))
+    return (row_scales * rng.standard_normal((n, d)) + row_offsets).astype(np.float32)
 
 
 def reference(x: npt.ArrayLike) -> dict[str, Floats]:

@@ -15,7 +15,14 @@ from gpulab.views.tables import Table
 from gpulab.words import duration, size
 from gpulab_course.content.kernels.work import Step
 from gpulab_course.content.story import attention, pictures
-from gpulab_course.content.story.rungs import RUNGS, SEQUENCES, Play, capture_graph, find_play, list_rungs
+from gpulab_course.content.story.rungs import (
+    SEQUENCE_COUNT,
+    VERSIONS,
+    SequenceLauncher,
+    capture_graph,
+    find_sequence_launcher,
+    list_versions,
+)
 from virtualgpu.records import Provenance
 
 _HEADINGS = ("notebook", "what changed", "attention", "memory", "Life", "memory", "launches")
@@ -36,32 +43,34 @@ class VersionCosts:
 class VersionRow:
     """One row of the table of the running example, which shows the costs of one version."""
 
-    number: str
-    what: str
-    block: VersionCosts
-    life: VersionCosts
+    notebook_number: str
+    description: str
+    attention_costs: VersionCosts
+    life_costs: VersionCosts
 
 
 class Growth:
     """The table of all versions of the running example. The attribute ``record`` contains the rows."""
 
-    def __init__(self, lines: Sequence[VersionRow], provenance: Provenance) -> None:
-        self.record = tuple(lines)
+    def __init__(self, rows: Sequence[VersionRow], provenance: Provenance) -> None:
+        self.record = tuple(rows)
         self.provenance = provenance
         version_rows = [
             (
-                version_row.number,
-                version_row.what,
-                duration(version_row.block.time_ns),
-                size(version_row.block.array_bytes),
-                duration(version_row.life.time_ns),
-                size(version_row.life.array_bytes),
-                str(version_row.block.launches),
+                version_row.notebook_number,
+                version_row.description,
+                duration(version_row.attention_costs.time_ns),
+                size(version_row.attention_costs.array_bytes),
+                duration(version_row.life_costs.time_ns),
+                size(version_row.life_costs.array_bytes),
+                str(version_row.attention_costs.launches),
             )
-            for version_row in lines
+            for version_row in rows
         ]
         origin = provenance.of_results_and_times
-        subject_text = f"{SEQUENCES} sequences through the attention layer, {SEQUENCES} boards of Life"
+        subject_text = (
+            f"{SEQUENCE_COUNT} sequences through the attention layer, {SEQUENCE_COUNT} boards of Life"
+        )
         self._table = Table(
             f"The running example so far: {subject_text}, {origin}", _HEADINGS, tuple(version_rows)
         )
@@ -73,7 +82,7 @@ class Growth:
         return self._table.card()
 
 
-def table(rung: str = RUNGS[-1].number) -> Growth:
+def table(rung: str = VERSIONS[-1].notebook_number) -> Growth:
     """Run all versions of the running example up to this notebook, and return a table of their costs.
 
     Parameters
@@ -81,17 +90,19 @@ def table(rung: str = RUNGS[-1].number) -> Growth:
     rung
         The notebook's number, such as ``"07"``.
     """
-    versions = list_rungs(rung)
-    table_lines = []
+    versions = list_versions(rung)
+    version_rows = []
     with session.show_steps(len(versions), "story.table") as begin_step:
         for version in versions:
             begin_step()
             block_and_life_costs = (
-                _measure(_make_block_steps, version.number),
-                _measure(_make_life_steps, version.number),
+                _measure_version(_make_block_steps, version.notebook_number),
+                _measure_version(_make_life_steps, version.notebook_number),
             )
-            table_lines.append(VersionRow(version.number, version.what, *block_and_life_costs))
-    return Growth(table_lines, session.backend().provenance)
+            version_rows.append(
+                VersionRow(version.notebook_number, version.description, *block_and_life_costs)
+            )
+    return Growth(version_rows, session.backend().provenance)
 
 
 def _make_block_steps(cp: Any, rung: str, seed: int) -> tuple[list[Step], dict[str, Any]]:
@@ -100,61 +111,65 @@ def _make_block_steps(cp: Any, rung: str, seed: int) -> tuple[list[Step], dict[s
 
 
 def _make_life_steps(cp: Any, rung: str, seed: int) -> tuple[list[Step], dict[str, Any]]:
-    takes_turns = any("boards" in version.in_place for version in list_rungs(rung))
-    launches, boards = pictures.generations(cp, seed=seed, take_turns=takes_turns)
+    alternates_boards = any("boards" in version.memory_owners for version in list_versions(rung))
+    launches, boards = pictures.generations(cp, seed=seed, alternate_boards=alternates_boards)
     return list(launches), {f"board {k}": board for k, board in enumerate(boards)}
 
 
-def _measure(program: Any, rung: str) -> VersionCosts:
+def _measure_version(make_steps: Any, rung: str) -> VersionCosts:
     cp = session.cp()
-    is_spread = any(version.spread for version in list_rungs(rung))
+    uses_all_gpus = any(version.uses_all_gpus for version in list_versions(rung))
     gpu_devices = (
         [cp.cuda.Device(k) for k in range(cp.cuda.runtime.getDeviceCount())]
-        if is_spread
+        if uses_all_gpus
         else [cp.cuda.Device()]
     )
-    launch_sequences = find_play(rung)
-    gpu_players = []
+    launch_sequences = find_sequence_launcher(rung)
+    gpu_launchers = []
     sequence_arrays = []
-    for gpu_index, gpu in enumerate(gpu_devices[:SEQUENCES]):
+    for gpu_index, gpu in enumerate(gpu_devices[:SEQUENCE_COUNT]):
         with gpu:
             gpu_sequences = [
-                program(cp, rung, seed) for seed in range(gpu_index, SEQUENCES, len(gpu_devices))
+                make_steps(cp, rung, seed) for seed in range(gpu_index, SEQUENCE_COUNT, len(gpu_devices))
             ]
             sequence_arrays += gpu_sequences
             streams = [cp.cuda.Stream(non_blocking=True) for _ in gpu_sequences]
-            gpu_players.append(
+            gpu_launchers.append(
                 (
                     gpu,
-                    _make_player(cp, launch_sequences, streams, [steps for steps, _ in gpu_sequences], rung),
+                    _make_sequence_launcher(
+                        cp, launch_sequences, streams, [steps for steps, _ in gpu_sequences], rung
+                    ),
                 )
             )
 
-    def play_all() -> None:
-        for gpu, play_sequences in gpu_players:
+    def launch_all_sequences() -> None:
+        for gpu, launch_gpu_sequences in gpu_launchers:
             with gpu:
-                play_sequences()
+                launch_gpu_sequences()
 
-    def wait() -> None:
-        for gpu, _ in gpu_players:
+    def wait_for_gpus() -> None:
+        for gpu, _ in gpu_launchers:
             gpu.synchronize()
 
-    wait()
-    play_all()  # warm up
-    wait()
+    wait_for_gpus()
+    launch_all_sequences()  # warm up
+    wait_for_gpus()
     with timeline() as recording:
-        play_all()
-        wait()
+        launch_all_sequences()
+        wait_for_gpus()
     launch_count = sum("Launch" in call.name for call in recording.record.calls)
     arrays = {array.data.ptr: array.nbytes for array in sequence_arrays[0][1].values()}
     return VersionCosts(recording.record.span_ns, launch_count, sum(arrays.values()))
 
 
-def _make_player(
-    cp: Any, launch_sequences: Play, streams: Sequence[Any], sequences: Sequence[Any], rung: str
+def _make_sequence_launcher(
+    cp: Any, launch_sequences: SequenceLauncher, streams: Sequence[Any], sequences: Sequence[Any], rung: str
 ) -> Callable[[], None]:
-    """Return a function that runs all sequences on the current GPU, as a CUDA graph from some version on."""
-    if not any(version.captured for version in list_rungs(rung)):
+    """Return a function that launches all sequences on the current GPU. From version 11 on, it launches one
+    CUDA graph.
+    """
+    if not any(version.is_captured for version in list_versions(rung)):
         return lambda: launch_sequences(cp, streams, sequences)
     cp.cuda.Device().synchronize()
     launch_sequences(cp, streams, sequences)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from gpulab_course.content.kernels.work import Step
-from gpulab_course.content.story.sources import cover, read_source
+from gpulab_course.content.story.sources import find_covering_grid, read_source
 
-TILE = (16, 16)
+PIXEL_BLOCK = (16, 16)
 
 
 def mandelbrot(xp: Any, width: int = 384, height: int = 288, limit: int = 100) -> Any:
@@ -52,28 +52,28 @@ def life(xp: Any, board: Any, generations: int = 1) -> Any:
 
 
 def generations(
-    cp: Any, count: int = 5, side: int = 64, seed: int = 0, *, take_turns: bool = False
+    cp: Any, count: int = 5, board_side: int = 64, seed: int = 0, *, alternate_boards: bool = False
 ) -> tuple[list[Step], list[Any]]:
     """Return the launches of `count` generations of the Game of Life without running them, and the boards.
 
     Parameters
     ----------
-    take_turns
+    alternate_boards
         Whether the generations alternate between two boards; otherwise each generation has its own board.
     """
-    first_board = np.random.default_rng(seed).integers(0, 2, (side, side), dtype=np.uint8)
+    first_board = np.random.default_rng(seed).integers(0, 2, (board_side, board_side), dtype=np.uint8)
     boards = [cp.asarray(first_board)]
-    boards += [cp.empty_like(boards[0]) for _ in range(1 if take_turns else count)]
+    boards += [cp.empty_like(boards[0]) for _ in range(1 if alternate_boards else count)]
     launches = [
         step(
             cp,
             "life",
-            side,
-            side,
+            board_side,
+            board_side,
             boards[k % len(boards)],
             boards[(k + 1) % len(boards)],
-            np.int32(side),
-            np.int32(side),
+            np.int32(board_side),
+            np.int32(board_side),
         )
         for k in range(count)
     ]
@@ -103,4 +103,9 @@ def blur(xp: Any, image: Any, radius: int = 2) -> Any:
 
 def step(cp: Any, name: str, width: int, height: int, *args: Any) -> Step:
     """Return the launch of a kernel with one thread per pixel, without running it."""
-    return Step(cp.RawKernel(read_source("pictures.cu"), name), cover((width, height), TILE), TILE, args)
+    return Step(
+        cp.RawKernel(read_source("pictures.cu"), name),
+        find_covering_grid((width, height), PIXEL_BLOCK),
+        PIXEL_BLOCK,
+        args,
+    )

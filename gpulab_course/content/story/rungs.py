@@ -1,7 +1,7 @@
 """The versions of the running example, one per notebook; each version includes all earlier changes.
 
 A version lists its changes: kernels, arrays that share memory, and the order in which the host launches
-kernels. To add a version, add an entry to `RUNGS`, in the order of the notebooks.
+kernels. To add a version, add an entry to `VERSIONS`, in the order of the notebooks.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 from gpulab_course.content.kernels.work import Step
 
-SEQUENCES = 4
+SEQUENCE_COUNT = 4
 
 # A function that launches the steps of several sequences in streams.
-Play = Callable[[Any, Sequence[Any], Sequence[Sequence[Step]]], None]
+SequenceLauncher = Callable[[Any, Sequence[Any], Sequence[Sequence[Step]]], None]
 
 
 def one_by_one(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[Step]]) -> None:
@@ -37,99 +37,107 @@ def step_by_step(cp: Any, streams: Sequence[Any], sequences: Sequence[Sequence[S
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class ExampleVersion:
     """The changes that one notebook makes to the running example.
 
     Attributes
     ----------
-    number : str
+    notebook_number : str
         Number of the notebook.
-    what : str
+    description : str
         Short description, for the table.
-    kernels : str
+    kernel_file : str
         File of CUDA C++ whose kernels replace earlier ones of the same name; empty if there are none.
-    lanes_a_row : int
+    lanes_per_row : int
         Number of threads that share a row in softmax and layer norm; 0 if unchanged.
-    in_place : dict
+    memory_owners : dict
         Maps an array to the array whose memory it shares; ``boards`` of Life alternate.
-    play : callable, optional
+    launch_sequences : callable, optional
         Function that launches the steps of several sequences; None if unchanged.
-    joined : tuple of str
+    fused_kernels : tuple of str
         Launches whose work an earlier kernel also does.
-    narrow : tuple of str
+    bf16_arrays : tuple of str
         Arrays that contain BF16 (as uint16 bits) instead of float32.
-    captured : bool
+    is_captured : bool
         Whether the launches are captured once as a graph.
-    tiled : bool
+    is_tiled : bool
         Whether one kernel computes the scores in tiles and uses them at once, so that they are not stored.
-    spread : bool
+    uses_all_gpus : bool
         Whether sequences are distributed over all GPUs instead of one.
     """
 
-    number: str
-    what: str
-    kernels: str = ""
-    lanes_a_row: int = 0
-    in_place: dict[str, str] = field(default_factory=dict)
-    play: Play | None = None
-    joined: tuple[str, ...] = ()
-    narrow: tuple[str, ...] = ()
-    captured: bool = False
-    tiled: bool = False
-    spread: bool = False
+    notebook_number: str
+    description: str
+    kernel_file: str = ""
+    lanes_per_row: int = 0
+    memory_owners: dict[str, str] = field(default_factory=dict)
+    launch_sequences: SequenceLauncher | None = None
+    fused_kernels: tuple[str, ...] = ()
+    bf16_arrays: tuple[str, ...] = ()
+    is_captured: bool = False
+    is_tiled: bool = False
+    uses_all_gpus: bool = False
 
 
-IN_PLACE = {"weights": "scores", "out": "mixed", "boards": "turns"}
-RUNGS = (
-    Rung("00", "five simple kernels", "block.cu", play=one_by_one),
-    Rung("04", "checked in four ways: no change needed"),
-    Rung("05", "both matrix multiplications in tiles", "tiles.cu"),
-    Rung("06", "softmax and layer norm: one warp per row", "rows.cu", lanes_a_row=32),
-    Rung("07", "one stream per sequence, step by step", play=step_by_step),
-    Rung(
+MEMORY_OWNERS = {"weights": "scores", "out": "mixed", "boards": "turns"}
+VERSIONS = (
+    ExampleVersion("00", "five simple kernels", "block.cu", launch_sequences=one_by_one),
+    ExampleVersion("04", "checked in four ways: no change needed"),
+    ExampleVersion("05", "both matrix multiplications in tiles", "tiles.cu"),
+    ExampleVersion("06", "softmax and layer norm: one warp per row", "rows.cu", lanes_per_row=32),
+    ExampleVersion("07", "one stream per sequence, step by step", launch_sequences=step_by_step),
+    ExampleVersion(
         "10",
         "softmax and GELU in place, two boards in turn",
-        in_place=IN_PLACE,
+        memory_owners=MEMORY_OWNERS,
     ),
-    Rung("11", "all launches captured as one graph", captured=True),
-    Rung("12", "GELU fused into its matrix multiplication", "fused.cu", joined=("gelu",)),
-    Rung("13", "arrays between the kernels in BF16", "bf16.cu", narrow=("normed", "scores", "weights")),
-    Rung("15", "one GPU per sequence, if there are several", spread=True),
-    Rung(
+    ExampleVersion("11", "all launches captured as one graph", is_captured=True),
+    ExampleVersion("12", "GELU fused into its matrix multiplication", "fused.cu", fused_kernels=("gelu",)),
+    ExampleVersion(
+        "13", "arrays between the kernels in BF16", "bf16.cu", bf16_arrays=("normed", "scores", "weights")
+    ),
+    ExampleVersion("15", "one GPU per sequence, if there are several", uses_all_gpus=True),
+    ExampleVersion(
         "19",
         "tiled attention: no scores are stored",
         "flash.cu",
-        tiled=True,
-        joined=("matmul_transposed", "softmax", "matmul"),
+        is_tiled=True,
+        fused_kernels=("matmul_transposed", "softmax", "matmul"),
     ),
 )
 
 
-def list_rungs(rung: str) -> tuple[Rung, ...]:
+def list_versions(rung: str) -> tuple[ExampleVersion, ...]:
     """Return all versions of the running example up to the notebook `rung`, such as ``"05"``."""
-    versions = tuple(version for version in RUNGS if version.number <= rung)
+    versions = tuple(version for version in VERSIONS if version.notebook_number <= rung)
     if not versions:
         raise ValueError(
             f"There is no version {rung!r} of the running example. The versions are "
-            f"{', '.join(version.number for version in RUNGS)}."
+            f"{', '.join(version.notebook_number for version in VERSIONS)}."
         )
     return versions
 
 
-def find_play(rung: str) -> Play:
+def find_sequence_launcher(rung: str) -> SequenceLauncher:
     """Return the function that launches the kernels of several sequences in this version of the running
     example.
     """
-    return next(version.play for version in reversed(list_rungs(rung)) if version.play is not None)
+    return next(
+        version.launch_sequences
+        for version in reversed(list_versions(rung))
+        if version.launch_sequences is not None
+    )
 
 
-def capture_graph(cp: Any, play: Play, streams: Sequence[Any], sequences: Sequence[Any]) -> Any:
-    """Capture the kernel launches of `play` in several streams as one graph."""
+def capture_graph(
+    cp: Any, launch_sequences: SequenceLauncher, streams: Sequence[Any], sequences: Sequence[Any]
+) -> Any:
+    """Capture the kernel launches of `launch_sequences` in several streams as one graph."""
     origin_stream, *other_streams = streams
     origin_stream.begin_capture()
     for stream in other_streams:
         stream.wait_event(origin_stream.record())
-    play(cp, streams, sequences)
+    launch_sequences(cp, streams, sequences)
     for stream in other_streams:
         origin_stream.wait_event(stream.record())
     return origin_stream.end_capture()

@@ -10,6 +10,6 @@ def read_source(file: str) -> str:
     return (Path(__file__).parent / "kernels" / file).read_text(encoding="utf-8")
 
 
-def cover(size: tuple[int, ...], block: tuple[int, ...]) -> tuple[int, ...]:
+def find_covering_grid(size: tuple[int, ...], block: tuple[int, ...]) -> tuple[int, ...]:
     """Return the smallest grid whose threads cover `size` elements in each dimension."""
     return tuple(-(-element_count // threads) for element_count, threads in zip(size, block, strict=True))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from gpulab.views.tables import Table
 from gpulab_course.teach.interview.numbers import read_answer
 from gpulab_course.teach.predictions.verdicts import Scale
-from gpulab_course.teach.question import Value
+from gpulab_course.teach.question import AnswerValue
 from virtualgpu.records import Provenance
 
 CardKind = Literal["estimate", "diagnose", "whiteboard", "bug", "refute", "ladder"]
@@ -23,18 +23,19 @@ WORTHLESS_FACTOR = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class FoundValue:
+class TrueValue:
     """The true value that answers an interview question, with its source and an explanation.
 
-    The attribute ``also`` contains other choices that are right, such as a cause with nearly the same gain.
+    The attribute ``other_right_choices`` contains other choices that are right, such as a cause with nearly
+    the same gain.
     """
 
-    value: Value
+    value: AnswerValue
     origin: Provenance | str
     because: str = ""
     table: Table | None = None
     code: str = ""
-    also: tuple[str, ...] = ()
+    other_right_choices: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -50,8 +51,8 @@ class Outcome:
     """
 
     merit: float
-    right: bool
-    said: str
+    is_right: bool
+    message: str
     label: str = ""
     table: Table | None = None
     code: str = ""
@@ -69,35 +70,35 @@ class CardQuestion:
         Function that measures the true value, after the answer is locked.
     unit, choices
         The unit of the number, or the choices.
-    near
+    max_error_factor
         The largest factor between answer and truth that counts as right; 1 requires the exact number.
     table, code
         Counters or a kernel to show with the question.
     judge
         Function that judges a program, used instead of `measure`; ``code`` is the initial program.
-    launchable
+    accepts_launch
         Whether the candidate may choose grid and block: ``judge(code, grid=..., block=...)``.
-    model
+    model_answer
         A right program, for the interviewer.
     """
 
     question: str
-    measure: Callable[[], FoundValue] | None = None
+    measure: Callable[[], TrueValue] | None = None
     unit: str = ""
     choices: tuple[str, ...] = ()
-    near: float = 1.25
+    max_error_factor: float = 1.25
     table: Table | None = None
     code: str = ""
     judge: Callable[..., Outcome] | None = None
-    launchable: bool = False
-    model: str = ""
+    accepts_launch: bool = False
+    model_answer: str = ""
 
     @property
     def scale(self) -> Scale:
         """The scale that formats the answer and compares it with the true value."""
-        return Scale(self.unit, "choice" if self.choices else "quantity", self.near - 1)
+        return Scale(self.unit, "choice" if self.choices else "quantity", self.max_error_factor - 1)
 
-    def valid(self, value: Any) -> Any:
+    def check_answer(self, value: Any) -> Any:
         """Check an answer, and return it in its stored form, such as a number or source code.
 
         Raises
@@ -124,30 +125,32 @@ class CardQuestion:
             raise ValueError(f"{value!r} is not a number, but this part needs one.")
         return answer
 
-    def outcome(self, value: Any, **launch: Any) -> Outcome:
+    def judge_answer(self, value: Any, **launch: Any) -> Outcome:
         """Compare an answer with the measured value, or judge a kernel with the candidate's launch
         configuration.
         """
-        if launch and not self.launchable:
+        if launch and not self.accepts_launch:
             raise ValueError("The launch of this question is fixed. Answer without grid and block.")
         if self.judge is not None:
             return self.judge(value, **launch)
         assert self.measure is not None
         truth = self.measure()
         answer_merit, is_right = (
-            (1.0, True) if value in truth.also else rate_answer(value, truth.value, self.near)
+            (1.0, True)
+            if value in truth.other_right_choices
+            else rate_answer(value, truth.value, self.max_error_factor)
         )
         truth_text = self.scale.show(truth.value)
         distance_text = self.scale.distance(value, truth.value)
         comparison_text = "" if value == truth.value else f"; you said {self.scale.show(value)}"
-        comparison_text += ", which is right, too" if value in truth.also else ""
+        comparison_text += ", which is right, too" if value in truth.other_right_choices else ""
         outcome_text = (
             f"{truth_text}{comparison_text}{f', {distance_text}' if distance_text else ''}. {truth.because}"
         ).strip()
         return Outcome(answer_merit, is_right, outcome_text, truth.label, truth.table, truth.code)
 
 
-def rate_answer(answer: Value, truth: Value, max_factor: float) -> tuple[float, bool]:
+def rate_answer(answer: AnswerValue, truth: AnswerValue, max_factor: float) -> tuple[float, bool]:
     """Return the merit of an answer (from 0 to 1), and whether the answer is right.
 
     The merit of a choice is 1 if the choice is right, and 0 otherwise. A number is worth 1 if it is wrong by
@@ -177,19 +180,19 @@ class DrawnCard:
 
     Parameters
     ----------
-    parts
+    questions
         Answered one after another; the last of several is often the follow-up ("and on a T4?").
-    points
+    rubric_points
         The points of a good answer: a rubric to tick.
-    sentence
+    strong_answer
         What a strong candidate says, in one sentence.
     parameters
         The drawn values, for the scorecard.
     """
 
-    parts: tuple[CardQuestion, ...]
-    points: tuple[str, ...]
-    sentence: str
+    questions: tuple[CardQuestion, ...]
+    rubric_points: tuple[str, ...]
+    strong_answer: str
     parameters: dict[str, Any]
 
 
@@ -206,9 +209,9 @@ class Card:
     level: str
     title: str
     draw: Callable[[Random], DrawnCard]
-    taught: tuple[str, ...]
+    taught_in: tuple[str, ...]
 
-    def drawn(self, seed: int) -> DrawnCard:
+    def draw_card(self, seed: int) -> DrawnCard:
         """Return the card with parameters that are drawn from a seed. The same seed always gives the same
         card.
         """

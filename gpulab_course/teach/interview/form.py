@@ -17,13 +17,13 @@ Interview = Any
 """A `gpulab_course.teach.interview.talk.Interview`; its module imports this one."""
 
 _MISSING_TEXT = "Choose or type an answer first."
-_ALOUD_TEXT = "Say it aloud, as you would in the room: what is the answer, and why?"
+_SAY_ALOUD_TEXT = "Say it aloud, as you would in the room: what is the answer, and why?"
 _TICK_TEXT = "Tick the points that the candidate made."
 
 
 def make_interview_page(interview: Interview) -> str:
     """Return static HTML of the current card and the results of its answers, for viewers without a kernel."""
-    html_parts = [f"<p><small>{html.escape(interview.place)}</small></p>"]
+    html_parts = [f"<p><small>{html.escape(interview.position_text)}</small></p>"]
     for question_record in _make_question_records(interview):
         truth_html = (
             f"<p>Truth: {page.render_prose(question_record['truth'])}</p>" if question_record["truth"] else ""
@@ -40,10 +40,12 @@ def make_interview_page(interview: Interview) -> str:
         choices_html = "".join(f"<li>{page.render_prose(choice)}</li>" for choice in question["choices"])
         html_parts.append(f"<p><b>{page.render_prose(question['question'])}</b></p>")
         html_parts.append(question["html"] + (f"<ol>{choices_html}</ol>" if choices_html else ""))
-    if _is_open(interview):
-        points_html = "".join(f"<li>{page.render_prose(point)}</li>" for point in interview.drawn.points)
+    if _may_show_points(interview):
+        points_html = "".join(
+            f"<li>{page.render_prose(point)}</li>" for point in interview.drawn_card.rubric_points
+        )
         html_parts.append(f"<p>A strong answer says:</p><ol>{points_html}</ol>")
-        html_parts.append(f"<p><i>{page.render_prose(interview.drawn.sentence)}</i></p>")
+        html_parts.append(f"<p><i>{page.render_prose(interview.drawn_card.strong_answer)}</i></p>")
     return make_card(interview.card.title, *html_parts, notes=[interview.source])
 
 
@@ -53,31 +55,31 @@ def make_interview_form(interview: Interview) -> Form:
 
     is_warned = False
 
-    def make_state(error: str = "") -> dict[str, object]:
+    def make_state(error_text: str = "") -> dict[str, object]:
         is_last = interview.index + 1 == len(interview.cards)
         return {
-            "place": interview.place,
+            "place": interview.position_text,
             "title": interview.card.title,
             "source": interview.source,
-            "clock": {"elapsed_s": interview.elapsed_s, "since_s": interview.since_s},
+            "clock": {"elapsed_s": interview.elapsed_s, "since_s": interview.shown_since_s},
             "steps": _make_question_records(interview),
             "question": _make_current_question(interview),
             "rubric": _make_rubric_state(interview),
             "next": "" if is_last else "Skip them" if is_warned else "Next card",
-            "warning": f"This card still has {interview.rest}." if is_warned else "",
+            "warning": f"This card still has {interview.unfinished_text}." if is_warned else "",
             "scorecard": interview.scorecard._repr_html_() if is_last and interview.part is None else "",
-            "wrong": error,
+            "wrong": error_text,
         }
 
     def handle_message(message: dict[str, Any]) -> None:
         nonlocal is_warned
-        error = ""
+        error_text = ""
         if "ticked" in message:
             interview.tick(*(int(point) + 1 for point in message["ticked"]))
         elif "answer" in message:
             interview.say(message["answer"])
         elif "next" in message:
-            is_warned = bool(interview.rest) and not is_warned
+            is_warned = bool(interview.unfinished_text) and not is_warned
             if not is_warned:
                 interview.next()
         elif message["key"] == _make_question_key(
@@ -86,8 +88,8 @@ def make_interview_form(interview: Interview) -> Form:
             try:
                 interview.answer(message.get("value", ""), sure=message.get("sure"))
             except (ValueError, GpulabError) as exception:
-                error = str(exception) if message.get("value") else _MISSING_TEXT
-        form.state = make_state(error)
+                error_text = str(exception) if message.get("value") else _MISSING_TEXT
+        form.state = make_state(error_text)
 
     form = Form("interview", {}, make_state, handle_message)
     return form
@@ -98,17 +100,19 @@ def _make_question_key(interview: Interview) -> str:
     return f"{interview.index}.{len(interview.outcomes)}"
 
 
-def _is_open(interview: Interview) -> bool:
+def _may_show_points(interview: Interview) -> bool:
     """Return whether the points of a strong answer may be shown."""
-    return interview.chair == "interviewer" or interview.part is None
+    return interview.role == "interviewer" or interview.part is None
 
 
 def _make_question_records(interview: Interview) -> list[dict[str, Any]]:
-    """Return the answered questions with their results; for the interviewer, all questions with the truth."""
+    """Return the answered questions with their results. For the interviewer, return all questions with their
+    true values.
+    """
     question_records: list[dict[str, Any]] = []
-    if interview.chair == "interviewer":
+    if interview.role == "interviewer":
         for card_question, (question, truth, model_answer) in zip(
-            interview.drawn.parts, interview.answers(), strict=True
+            interview.drawn_card.questions, interview.list_model_answers(), strict=True
         ):
             # The code of a question with a judge is in the field of the answer.
             code = "" if card_question.judge is not None else card_question.code
@@ -117,14 +121,14 @@ def _make_question_records(interview: Interview) -> list[dict[str, Any]]:
     else:
         question_records = [
             {"question": card_question.question, "truth": "", "html": ""}
-            for card_question in interview.drawn.parts
+            for card_question in interview.drawn_card.questions
         ]
         del question_records[len(interview.outcomes) :]
     for question_record in question_records:
         question_record.update(said="", label="", right=False)
     for question_record, answer_outcome in zip(question_records, interview.outcomes, strict=False):
         question_record.update(
-            said=answer_outcome.said, label=answer_outcome.label, right=answer_outcome.right
+            said=answer_outcome.message, label=answer_outcome.label, right=answer_outcome.is_right
         )
         question_record["html"] += _render_table_or_code(answer_outcome.table) + _render_table_or_code(
             answer_outcome.code
@@ -138,8 +142,8 @@ def _make_current_question(interview: Interview) -> dict[str, Any] | None:
     if card_question is None:
         return None
     is_kernel = card_question.judge is not None
-    question_count = len(interview.drawn.parts)
-    is_candidate = interview.chair == "candidate"
+    question_count = len(interview.drawn_card.questions)
+    is_candidate = interview.role == "candidate"
     question_label = (
         f"Question {len(interview.outcomes) + 1} of {question_count}" if question_count > 1 else "Question"
     )
@@ -160,21 +164,23 @@ def _make_current_question(interview: Interview) -> dict[str, Any] | None:
 
 def _make_rubric_state(interview: Interview) -> dict[str, Any] | None:
     """Return the points of a strong answer and the ticks, or None while the questions are open."""
-    if not _is_open(interview):
+    if not _may_show_points(interview):
         return None
-    drawn_card = interview.drawn
-    is_interviewer = interview.chair == "interviewer"
-    are_points_open = is_interviewer or interview.words is not None
+    drawn_card = interview.drawn_card
+    is_interviewer = interview.role == "interviewer"
+    are_points_open = is_interviewer or interview.explanation is not None
     return {
         "key": str(interview.index),
         "label": "What to listen for" if is_interviewer else "Explanation",
-        "text": _TICK_TEXT if is_interviewer else _ALOUD_TEXT,
+        "text": _TICK_TEXT if is_interviewer else _SAY_ALOUD_TEXT,
         "written": not is_interviewer,
-        "words": interview.words or "",
-        "points": list(drawn_card.points) if are_points_open else [],
-        "ticked": list(interview.ticked),
-        "score": f"{len(interview.ticked)} of {len(drawn_card.points)} points" if are_points_open else "",
-        "sentence": drawn_card.sentence if are_points_open else "",
+        "words": interview.explanation or "",
+        "points": list(drawn_card.rubric_points) if are_points_open else [],
+        "ticked": list(interview.ticked_points),
+        "score": f"{len(interview.ticked_points)} of {len(drawn_card.rubric_points)} points"
+        if are_points_open
+        else "",
+        "sentence": drawn_card.strong_answer if are_points_open else "",
     }
 
 

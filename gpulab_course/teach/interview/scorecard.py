@@ -12,7 +12,7 @@ from gpulab.views.tables import Table
 from gpulab.words import count, percent
 from gpulab_course.teach.interview.cards import LEVELS
 
-CONFIDENCE = {True: 0.9, False: 0.5}
+CONFIDENCE_BY_CERTAINTY = {True: 0.9, False: 0.5}
 """The probability of being right that "I am sure" and "I guess" stand for."""
 
 
@@ -45,7 +45,7 @@ class CardResult:
     words: str = ""
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Return whether the candidate has answered all questions of the card."""
         return len(self.parts) == self.asked
 
@@ -73,26 +73,26 @@ class CardResult:
         return self.coverage * self.calibration
 
     @property
-    def well(self) -> bool:
+    def is_well_answered(self) -> bool:
         """Return whether all answers are right and sure, and at least half of the points are ticked."""
-        is_right_and_sure = self.done and all(
+        is_right_and_sure = self.is_done and all(
             part_result.right and part_result.sure for part_result in self.parts
         )
         return is_right_and_sure and 2 * len(self.ticked) >= len(self.points)
 
 
-def compute_calibration(parts: Sequence[PartResult]) -> float:
+def compute_calibration(part_results: Sequence[PartResult]) -> float:
     """Return 1 minus the Brier score of some answers, or 1 if there are no answers.
 
     Examples
     --------
     A sure answer loses 0.81 if it is wrong and 0.01 if it is right; a guess loses 0.25 in both cases.
     """
-    if not parts:
+    if not part_results:
         return 1.0
-    return 1 - sum((CONFIDENCE[part_result.sure] - part_result.right) ** 2 for part_result in parts) / len(
-        parts
-    )
+    return 1 - sum(
+        (CONFIDENCE_BY_CERTAINTY[part_result.sure] - part_result.right) ** 2 for part_result in part_results
+    ) / len(part_results)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -15,7 +15,7 @@ from gpulab_course.teach.interview import again
 from gpulab_course.teach.interview.cards import LEVELS, Card, CardQuestion, DrawnCard, Outcome
 from gpulab_course.teach.interview.scorecard import CardResult, PartResult, Scorecard
 
-Chair = Literal["candidate", "interviewer"]
+Role = Literal["candidate", "interviewer"]
 
 
 class Interview:
@@ -29,27 +29,27 @@ class Interview:
     ----------
     seed : int
         The seed that draws the same cards again.
-    chair : str
+    role : str
         ``"candidate"``, or ``"interviewer"``, who sees truth, rubric and follow-up at once.
     """
 
     def __init__(
-        self, cards: Sequence[Card], seed: int, chair: Chair, today: Callable[[], date], notice: str = ""
+        self, cards: Sequence[Card], seed: int, role: Role, today: Callable[[], date], notice_text: str = ""
     ) -> None:
         self.cards = tuple(cards)
         self.seed = seed
-        self.chair = chair
+        self.role = role
         self._today = today
-        self.notice = notice
+        self.notice_text = notice_text
         self.index = 0
-        self._drawn: dict[int, DrawnCard] = {}
-        self._parts: dict[int, list[PartResult]] = {}
+        self._drawn_cards: dict[int, DrawnCard] = {}
+        self._part_results: dict[int, list[PartResult]] = {}
         self._outcomes: dict[int, list[Outcome]] = {}
-        self._ticked: dict[int, tuple[int, ...]] = {}
-        self._words: dict[int, str] = {}
+        self._ticked_points: dict[int, tuple[int, ...]] = {}
+        self._explanations: dict[int, str] = {}
         self._histories: dict[int, again.CardHistory] = {}
-        self._truths: dict[int, list[str]] = {}
-        self._shown_s = time.monotonic()
+        self._truth_sentences: dict[int, list[str]] = {}
+        self._shown_at_s = time.monotonic()
 
     @property
     def card(self) -> Card:
@@ -57,18 +57,20 @@ class Interview:
         return self.cards[self.index]
 
     @property
-    def drawn(self) -> DrawnCard:
+    def drawn_card(self) -> DrawnCard:
         """The current card of the interview, with the parameters that were chosen for it."""
-        if self.index not in self._drawn:
-            self._drawn[self.index] = self.card.drawn(self.seed)
-            self._shown_s = time.monotonic()
-        return self._drawn[self.index]
+        if self.index not in self._drawn_cards:
+            self._drawn_cards[self.index] = self.card.draw_card(self.seed)
+            self._shown_at_s = time.monotonic()
+        return self._drawn_cards[self.index]
 
     @property
     def part(self) -> CardQuestion | None:
         """The current question, or None if all questions of the card are answered."""
         answer_count = len(self.outcomes)
-        return self.drawn.parts[answer_count] if answer_count < len(self.drawn.parts) else None
+        return (
+            self.drawn_card.questions[answer_count] if answer_count < len(self.drawn_card.questions) else None
+        )
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -76,14 +78,14 @@ class Interview:
         return self._outcomes.setdefault(self.index, [])
 
     @property
-    def ticked(self) -> tuple[int, ...]:
+    def ticked_points(self) -> tuple[int, ...]:
         """The indices (from 0) of the ticked rubric points of the current card."""
-        return self._ticked.get(self.index, ())
+        return self._ticked_points.get(self.index, ())
 
     @property
-    def words(self) -> str | None:
+    def explanation(self) -> str | None:
         """The candidate's own explanation for the current card, or None if there is none yet."""
-        return self._words.get(self.index)
+        return self._explanations.get(self.index)
 
     def answer(self, value: Any, *, sure: bool | None = None, grid: Any = None, block: Any = None) -> Outcome:
         """Lock an answer to the current question, and then compare it with the measured value.
@@ -111,34 +113,34 @@ class Interview:
             raise ValueError(
                 "You have already answered this card. Tick its points with tick(1, 2, ...), then call next()."
             )
-        answer = card_question.valid(value)
-        answer_time_s = time.monotonic() - self._shown_s
+        answer = card_question.check_answer(value)
+        answer_time_s = time.monotonic() - self._shown_at_s
         launch_shapes = {"grid": grid, "block": block}
         launch_shapes = {name: shape for name, shape in launch_shapes.items() if shape is not None}
-        outcome = card_question.outcome(answer, **launch_shapes)
+        outcome = card_question.judge_answer(answer, **launch_shapes)
         self.outcomes.append(outcome)
         stored_answer = answer if card_question.judge is None else f"{len(answer.splitlines())} lines"
-        self._parts.setdefault(self.index, []).append(
+        self._part_results.setdefault(self.index, []).append(
             PartResult(
                 card_question.question,
                 stored_answer,
                 bool(sure),
-                outcome.right,
+                outcome.is_right,
                 outcome.merit,
-                outcome.said,
+                outcome.message,
                 outcome.label,
                 round(answer_time_s, 1),
             )
         )
-        self._shown_s = time.monotonic()
+        self._shown_at_s = time.monotonic()
         self._store_result()
         return outcome
 
-    def say(self, words: str) -> str:
+    def say(self, explanation: str) -> str:
         """Store the candidate's own explanation, and return text with the points of a good answer."""
-        self._words[self.index] = str(words)
+        self._explanations[self.index] = str(explanation)
         points_text = "\n".join(
-            f"  {position}. {point}" for position, point in enumerate(self.drawn.points, start=1)
+            f"  {position}. {point}" for position, point in enumerate(self.drawn_card.rubric_points, start=1)
         )
         return f"A strong answer says:\n{points_text}\nTick the points that your answer contains: tick(1, 2)."
 
@@ -151,32 +153,32 @@ class Interview:
         ValueError
             If there is no such point, or a question of the card is not answered yet.
         """
-        point_count = len(self.drawn.points)
+        point_count = len(self.drawn_card.rubric_points)
         if unknown_points := [point for point in points if not 1 <= point <= point_count]:
             raise ValueError(
                 f"Point {unknown_points[0]} does not exist. The points have the numbers 1 to {point_count}."
             )
-        if self.part is not None and self.chair == "candidate":
+        if self.part is not None and self.role == "candidate":
             raise ValueError("Answer all questions of this card before you tick points.")
-        self._ticked[self.index] = tuple(sorted({point - 1 for point in points}))
+        self._ticked_points[self.index] = tuple(sorted({point - 1 for point in points}))
         self._store_result()
-        return f"{len(self.ticked)} of {count(point_count, 'point')}. {self.drawn.sentence}"
+        return f"{len(self.ticked_points)} of {count(point_count, 'point')}. {self.drawn_card.strong_answer}"
 
     @property
-    def rest(self) -> str:
+    def unfinished_text(self) -> str:
         """Text that names the unfinished parts of the card, such as "2 questions and the rubric". The text is
         empty if the card is finished.
         """
-        open_count = len(self.drawn.parts) - len(self.outcomes)
+        open_count = len(self.drawn_card.questions) - len(self.outcomes)
         open_items = [count(open_count, "question")] if open_count else []
-        if self.chair == "candidate" and self.words is None and not self.ticked:
+        if self.role == "candidate" and self.explanation is None and not self.ticked_points:
             open_items.append("the rubric")
         return " and ".join(open_items)
 
     def next(self) -> Interview:
         """Go to the next card of the interview, or stay at the last card."""
         self.index = min(self.index + 1, len(self.cards) - 1)
-        self._shown_s = time.monotonic()
+        self._shown_at_s = time.monotonic()
         return self
 
     @property
@@ -192,8 +194,8 @@ class Interview:
 
     def _score_card(self, index: int) -> CardResult:
         card = self.cards[index]
-        drawn_card = self._drawn.get(index)
-        part_results = tuple(self._parts.get(index, ()))
+        drawn_card = self._drawn_cards.get(index)
+        part_results = tuple(self._part_results.get(index, ()))
         if drawn_card is None:
             return CardResult(card.key, card.kind, card.level, {}, (), (), (), 1)
         return CardResult(
@@ -202,15 +204,15 @@ class Interview:
             card.level,
             drawn_card.parameters,
             part_results,
-            drawn_card.points,
-            self._ticked.get(index, ()),
-            len(drawn_card.parts),
-            self._words.get(index, ""),
+            drawn_card.rubric_points,
+            self._ticked_points.get(index, ()),
+            len(drawn_card.questions),
+            self._explanations.get(index, ""),
         )
 
     def _store_result(self) -> None:
         """Store the history of the current card when all its questions are answered."""
-        if self.chair != "candidate" or self.part is not None:
+        if self.role != "candidate" or self.part is not None:
             return
         card_result = self._score_card(self.index)
         card_key = self.card.key
@@ -220,26 +222,29 @@ class Interview:
             "parts": [[p.question, p.said, p.sure, p.right, p.told, p.origin] for p in card_result.parts],
         }
         again.store_history(
-            card_key, history.after(card_result.score, card_result.well, self._today(), last_answers)
+            card_key,
+            history.add_answer(card_result.score, card_result.is_well_answered, self._today(), last_answers),
         )
 
-    def truths(self) -> list[str]:
+    def list_truths(self) -> list[str]:
         """Return the true values of the current card's questions for the interviewer."""
-        if self.index not in self._truths:
-            self._truths[self.index] = [_measure_truth(card_question) for card_question in self.drawn.parts]
-        return self._truths[self.index]
+        if self.index not in self._truth_sentences:
+            self._truth_sentences[self.index] = [
+                _measure_truth(card_question) for card_question in self.drawn_card.questions
+            ]
+        return self._truth_sentences[self.index]
 
-    def answers(self) -> list[tuple[str, str, str]]:
+    def list_model_answers(self) -> list[tuple[str, str, str]]:
         """Return each question for the interviewer, with its true value and its model program (empty if there
         is none).
         """
         return [
-            (card_question.question, truth, card_question.model)
-            for card_question, truth in zip(self.drawn.parts, self.truths(), strict=True)
+            (card_question.question, truth, card_question.model_answer)
+            for card_question, truth in zip(self.drawn_card.questions, self.list_truths(), strict=True)
         ]
 
     @property
-    def place(self) -> str:
+    def position_text(self) -> str:
         """The position of the current card in the interview, its kind and its level."""
         card = self.card
         return f"Card {self.index + 1} of {len(self.cards)} · {card.kind} · level: {LEVELS[card.level]}"
@@ -247,21 +252,21 @@ class Interview:
     @property
     def source(self) -> str:
         """A sentence with the seed of the current card and the notebooks that teach its subject."""
-        return f"Seed {self.seed}; taught in {', '.join(self.card.taught)}."
+        return f"Seed {self.seed}; taught in {', '.join(self.card.taught_in)}."
 
     @property
     def elapsed_s(self) -> float:
         """The time in seconds that the candidate needed for the answered questions of the current card."""
-        return sum(result.seconds for result in self._parts.get(self.index, ()))
+        return sum(result.seconds for result in self._part_results.get(self.index, ()))
 
     @property
-    def since_s(self) -> float | None:
+    def shown_since_s(self) -> float | None:
         """The time since the epoch at which the current question was shown, or None if none is open."""
         if self.part is None:
             return None
-        return time.time() - (time.monotonic() - self._shown_s)
+        return time.time() - (time.monotonic() - self._shown_at_s)
 
-    def shown(self) -> list[Table | str]:
+    def list_shown_items(self) -> list[Table | str]:
         """Return the tables and code to show with the current question and with the latest result."""
         card_question = self.part
         last_outcome = self.outcomes[-1] if self.outcomes else None
@@ -275,15 +280,18 @@ class Interview:
         ]
 
     def __str__(self) -> str:
-        text_lines = [f"{self.place} · {self.card.title}. {self.source}"]
+        text_lines = [f"{self.position_text} · {self.card.title}. {self.source}"]
         for outcome in self.outcomes:
-            text_lines.append(f"{'✓' if outcome.right else '✗'} {outcome.said} ({outcome.label})")
+            text_lines.append(f"{'✓' if outcome.is_right else '✗'} {outcome.message} ({outcome.label})")
         text_lines += [
-            shown_item if isinstance(shown_item, str) else shown_item.text() for shown_item in self.shown()
+            shown_item if isinstance(shown_item, str) else shown_item.text()
+            for shown_item in self.list_shown_items()
         ]
-        point_lines = [f"  {position}. {point}" for position, point in enumerate(self.drawn.points, start=1)]
-        if self.chair == "interviewer":
-            for position, (question, truth, model_answer) in enumerate(self.answers(), start=1):
+        point_lines = [
+            f"  {position}. {point}" for position, point in enumerate(self.drawn_card.rubric_points, start=1)
+        ]
+        if self.role == "interviewer":
+            for position, (question, truth, model_answer) in enumerate(self.list_model_answers(), start=1):
                 text_lines.append(f"Question {position}: {question}")
                 if position == 1:
                     text_lines += ["What to listen for:", *point_lines]
@@ -300,15 +308,15 @@ class Interview:
             text_lines.append("Lock an answer: .answer(value, sure=True).")
         else:
             text_lines += ["A strong answer says:", *point_lines]
-        if self.part is None or self.chair == "interviewer":
-            text_lines.append(f"In one sentence: {self.drawn.sentence}")
+        if self.part is None or self.role == "interviewer":
+            text_lines.append(f"In one sentence: {self.drawn_card.strong_answer}")
         return "\n".join(text_lines)
 
     def __repr__(self) -> str:
-        finished_cards = sum(self._score_card(card_index).done for card_index in range(len(self.cards)))
+        finished_cards = sum(self._score_card(card_index).is_done for card_index in range(len(self.cards)))
         card_count = count(len(self.cards), "card")
-        progress_text = f"{finished_cards} of {card_count} answered.{self.notice}"
-        return f"Interview, {self.chair}'s chair, seed {self.seed}: {progress_text}"
+        progress_text = f"{finished_cards} of {card_count} answered.{self.notice_text}"
+        return f"Interview, {self.role}'s chair, seed {self.seed}: {progress_text}"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
         from gpulab_course.teach.interview.form import make_interview_form, make_interview_page
@@ -318,9 +326,13 @@ class Interview:
         return page.make_bundle(None, str(self), make_interview_page(self))
 
 
-def _measure_truth(part: CardQuestion) -> str:
+def _measure_truth(card_question: CardQuestion) -> str:
     """Return a sentence with the true value of a question, or about how its program is judged."""
-    if part.measure:
-        truth = part.measure()
-        return f"{part.scale.show(truth.value)}, {truth.label}. {truth.because}"
-    return "The judge tests the answer. One right program:" if part.model else "The judge tests the answer."
+    if card_question.measure:
+        truth = card_question.measure()
+        return f"{card_question.scale.show(truth.value)}, {truth.label}. {truth.because}"
+    return (
+        "The judge tests the answer. One right program:"
+        if card_question.model_answer
+        else "The judge tests the answer."
+    )

@@ -19,25 +19,25 @@ def is_fault(kind: str, array: str = "") -> Matcher:
     """Return a function that checks whether a fault of this kind, optionally in an access to `array`, stopped
     a kernel.
     """
-    return lambda m: m.fault == kind and (not array or m.array == array)
+    return lambda m: m.fault_kind == kind and (not array or m.fault_array == array)
 
 
 is_out_of_bounds: Matcher = is_fault("out of bounds")
 
 
-def is_out_of_shared(m: Mistake) -> bool:
+def is_out_of_shared_memory(m: Mistake) -> bool:
     """Return whether an access beyond the block's shared memory stopped the kernel."""
-    return is_out_of_bounds(m) and "outside shared memory" in m.said
+    return is_out_of_bounds(m) and "outside shared memory" in m.message
 
 
 def is_endless(m: Mistake) -> bool:
     """Return whether the kernel was stopped because it ran for too long."""
-    return m.fault in ("endless", "too long")
+    return m.fault_kind in ("endless", "too long")
 
 
 def is_hazard(*kinds: str) -> Matcher:
     """Return a function that checks whether the sanitizer found a hazard of these kinds, or of any kind."""
-    return lambda m: m.stage == "hazards" and (not kinds or m.hazard in kinds)
+    return lambda m: m.stage == "hazards" and (not kinds or m.hazard_kind in kinds)
 
 
 def is_in_stage(stage: str) -> Matcher:
@@ -47,72 +47,80 @@ def is_in_stage(stage: str) -> Matcher:
 
 def is_unchanged(m: Mistake) -> bool:
     """Return whether the kernel changed no element of the output."""
-    return m.found is not None and m.start is not None and _is_same(m.found, m.start)
+    return (
+        m.actual_values is not None
+        and m.initial_contents is not None
+        and _is_same(m.actual_values, m.initial_contents)
+    )
 
 
 def is_partly_unwritten(m: Mistake) -> bool:
     """Return whether all wrong elements of the output still have their initial contents."""
-    if m.found is None or m.start is None or not m.wrong.any():
+    if m.actual_values is None or m.initial_contents is None or not m.wrong_elements.any():
         return False
-    return _is_same(m.found[m.wrong], m.start[m.wrong])
+    return _is_same(m.actual_values[m.wrong_elements], m.initial_contents[m.wrong_elements])
 
 
 def is_not_finite(m: Mistake) -> bool:
     """Return whether a wrong element of the output is not a finite number."""
-    return m.found is not None and not np.isfinite(m.found[m.wrong]).all()
+    return m.actual_values is not None and not np.isfinite(m.actual_values[m.wrong_elements]).all()
 
 
 def is_nearly_right(m: Mistake) -> bool:
     """Return whether only rounding errors distinguish the output from the expected output."""
-    if m.found is None or m.wanted is None:
+    if m.actual_values is None or m.expected_values is None:
         return False
-    return bool(np.allclose(m.found, m.wanted, rtol=1e-4, atol=1e-30, equal_nan=True))
+    return bool(np.allclose(m.actual_values, m.expected_values, rtol=1e-4, atol=1e-30, equal_nan=True))
 
 
 def is_only_first_right(m: Mistake) -> bool:
     """Return whether only element 0 of the output is right, and no other element was written."""
-    return is_partly_unwritten(m) and not m.wrong.flat[0] and bool(m.wrong.flat[1:].all())
+    return is_partly_unwritten(m) and not m.wrong_elements.flat[0] and bool(m.wrong_elements.flat[1:].all())
 
 
 def is_written_twice(m: Mistake) -> bool:
     """Return whether two threads wrote the same value to one element of the output."""
-    return m.stage == "hazards" and m.hazard == "WAW"
+    return m.stage == "hazards" and m.hazard_kind == "WAW"
 
 
 def is_tail_wrong(m: Mistake) -> bool:
     """Return whether the output is right before some index, and all of its later elements are wrong."""
-    if m.found is None or not m.wrong.size:
+    if m.actual_values is None or not m.wrong_elements.size:
         return False
-    is_wrong = m.wrong.ravel()
+    is_wrong = m.wrong_elements.ravel()
     first_wrong_index = int(is_wrong.argmax())
     return first_wrong_index > 0 and bool(is_wrong[first_wrong_index:].all())
 
 
-def is_result_of(compute: Callable[[Mistake], Any]) -> Matcher:
+def is_result_of(compute_mistaken_result: Callable[[Mistake], Any]) -> Matcher:
     """Return a function that checks whether the output of a mistake equals ``compute(mistake)``.
 
     The function `compute` can read the inputs of the failed launch, as in ``lambda m: m["x"] + 1``.
     """
 
     def is_match(m: Mistake) -> bool:
-        if m.found is None:
+        if m.actual_values is None:
             return False
         with np.errstate(all="ignore"):
-            return bool(_is_close(m.found, compute(m)))
+            return bool(_is_close(m.actual_values, compute_mistaken_result(m)))
 
     return is_match
 
 
 def is_transposed(m: Mistake) -> bool:
     """Return whether the output is the transpose of the expected output."""
-    if m.found is None or m.wanted is None or m.wanted.ndim != 2:
+    if m.actual_values is None or m.expected_values is None or m.expected_values.ndim != 2:
         return False
-    return _is_close(m.found.reshape(m.wanted.shape[::-1]).T, m.wanted)
+    return _is_close(m.actual_values.reshape(m.expected_values.shape[::-1]).T, m.expected_values)
 
 
 def is_multiple(factor: float) -> Matcher:
     """Return a function that checks whether the output is `factor` times the expected output."""
-    return lambda m: m.found is not None and m.wanted is not None and _is_close(m.found, factor * m.wanted)
+    return lambda m: (
+        m.actual_values is not None
+        and m.expected_values is not None
+        and _is_close(m.actual_values, factor * m.expected_values)
+    )
 
 
 def match_all(*matchers: Matcher) -> Matcher:
@@ -134,13 +142,13 @@ def add_advice(advice_list: tuple[Advice, ...], mistake: Mistake) -> str:
     """Return the message of a mistake, followed by the first piece of advice that matches it."""
     sentence = next(
         (
-            advice.says
+            advice.sentence
             for advice in (_ADDS_TO_CONTENTS, *advice_list, *_GENERAL_ADVICE)
-            if advice.when(mistake)
+            if advice.matches(mistake)
         ),
         "",
     )
-    return f"{mistake.said} {sentence}".rstrip()
+    return f"{mistake.message} {sentence}".rstrip()
 
 
 def _is_same(a: Array, b: Array) -> bool:
@@ -156,17 +164,28 @@ def _is_close(a: Array, b: Any) -> bool:
 
 def _is_sum_with_contents(m: Mistake) -> bool:
     # Values added to uninitialized memory, on which no kernel may rely.
-    if m.found is None or m.start is None or m.wanted is None or m.name in m.case.values:
+    if (
+        m.actual_values is None
+        or m.initial_contents is None
+        or m.expected_values is None
+        or m.name in m.case.values
+    ):
         return False
-    if is_unchanged(m) or not np.isfinite(m.start).all() or _is_same(m.found, m.wanted):
+    if (
+        is_unchanged(m)
+        or not np.isfinite(m.initial_contents).all()
+        or _is_same(m.actual_values, m.expected_values)
+    ):
         return False
     with np.errstate(all="ignore"):
-        expected_sum = m.wanted + m.start
+        expected_sum = m.expected_values + m.initial_contents
         if expected_sum.dtype.kind != "f":
-            return bool((m.found == expected_sum).all())
-        tolerance = 4 * np.finfo(expected_sum.dtype).eps * (np.abs(m.wanted) + np.abs(m.start))
-        is_sum = (np.abs(m.found - expected_sum) <= tolerance) | (m.found == expected_sum)
-    return bool((is_sum | (np.isnan(m.found) & np.isnan(expected_sum))).all())
+            return bool((m.actual_values == expected_sum).all())
+        tolerance = (
+            4 * np.finfo(expected_sum.dtype).eps * (np.abs(m.expected_values) + np.abs(m.initial_contents))
+        )
+        is_sum = (np.abs(m.actual_values - expected_sum) <= tolerance) | (m.actual_values == expected_sum)
+    return bool((is_sum | (np.isnan(m.actual_values) & np.isnan(expected_sum))).all())
 
 
 # Comes first, because no other mistake looks like it.

@@ -141,17 +141,17 @@ class Score:
     golf: bool = True
 
     @property
-    def figure(self) -> str:
+    def count_text(self) -> str:
         """The learner's count as text, such as ``2,048 sectors of global memory``."""
         return f"{self.yours:,} {fill_template(self.words, {'n': self.yours})}"
 
     @property
-    def said(self) -> str:
+    def comparison_text(self) -> str:
         """All counts as text, such as ``2,048 sectors loaded; naive 4,096, reference 512; your best 563``."""
         count_texts = [f"naive {self.naive:,}"] if self.naive is not None else []
         count_texts.append(f"reference {self.reference:,}")
         best_text = f"; your best {self.best:,}" if self.best is not None else ""
-        return f"{self.figure}; {', '.join(count_texts)}{best_text}"
+        return f"{self.count_text}; {', '.join(count_texts)}{best_text}"
 
 
 def make_score(
@@ -162,7 +162,7 @@ def make_score(
     """
     description, read_count = COUNTERS[budget.counter]
     naive_count = None if naive_costs is None else read_count(naive_costs)
-    is_golf = budget.most is None and budget.least is None
+    is_golf = budget.max_count is None and budget.min_count is None
     return Score(
         budget.counter,
         description,
@@ -175,18 +175,18 @@ def make_score(
 
 def is_within_budget(budget: Budget, score: Score) -> bool:
     """Return whether the learner's count is within the limits of the budget."""
-    max_count = budget.limit(score.reference)
-    min_count = budget.floor(score.reference)
+    max_count = budget.find_max_count(score.reference)
+    min_count = budget.find_min_count(score.reference)
     return (max_count is None or score.yours <= max_count) and (min_count is None or score.yours >= min_count)
 
 
 def make_complaint(budget: Budget, score: Score) -> str:
     """Return the message for a count that is outside the limits of the budget."""
-    max_count = budget.limit(score.reference)
+    max_count = budget.find_max_count(score.reference)
     if max_count is not None and score.yours > max_count:
         limit_text = {0: "none is allowed", 1: "1 is allowed"}.get(max_count, f"{max_count:,} are allowed")
-        message = f"the results are right, but it takes {score.figure}, and {limit_text}"
+        message = f"the results are right, but it takes {score.count_text}, and {limit_text}"
     else:
-        min_count = budget.floor(score.reference)
-        message = f"the results are right, but it has {score.figure}, not {min_count:,} or more"
+        min_count = budget.find_min_count(score.reference)
+        message = f"the results are right, but it has {score.count_text}, not {min_count:,} or more"
     return f"{message} (reference {score.reference:,}). {budget.advice}".rstrip()

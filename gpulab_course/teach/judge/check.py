@@ -9,8 +9,8 @@ from gpulab_course.teach.first_lines import limit_printed_lines
 from gpulab_course.teach.judge import past, scores
 from gpulab_course.teach.judge.exercise import Exercise, KernelExercise
 from gpulab_course.teach.judge.kernel.stages import judge_kernel
-from gpulab_course.teach.judge.past import Past
-from gpulab_course.teach.judge.python.apart import judge_apart
+from gpulab_course.teach.judge.past import PastFailures
+from gpulab_course.teach.judge.python.apart import judge_in_process
 from gpulab_course.teach.judge.verdict import Verdict
 from gpulab_course.teach.store import store
 from virtualgpu.errors import GpulabError
@@ -28,21 +28,21 @@ def check(exercise: Exercise, answer: Any) -> Verdict:
     The judge first tries the data on which the last answer failed.
     """
     name = exercise.exercise_id
-    verdict = judge(exercise, answer, past.get_past(name))
+    verdict = judge(exercise, answer, past.get_past_failures(name))
     if verdict:
         past.forget_failures(name)
     return _store_verdict(exercise, verdict)
 
 
-def judge(exercise: Exercise, answer: Any, past: Past | None = None) -> Verdict:
+def judge(exercise: Exercise, answer: Any, past: PastFailures | None = None) -> Verdict:
     """Judge an answer without changing the learner's file. The object `past` stores the data on which the
     answer fails.
     """
-    past = past or Past()
+    past = past or PastFailures()
     if answer is None or answer is ...:
         return Verdict(exercise.exercise_id, False, "nothing to check; replace the TODO with your answer.")
     if not isinstance(exercise, KernelExercise):
-        return judge_apart(exercise, answer, past)
+        return judge_in_process(exercise, answer, past)
     try:
         with limit_printed_lines():
             return judge_kernel(exercise, answer, past)

@@ -13,34 +13,39 @@ DEFAULT_ULPS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class ExpectedFloats:
     """Expected floats, with a tolerance of ``ulps`` units in the last place of ``scale``.
 
     The attribute ``scale`` is the sum of the terms' absolute values, because rounding errors are relative to
     the terms and not to their sum. A sum of n terms has an error of about log2(n) units if it is added as a
     tree, and n units if it is added from left to right. Keep ``ulps`` so small that ``ulps * eps`` of the
-    scale is far below one term; otherwise a missing element is not detected. Sums of `Draw.whole` numbers are
-    exact and need no `Near`. With ``ulps=0``, all bits must be equal, including the sign of a zero. The bits
-    of ``zero_bits`` must be 0 in every element, also in NaN.
+    scale is far below one term; otherwise a missing element is not detected. Sums of numbers from
+    `DataGenerator.integer_floats` are exact and need no `ExpectedFloats`. With ``ulps=0``, all bits must be
+    equal, including the sign of a zero. The bits of ``zero_bit_mask`` must be 0 in every element, also in
+    NaN.
     """
 
     values: Array
     scale: Array | float
     ulps: float = DEFAULT_ULPS
-    zero_bits: int = 0
+    zero_bit_mask: int = 0
 
 
-def get_expected_values(expected: Array | Near) -> Array:
+def get_expected_values(expected: Array | ExpectedFloats) -> Array:
     """Return the expected values as an array without their tolerance."""
-    return expected.values if isinstance(expected, Near) else expected
+    return expected.values if isinstance(expected, ExpectedFloats) else expected
 
 
-def find_wrong_elements(actual: Array, expected: Array | Near) -> Array:
+def find_wrong_elements(actual: Array, expected: Array | ExpectedFloats) -> Array:
     """Return a bool array that marks where the array `actual` differs from the expected values."""
     expected_values = get_expected_values(expected)
     if expected_values.dtype.kind != "f":
         return np.asarray(actual != expected_values)
-    tolerances = expected if isinstance(expected, Near) else Near(expected_values, np.abs(expected_values))
+    tolerances = (
+        expected
+        if isinstance(expected, ExpectedFloats)
+        else ExpectedFloats(expected_values, np.abs(expected_values))
+    )
     if actual.dtype.kind not in "fiub":
         return np.full(expected_values.shape, True)
     with np.errstate(invalid="ignore"):  # of a signalling NaN, as uninitialized memory may hold
@@ -57,12 +62,12 @@ def find_wrong_elements(actual: Array, expected: Array | Near) -> Array:
     is_wrong = ~np.where(np.isfinite(expected_floats) & np.isfinite(actual_floats), is_close, is_identical)
     if not tolerances.ulps:
         is_wrong |= (expected_floats == 0) & (np.signbit(actual_floats) != np.signbit(expected_floats))
-    if tolerances.zero_bits:
-        is_wrong |= actual.view(f"u{actual.itemsize}") & tolerances.zero_bits != 0
+    if tolerances.zero_bit_mask:
+        is_wrong |= actual.view(f"u{actual.itemsize}") & tolerances.zero_bit_mask != 0
     return np.asarray(is_wrong)
 
 
-def find_mismatch(name: str, actual: Array, expected: Array | Near) -> str:
+def find_mismatch(name: str, actual: Array, expected: Array | ExpectedFloats) -> str:
     """Return a message if an array has the wrong shape or dtype, and otherwise an empty string.
 
     ``y has the shape (3,), but it should be (4,)``, ``y has the dtype int64, but it should be float32``.

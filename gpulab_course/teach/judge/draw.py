@@ -17,19 +17,24 @@ Shape = int | tuple[int, ...]
 
 # What floats and whole numbers are drawn as. Zeros, infinities and NaN come apart from each other, so that
 # none of them hides what another would show.
-RANDOM = ""
-DUPLICATES = "few values"
-ZEROS = "0 and -0"
-INFINITE = "infinities"
-NAN = "NaN"
-EXTREME = "extreme values"
-KINDS = (RANDOM, DUPLICATES, EXTREME, ZEROS, INFINITE, NAN)
+RANDOM_VALUES = ""
+DUPLICATE_VALUES = "few values"
+ZERO_VALUES = "0 and -0"
+INFINITE_VALUES = "infinities"
+NAN_VALUES = "NaN"
+EXTREME_VALUES = "extreme values"
+DATA_KINDS = (RANDOM_VALUES, DUPLICATE_VALUES, EXTREME_VALUES, ZERO_VALUES, INFINITE_VALUES, NAN_VALUES)
 # Three of the largest still have a sum: whether a product is rounded before it is added must not decide
 # between a number and infinity. CuPy has kernels compiled to take subnormal numbers for 0 (-ftz=true), so
 # that they, and what makes them, come only where nothing is computed.
 _EXTREME_VALUES = (3e-15, -3e-15, 16777215.0, -3e9, 1e37, -1e37)
 _SUBNORMAL_VALUES = (1e-45, -1e-45, 3e-42, -7e-39, 1.2e-38)
-_SPECIAL_VALUES = {EXTREME: _EXTREME_VALUES, ZEROS: (0.0, -0.0), INFINITE: (np.inf, -np.inf), NAN: (np.nan,)}
+_SPECIAL_VALUES = {
+    EXTREME_VALUES: _EXTREME_VALUES,
+    ZERO_VALUES: (0.0, -0.0),
+    INFINITE_VALUES: (np.inf, -np.inf),
+    NAN_VALUES: (np.nan,),
+}
 _SPECIAL_SHARE = 0.2
 # So many blocks at most in a launch of few elements: blocks of a single thread take a warp each.
 _MAX_BLOCKS = 600
@@ -42,47 +47,49 @@ def make_text_seed(text: str) -> int:
     return zlib.crc32(text.encode())
 
 
-class Draw:
+class DataGenerator:
     """A generator of random input arrays, which contain special values such as zeros or NaN if `kind` names
     them.
 
-    The attribute ``rng`` is a NumPy generator for random data that the methods do not provide. ``special`` is
-    true after a call of `floats`: only floats can be zeros with a sign, infinities and NaN.
+    The attribute ``rng`` is a NumPy generator for random data that the methods do not provide.
+    ``has_special_values`` is true after a call of `floats`: only floats can be zeros with a sign, infinities
+    and NaN.
     """
 
-    def __init__(self, seed: int | Sequence[int], kind: str = RANDOM) -> None:
+    def __init__(self, seed: int | Sequence[int], kind: str = RANDOM_VALUES) -> None:
         self.rng = np.random.default_rng(seed)
         self.kind = kind
-        self.special = False
+        self.has_special_values = False
 
-    def floats(self, shape: Shape, dtype: Any = np.float32, moved: bool = False) -> Array:
+    def floats(self, shape: Shape, dtype: Any = np.float32, is_only_copied: bool = False) -> Array:
         """Return normally distributed floats, some of which are replaced by special values.
 
-        With ``moved=True``, for kernels that only copy data, the special values include subnormal numbers.
+        With ``is_only_copied=True``, for kernels that only copy data, the special values include subnormal
+        numbers.
         """
-        self.special = True
+        self.has_special_values = True
         values = self.rng.standard_normal(shape)
-        if self.kind == DUPLICATES:
+        if self.kind == DUPLICATE_VALUES:
             values = np.rint(values)
         if self.kind in _SPECIAL_VALUES:
             is_special = self.rng.random(shape) < _SPECIAL_SHARE
             special_values = _SPECIAL_VALUES[self.kind] + (
-                _SUBNORMAL_VALUES if moved and self.kind == EXTREME else ()
+                _SUBNORMAL_VALUES if is_only_copied and self.kind == EXTREME_VALUES else ()
             )
             values[is_special] = self.rng.choice(special_values, int(is_special.sum()))
         return values.astype(dtype)
 
-    def whole(self, shape: Shape, low: int = -8, high: int = 9, dtype: Any = np.float32) -> Array:
-        """Return random integers in ``[low, high)`` as floats, whose sums of a million terms are exact."""
+    def integer_floats(self, shape: Shape, low: int = -8, high: int = 9, dtype: Any = np.float32) -> Array:
+        """Return random integers in ``[low, high)`` as floats. The sum of a million of them is exact."""
         return self.integers(shape, low, high).astype(dtype)
 
     def integers(self, shape: Shape, low: int = -1000, high: int = 1000, dtype: Any = np.int32) -> Array:
         """Return random integers in ``[low, high)``."""
-        if self.kind == DUPLICATES:
+        if self.kind == DUPLICATE_VALUES:
             candidates = self.rng.integers(low, high, 3)
             return self.rng.choice(candidates, shape).astype(dtype)
         values = np.asarray(self.rng.integers(low, high, shape))
-        if self.kind == EXTREME:
+        if self.kind == EXTREME_VALUES:
             is_extreme = self.rng.random(shape) < 0.5
             values[is_extreme] = self.rng.choice((low, high - 1), int(is_extreme.sum()))
         return values.astype(dtype)
@@ -99,13 +106,13 @@ class Draw:
         return values.astype(np.int32)
 
 
-def draw_garbage(seed: int, shape: Shape, dtype: Any, number: int = 0) -> Array:
-    """Return random initial contents for the output `number`, which must not affect a kernel's results.
+def draw_garbage(seed: int, shape: Shape, dtype: Any, output_number: int = 0) -> Array:
+    """Return random initial contents for output `output_number`, which must not affect a kernel's results.
 
     Some seeds produce NaN. Seed 0, which is used to explain mistakes, does not, because a value that is added
     to NaN cannot be recognised.
     """
-    rng = np.random.default_rng((seed, number))
+    rng = np.random.default_rng((seed, output_number))
     numpy_dtype = np.dtype(dtype)
     if numpy_dtype.kind == "f" and seed % 3 == 2:
         return np.full(shape, np.nan, numpy_dtype)
@@ -176,11 +183,14 @@ def draw_line_blocks(rng: np.random.Generator) -> list[Dim3]:
     return [(threads, 1, 1) for threads in (*random_sizes, ragged_size, 33, partial_warp, 1, 1024)]
 
 
-def draw_warp_blocks(rng: np.random.Generator, warps: int = 1) -> list[Dim3]:
+def draw_warp_blocks(rng: np.random.Generator, warp_multiple: int = 1) -> list[Dim3]:
     """Return one-dimensional block shapes to test, in which the number of warps is a multiple of `warps`."""
     warp_counts = (*(int(rng.integers(low, high)) for low, high in ((3, 6), (6, 12), (12, 25))), 1, 2, 32)
     return [
-        (threads, 1, 1) for threads in dict.fromkeys(32 * max(warps, n // warps * warps) for n in warp_counts)
+        (threads, 1, 1)
+        for threads in dict.fromkeys(
+            32 * max(warp_multiple, n // warp_multiple * warp_multiple) for n in warp_counts
+        )
     ]
 
 
@@ -194,11 +204,11 @@ def draw_plane_blocks(rng: np.random.Generator) -> list[Dim3]:
 
 
 def pair_sizes_with_blocks(
-    sizes: Sequence[Any], blocks: Sequence[Dim3], max_small: int = 5000
+    sizes: Sequence[Any], blocks: Sequence[Dim3], max_small_elements: int = 5000
 ) -> list[tuple[Any, Dim3]]:
     """Return pairs of a size and a block shape for the tests.
 
-    Small sizes are tested with many block shapes, and sizes above `max_small` with only one.
+    Small sizes are tested with many block shapes, and sizes above `max_small_elements` with only one.
 
     A size may be a function of the block, such as `count_four_blocks`.
     """
@@ -207,7 +217,7 @@ def pair_sizes_with_blocks(
         element_count = 0 if callable(size) else int(np.prod(size))
         if callable(size):
             size_block_pairs += [(size(block), block) for block in blocks]
-        elif element_count > max_small:
+        elif element_count > max_small_elements:
             size_block_pairs.append((size, blocks[(1 - size_index % 2) % len(blocks)]))
         else:
             suitable_blocks = [
@@ -252,6 +262,6 @@ def _scale_size(size: Any, rng: np.random.Generator, min_factor: float, max_fact
     return tuple(extents) if isinstance(size, tuple) else extents[0]
 
 
-def count_blocks(count: int, threads: int) -> int:
-    """Return the number of blocks that cover `count` elements, but at least 1."""
-    return max(1, -(-count // threads))
+def count_blocks(element_count: int, threads: int) -> int:
+    """Return the number of blocks that cover `element_count` elements, but at least 1."""
+    return max(1, -(-element_count // threads))

@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass
-class Past:
+class PastFailures:
     """The failures of a learner's earlier answers to one exercise, which affect the choice of the next tests.
 
     The first data for an answer depend only on its text, so that a notebook has the same verdict each time it
@@ -21,49 +21,49 @@ class Past:
     ----------
     salt : int
         A random number that changes the seeds of later data.
-    number : int
+    skipped_draws : int
         Number of draws to skip, so that tests can try one answer with several seeds.
     failures : Counter
         The number of failures by the seed of the answer's text.
-    stage : str
+    failed_stage : str
         The stage in which the last answer failed.
-    again : object, optional
+    failed_case : object, optional
         The case on which the last answer failed.
     """
 
     salt: int = 0
-    number: int = 0
+    skipped_draws: int = 0
     failures: Counter[int] = field(default_factory=Counter)
-    stage: str = ""
-    again: Any = None
+    failed_stage: str = ""
+    failed_case: Any = None
     _text_seed: int = 0
 
-    def seed(self, text_seed: int) -> int:
+    def choose_seed(self, text_seed: int) -> int:
         """Return the seed for the test data of an answer. After each failure of an answer with the same text,
         the seed changes.
         """
         self._text_seed = text_seed
-        draw_number = self.number + self.failures[text_seed]
+        draw_number = self.skipped_draws + self.failures[text_seed]
         return zlib.crc32(f"{text_seed} {self.salt} {draw_number}".encode()) if draw_number else text_seed
 
-    def failed(self, stage: str, case: Any) -> None:
+    def record_failure(self, stage: str, case: Any) -> None:
         """Record the stage and the test case in which the current answer failed."""
         self.failures[self._text_seed] += 1
-        self.stage = stage
-        self.again = case
+        self.failed_stage = stage
+        self.failed_case = case
 
-    def again_in(self, *stages: str) -> Any:
+    def get_failed_case(self, *stages: str) -> Any:
         """Return the test case of the last failure if it was in one of these stages, and otherwise None."""
-        return self.again if self.stage in stages else None
+        return self.failed_case if self.failed_stage in stages else None
 
 
 _SALT = int.from_bytes(os.urandom(4), "big")
-_failures: dict[str, Past] = {}
+_failures: dict[str, PastFailures] = {}
 
 
-def get_past(exercise_id: str) -> Past:
+def get_past_failures(exercise_id: str) -> PastFailures:
     """Return the earlier failures of an exercise in this session."""
-    return _failures.setdefault(exercise_id, Past(_SALT))
+    return _failures.setdefault(exercise_id, PastFailures(_SALT))
 
 
 def forget_failures(exercise_id: str) -> None:

@@ -28,9 +28,9 @@ def read_best_scores(exercise: Exercise) -> dict[str, int]:
     return {}
 
 
-def store_best_scores(exercise: Exercise, values: dict[str, int]) -> None:
+def store_best_scores(exercise: Exercise, best_scores: dict[str, int]) -> None:
     """Store new best scores with the version of the exercise's rules, because other rules make them
     invalid.
     """
-    record = {"rules": getattr(exercise, "rules", 0), "best": values}
+    record = {"rules": getattr(exercise, "rules", 0), "best": best_scores}
     store().put(_STORE_SECTION, exercise.exercise_id, record)

@@ -13,7 +13,7 @@ from gpulab_course.teach.judge.budget import Score
 
 State = Literal["passed", "failed", "not reached"]
 
-_SIGNS: dict[State, str] = {"passed": "✓", "failed": "✗", "not reached": "–"}
+_STATE_SIGNS: dict[State, str] = {"passed": "✓", "failed": "✗", "not reached": "–"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +72,21 @@ class Verdict:
 
     def __str__(self) -> str:
         width = max((len(row.name) for row in self._list_rows()), default=0)
-        lines = [f"  {_SIGNS[stage.state]} {stage.name:{width}}  {stage.said}" for stage in self._list_rows()]
-        return "\n".join([repr(self), *lines, *(f"  score: {score.said}" for score in self._golf_scores)])
+        lines = [
+            f"  {_STATE_SIGNS[stage.state]} {stage.name:{width}}  {stage.said}" for stage in self._list_rows()
+        ]
+        return "\n".join(
+            [repr(self), *lines, *(f"  score: {score.comparison_text}" for score in self._golf_scores)]
+        )
 
     def _repr_html_(self) -> str:
         verdict_html = page.render_verdict(self.opening, self.message, self.passed)
         if not self.stages:
             return verdict_html
-        rows = tuple((f"{_SIGNS[row.state]} {row.name}", row.said) for row in self._list_rows())
-        scores = "".join(f"<p><b>Score:</b> {html.escape(score.said)}</p>" for score in self._golf_scores)
+        rows = tuple((f"{_STATE_SIGNS[row.state]} {row.name}", row.said) for row in self._list_rows())
+        scores = "".join(
+            f"<p><b>Score:</b> {html.escape(score.comparison_text)}</p>" for score in self._golf_scores
+        )
         return make_card(
             f"Check of {self.exercise_id}", verdict_html, Table("", ("stage", "found"), rows).html(), scores
         )

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpulab_course.teach.predictions.prediction import Prediction, Reveal
-from gpulab_course.teach.question import PredictionQuestion, Value
+from gpulab_course.teach.question import AnswerValue, PredictionQuestion
 from gpulab_course.teach.store import store
 from virtualgpu.errors import GpulabError
 from virtualgpu.records import Provenance
 
-_SCALE_STEP = re.compile(
+_SCALE_STEP_PATTERN = re.compile(
     r"(?:(?P<bound>less than|under|more than|over|about) )?(?P<number>\d[\d,]*(?:\.\d+)?)(?!\w)"
 )
 _BOUND_SIGNS = {"less than": -1, "under": -1, "more than": 1, "over": 1}
@@ -25,7 +25,10 @@ class UnknownPredictionError(GpulabError, ValueError):
 
 
 def predict(
-    question: PredictionQuestion, answer: Value | None, sure: bool | None, fields: dict[str, Value]
+    question: PredictionQuestion,
+    answer: AnswerValue | None,
+    sure: bool | None,
+    fields: dict[str, AnswerValue],
 ) -> Prediction:
     """Return the learner's prediction for a question, and lock the given answer, if there is one."""
     current_question = _fill_question(question, fields)
@@ -37,7 +40,7 @@ def predict(
 
 
 def reveal(
-    question: PredictionQuestion, value: Value, source: Provenance | str, fields: dict[str, Value]
+    question: PredictionQuestion, value: AnswerValue, source: Provenance | str, fields: dict[str, AnswerValue]
 ) -> Reveal:
     """Return a comparison of the learner's prediction with the true value."""
     prediction = _get_prediction(store().path, question.key)
@@ -46,7 +49,7 @@ def reveal(
     return prediction.reveal(value, source, fill_fields(question.because, fields, question.key))
 
 
-def fill_fields(text: str, fields: dict[str, Value], key: str) -> str:
+def fill_fields(text: str, fields: dict[str, AnswerValue], key: str) -> str:
     """Return `text` after replacing each ``{name}`` by the value with this name in `fields`.
 
     Raises
@@ -64,24 +67,24 @@ def fill_fields(text: str, fields: dict[str, Value], key: str) -> str:
         ) from None
 
 
-def _fill_question(question: PredictionQuestion, fields: dict[str, Value]) -> PredictionQuestion:
+def _fill_question(question: PredictionQuestion, fields: dict[str, AnswerValue]) -> PredictionQuestion:
     """Return the question with its choices in display order and its `comparison` filled in from `fields`."""
     field_match = re.fullmatch(r"\{(\w+)\}", str(question.comparison))
     comparison = fields.get(field_match[1]) if field_match else question.comparison
     return replace(question, choices=_order_choices(question.key, question.choices), comparison=comparison)
 
 
-def _order_choices(key: str, choices: tuple[Value, ...]) -> tuple[Value, ...]:
+def _order_choices(key: str, choices: tuple[AnswerValue, ...]) -> tuple[AnswerValue, ...]:
     """Return the choices in a fixed order that depends on the key, so that the position reveals nothing.
 
     The order is the same for all learners, so a teacher can refer to "the second choice". Choices that form a
     scale, such as "less than 2", "2 to 10" and "more than 10", are sorted upwards or downwards.
     """
 
-    def hash_choice(choice: Value) -> bytes:
+    def hash_choice(choice: AnswerValue) -> bytes:
         return hashlib.sha256(f"{choice}@{key}".encode()).digest()
 
-    scale_matches = [_SCALE_STEP.match(str(choice)) for choice in choices]
+    scale_matches = [_SCALE_STEP_PATTERN.match(str(choice)) for choice in choices]
     if not choices or None in scale_matches:
         return tuple(sorted(choices, key=hash_choice))
     sort_keys = {
@@ -96,7 +99,7 @@ def _order_choices(key: str, choices: tuple[Value, ...]) -> tuple[Value, ...]:
     return tuple(sorted(choices, key=sort_keys.__getitem__, reverse=hash_choice("scale")[0] % 2 == 0))
 
 
-def _format_number(value: Value) -> str:
+def _format_number(value: AnswerValue) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}"
     return f"{value:,}" if isinstance(value, int) else str(value)

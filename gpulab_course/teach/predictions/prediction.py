@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gpulab_course.teach import page
 from gpulab_course.teach.predictions.numbers import read_number
 from gpulab_course.teach.predictions.verdicts import Scale
-from gpulab_course.teach.question import PredictionQuestion, Value
+from gpulab_course.teach.question import AnswerValue, PredictionQuestion
 from gpulab_course.teach.store import store
 from virtualgpu.records import Provenance
 
@@ -38,8 +38,8 @@ class Prediction:
         Whether the learner displayed the true value without a prediction.
     """
 
-    asked: PredictionQuestion
-    value: Value | None
+    asked_question: PredictionQuestion
+    value: AnswerValue | None
     sure: bool | None
     right: bool | None
     seen: bool
@@ -54,22 +54,22 @@ class Prediction:
 
     def ask(self, question: PredictionQuestion, text: str) -> None:
         """Set the question and its text, and load the learner's stored answer."""
-        self.asked = question
+        self.asked_question = question
         self.question = text
         self._waiting = None
-        record = store().get(SECTION, self.key)
-        record = record if isinstance(record, dict) else {"value": record}
+        stored_record = store().get(SECTION, self.key)
+        stored_record = stored_record if isinstance(stored_record, dict) else {"value": stored_record}
         self.value = self.sure = self.right = None
-        self.seen = bool(record.get("seen"))
-        if record.get("value") is not None:
+        self.seen = bool(stored_record.get("seen"))
+        if stored_record.get("value") is not None:
             # An answer that does not fit belongs to an earlier version of the question: ask again.
             with suppress(ValueError):
-                self.value = self._check_value(record["value"])
-                self.sure, self.right = record.get("sure"), record.get("right")
+                self.value = self._check_value(stored_record["value"])
+                self.sure, self.right = stored_record.get("sure"), stored_record.get("right")
 
     @property
     def scale(self) -> Scale:
-        question = self.asked
+        question = self.asked_question
         return Scale(question.unit, "choice" if question.choices else question.kind, question.tolerance)
 
     @property
@@ -81,7 +81,7 @@ class Prediction:
         """Return whether the true value was displayed. Afterwards, the answer cannot be changed."""
         return self.seen or self.right is not None
 
-    def lock(self, value: Value, sure: bool | None = None) -> Prediction:
+    def lock(self, value: AnswerValue, sure: bool | None = None) -> Prediction:
         """Lock an answer as sure or as a guess, unless the true value was already displayed.
 
         Raises
@@ -105,7 +105,7 @@ class Prediction:
             store().forget(SECTION, self.key)
             self._refresh()
 
-    def reveal(self, value: Value, source: Provenance | str = "", because: str = "") -> Reveal:
+    def reveal(self, value: AnswerValue, source: Provenance | str = "", because: str = "") -> Reveal:
         """Return the comparison of the learner's answer with the true `value`.
 
         If no answer is locked yet, the result is recorded when the learner locks one.
@@ -127,20 +127,20 @@ class Prediction:
         self._refresh()
         return self._waiting
 
-    def settle(self, right: bool) -> None:
+    def store_result(self, right: bool) -> None:
         """Store whether the learner's answer was right. Later calls have no effect."""
         if self.right is None:
             self.right = right
             self._store_record()
 
-    def look(self) -> None:
+    def record_look(self) -> None:
         """Record that the learner displayed the true value without a prediction."""
         if not self.final:
             self.seen = True
             store().put(SECTION, self.key, {"seen": True})
             self._refresh()
 
-    def shown(self) -> str:
+    def describe_answer(self) -> str:
         """Return a sentence with the locked answer, and whether the learner was sure."""
         if self.value is None:
             return "The number below was shown without a prediction." if self.seen else ""
@@ -155,30 +155,30 @@ class Prediction:
             if form is not None:
                 form.refresh()
 
-    def _check_value(self, value: Value) -> Value:
-        if self.asked.choices:
-            for choice in self.asked.choices:
+    def _check_value(self, value: AnswerValue) -> AnswerValue:
+        if self.asked_question.choices:
+            for choice in self.asked_question.choices:
                 if str(value) == str(choice):
                     return choice
-            choices_text = ", ".join(map(str, self.asked.choices))
+            choices_text = ", ".join(map(str, self.asked_question.choices))
             raise ValueError(f"{value!r} is not one of the choices: {choices_text}.")
-        return value if not isinstance(value, str) else read_number(value, self.asked.unit)
+        return value if not isinstance(value, str) else read_number(value, self.asked_question.unit)
 
     def __str__(self) -> str:
         lines = [f"Predict: {self.question}"]
-        if self.asked.choices:
-            lines.append("  " + " / ".join(map(str, self.asked.choices)))
+        if self.asked_question.choices:
+            lines.append("  " + " / ".join(map(str, self.asked_question.choices)))
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        status = self.shown().removesuffix(".").lower() if self.locked else "open"
+        status = self.describe_answer().removesuffix(".").lower() if self.locked else "open"
         return f"Prediction {self.key!r} ({self.question}): {status}."
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, object]:
         question_html = f"<b>Predict:</b> {page.render_prose(self.question)}"
-        if self.asked.choices:
+        if self.asked_question.choices:
             question_html += "<br>" + " &nbsp;/&nbsp; ".join(
-                page.render_prose(str(choice)) for choice in self.asked.choices
+                page.render_prose(str(choice)) for choice in self.asked_question.choices
             )
         if page.is_in_jupyter():
             self._form = make_asking_form(self)
@@ -186,7 +186,7 @@ class Prediction:
             self._form if page.is_in_jupyter() else None, str(self), page.render_box(question_html)
         )
 
-    def compared_in(self, form: Form) -> None:
+    def set_comparing_form(self, form: Form) -> None:
         """Set the form that shows the comparison of the answer with the true value. This form is updated when
         the learner's answer changes.
         """
@@ -198,7 +198,7 @@ class Reveal:
     """A comparison of a learner's prediction with the true value, which is displayed below a cell."""
 
     prediction: Prediction
-    found: Value
+    found: AnswerValue
     label: str
     because: str
 
@@ -211,7 +211,7 @@ class Reveal:
     def compare(self) -> None:
         """Store the result of the comparison in the prediction."""
         if self.right is not None:
-            self.prediction.settle(self.right)
+            self.prediction.store_result(self.right)
 
     @property
     def sign(self) -> str:
@@ -226,7 +226,7 @@ class Reveal:
         scale = self.prediction.scale
         value_text = scale.show(self.found)
         if prediction.value is None:
-            wrong_answer = prediction.asked.comparison
+            wrong_answer = prediction.asked_question.comparison
             hint = ""
             if wrong_answer is not None and wrong_answer != self.found:
                 hint = f" The usual wrong answer: {scale.show(wrong_answer)}."
@@ -262,7 +262,7 @@ class Reveal:
         form = None
         if page.is_in_jupyter() and not self.prediction.locked:
             form = make_comparing_form(self)
-            self.prediction.compared_in(form)
+            self.prediction.set_comparing_form(form)
         return page.make_bundle(form, repr(self), comparison_html)
 
 
@@ -276,7 +276,7 @@ def make_asking_form(prediction: Prediction) -> Form:
             "value": "" if locked_value is None else str(locked_value),
             "locked": prediction.locked or prediction.final,
             "final": prediction.final,
-            "note": prediction.shown(),
+            "note": prediction.describe_answer(),
             "wrong": error,
         }
 
@@ -291,8 +291,8 @@ def make_asking_form(prediction: Prediction) -> Form:
 
     form_facts = {
         "question": prediction.question,
-        "choices": [str(choice) for choice in prediction.asked.choices],
-        "unit": prediction.asked.unit,
+        "choices": [str(choice) for choice in prediction.asked_question.choices],
+        "unit": prediction.asked_question.unit,
     }
     form = Form("prediction", form_facts, make_state, handle_message)
     return form
@@ -315,4 +315,4 @@ def make_comparing_form(reveal: Reveal) -> Form:
             "rest": details,
         }
 
-    return Form("reveal", {"wait": _WAIT_TEXT}, make_state, lambda _: prediction.look())
+    return Form("reveal", {"wait": _WAIT_TEXT}, make_state, lambda _: prediction.record_look())

@@ -28,7 +28,7 @@ class Compiler:
         """Forget the process, because a forked Python process must not use its parent's compiler process."""
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._interrupted = False
+        self._was_interrupted = False
 
     def send(self, library_path: str, request: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
         """Send a request to the compiler process, and return its reply and the compiled images.
@@ -44,7 +44,7 @@ class Compiler:
         """
         request_bytes = json.dumps(request).encode() + b"\n"
         with self._lock:
-            self._interrupted = False
+            self._was_interrupted = False
             process = self._ensure_running(library_path)
             assert process.stdin is not None
             assert process.stdout is not None
@@ -58,7 +58,7 @@ class Compiler:
                 images = [process.stdout.read(size) for size in reply.get("sizes", ())]
             except (BrokenPipeError, ValueError):
                 self.stop()
-                if self._interrupted:
+                if self._was_interrupted:
                     raise InterruptedError from None
                 raise CompilerEndedError from None
             if "over" in reply:
@@ -78,7 +78,7 @@ class Compiler:
 
     def interrupt(self) -> None:
         """End the compiler process, because no caller waits for its reply any more."""
-        self._interrupted = True
+        self._was_interrupted = True
         self.stop()
 
     def stop(self) -> None:

@@ -25,12 +25,12 @@ class CompilationRefusedError(Exception):
     """Error for source code that does not compile. The error message is NVRTC's log."""
 
 
-def compile_now(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[list[bytes], str, dict[str, str]]:
+def compile_request(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[list[bytes], str, dict[str, str]]:
     """Compile source code, and return the requested images, the compiler's log and the mangled names.
 
     Raises
     ------
-    Refused
+    CompilationRefusedError
         With the log of a source that does not compile.
     RuntimeError
         If a call of NVRTC fails otherwise.
@@ -89,7 +89,7 @@ def reply_to(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[dict[str, A
     that contains the status.
     """
     try:
-        images, log, lowered_names = compile_now(library, request)
+        images, log, lowered_names = compile_request(library, request)
         return {"log": log, "lowered": lowered_names, "sizes": [len(image) for image in images]}, images
     except CompilationRefusedError as error:
         return {"refused": str(error)}, []
@@ -100,26 +100,26 @@ def reply_to(library: ctypes.CDLL, request: dict[str, Any]) -> tuple[dict[str, A
 class _LimitWatch(threading.Thread):
     """A thread that ends this process if its parent has ended, or if a request exceeds its limits."""
 
-    def __init__(self, replies: BinaryIO) -> None:
+    def __init__(self, reply_stream: BinaryIO) -> None:
         super().__init__(daemon=True)
-        self._replies = replies
-        self._parent = os.getppid()
-        self.limits: tuple[float, int] | None = None  # limits of the current request
+        self._reply_stream = reply_stream
+        self._parent_pid = os.getppid()
+        self.request_limits: tuple[float, int] | None = None  # limits of the current request
 
     def run(self) -> None:
         while True:
             time.sleep(_POLL_S)
-            if os.getppid() != self._parent:
+            if os.getppid() != self._parent_pid:
                 os._exit(1)
-            limits = self.limits
-            exceeded_limit = "" if limits is None else self._exceeded_limit(*limits)
+            limits = self.request_limits
+            exceeded_limit = "" if limits is None else self._find_exceeded_limit(*limits)
             if exceeded_limit:
-                self._replies.write(json.dumps({"over": exceeded_limit}).encode() + b"\n")
-                self._replies.flush()
+                self._reply_stream.write(json.dumps({"over": exceeded_limit}).encode() + b"\n")
+                self._reply_stream.flush()
                 os._exit(1)
 
     @staticmethod
-    def _exceeded_limit(deadline_s: float, max_bytes: int) -> str:
+    def _find_exceeded_limit(deadline_s: float, max_bytes: int) -> str:
         if time.process_time() > deadline_s:
             return "time"
         used_bytes = (
@@ -150,10 +150,10 @@ def main(library_path: str) -> None:
     library.nvrtcGetErrorString.restype = ctypes.c_char_p
     for request_line in sys.stdin.buffer:
         request = json.loads(request_line)
-        limit_watch.limits = (time.process_time() + request["limit_s"], request["limit_bytes"])
+        limit_watch.request_limits = (time.process_time() + request["limit_s"], request["limit_bytes"])
         os.chdir(request["folder"])  # headers are searched for here
         reply, images = reply_to(library, request)
-        limit_watch.limits = None
+        limit_watch.request_limits = None
         reply_stream.write(b"".join([json.dumps(reply).encode(), b"\n", *images]))
         reply_stream.flush()
 

@@ -92,14 +92,14 @@ class _Section:
     """The bytes of a debug section, and the symbol names in it by position."""
 
     data: bytearray = field(default_factory=bytearray)
-    names: dict[int, str] = field(default_factory=dict)
+    symbol_names: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass
 class _DebugEntry:
     tag: int
     has_children: bool
-    values: dict[int, object]
+    attribute_values: dict[int, object]
     parent: _DebugEntry | None = None
 
 
@@ -108,55 +108,62 @@ def read_declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int,
 
     Both are empty if the PTX has no debug sections.
     """
-    sections = {name: _assemble(section_text) for name, section_text in _SECTION_PATTERN.findall(ptx)}
+    sections = {name: _assemble_section(section_text) for name, section_text in _SECTION_PATTERN.findall(ptx)}
     if not {"info", "abbrev"} <= sections.keys():
         return [], {}
     location_lists = sections.get("loc", _Section()).data  # missing if no variable moves
     debug_entries = dict(_read_entries(sections["info"], _read_abbreviations(bytes(sections["abbrev"].data))))
     ctypes_by_key = _read_types(debug_entries)
     variables = []
-    last_parameter = dict[int, int]()
+    last_parameter_index = dict[int, int]()
     for debug_entry in debug_entries.values():
-        if debug_entry.tag not in (_TAG_VARIABLE, _TAG_PARAMETER) or _AT_NAME not in debug_entry.values:
+        if (
+            debug_entry.tag not in (_TAG_VARIABLE, _TAG_PARAMETER)
+            or _AT_NAME not in debug_entry.attribute_values
+        ):
             continue
         parent_entry = debug_entry.parent
         parameter_index = -1
         if debug_entry.tag == _TAG_PARAMETER:
-            parameter_index = last_parameter[id(parent_entry)] = last_parameter.get(id(parent_entry), -1) + 1
+            parameter_index = last_parameter_index[id(parent_entry)] = (
+                last_parameter_index.get(id(parent_entry), -1) + 1
+            )
         enclosing_function = parent_entry
         while enclosing_function is not None and enclosing_function.tag != _TAG_SUBPROGRAM:
             enclosing_function = enclosing_function.parent
-        type_key = debug_entry.values.get(_AT_TYPE)
+        type_key = debug_entry.attribute_values.get(_AT_TYPE)
         ctype = ctypes_by_key.get(type_key) if isinstance(type_key, int) else None
-        if ctype is None or (enclosing_function is not None and _AT_LOW not in enclosing_function.values):
+        if ctype is None or (
+            enclosing_function is not None and _AT_LOW not in enclosing_function.attribute_values
+        ):
             continue
         registers: frozenset[str] = frozenset()
-        location = debug_entry.values.get(_AT_LOCATION)
+        location = debug_entry.attribute_values.get(_AT_LOCATION)
         symbol_name = ""
         symbol_offset = 0
         if isinstance(location, int):
             registers = _read_location_registers(location_lists, location)
         elif isinstance(location, _LocationExpression):
-            registers = frozenset(filter(None, [_register_name(location)]))
+            registers = frozenset(filter(None, [_decode_register_name(location)]))
             if location[:1] == bytes([_OP_ADDR]):
                 symbol_name = location.symbol
                 symbol_offset = _read_uleb(location, 10)[0] if location[9:10] == bytes([_OP_PLUS]) else 0
         bounding_scope = (
             parent_entry
-            if parent_entry is not None and _AT_LOW in parent_entry.values
+            if parent_entry is not None and _AT_LOW in parent_entry.attribute_values
             else enclosing_function
         )
         low_pc, high_pc = (
-            str(bounding_scope.values[attribute]) if bounding_scope and enclosing_function else ""
+            str(bounding_scope.attribute_values[attribute]) if bounding_scope and enclosing_function else ""
             for attribute in (_AT_LOW, _AT_HIGH)
         )
         variables.append(
             DeclaredVariable(
-                _demangle(str(debug_entry.values[_AT_NAME])),
+                _demangle_name(str(debug_entry.attribute_values[_AT_NAME])),
                 ctype.name,
                 ctype.kind,
-                int(str(debug_entry.values.get(_AT_DECLARED, 0))),
-                str(enclosing_function.values[_AT_LOW]) if enclosing_function else "",
+                int(str(debug_entry.attribute_values.get(_AT_DECLARED, 0))),
+                str(enclosing_function.attribute_values[_AT_LOW]) if enclosing_function else "",
                 (low_pc, high_pc),
                 registers,
                 parameter_index,
@@ -168,12 +175,12 @@ def read_declared_variables(ptx: str) -> tuple[list[DeclaredVariable], dict[int,
     return variables, ctypes_by_key
 
 
-def _demangle(name: str) -> str:
+def _demangle_name(name: str) -> str:
     """Return the last part of a mangled name, without its namespaces."""
     remainder = name.removeprefix("_ZN") if name.startswith("_ZN") else ""
-    while (length := re.match(r"\d+", remainder)) is not None:
-        name = remainder[length.end() :][: int(length[0])]
-        remainder = remainder[length.end() + int(length[0]) :]
+    while (length_match := re.match(r"\d+", remainder)) is not None:
+        name = remainder[length_match.end() :][: int(length_match[0])]
+        remainder = remainder[length_match.end() + int(length_match[0]) :]
     return name
 
 
@@ -183,7 +190,7 @@ class _LocationExpression(bytes):
     symbol = ""
 
 
-def _assemble(section_text: str) -> _Section:
+def _assemble_section(section_text: str) -> _Section:
     section = _Section()
     for bit_width, values_text in _DATA_PATTERN.findall(section_text):
         size_bytes = int(bit_width) // 8
@@ -192,19 +199,19 @@ def _assemble(section_text: str) -> _Section:
             token_value = int(token, 0) if token.lstrip("-").isdigit() or token.startswith("0x") else 0
             if not token_value and not token.lstrip("-")[:1].isdigit():
                 symbol_name, _, offset_text = token.partition("+")
-                section.names[len(section.data)] = symbol_name
+                section.symbol_names[len(section.data)] = symbol_name
                 token_value = int(offset_text or 0)
             section.data += (token_value & ((1 << 8 * size_bytes) - 1)).to_bytes(size_bytes, "little")
     return section
 
 
 def _read_uleb(data: bytes | bytearray, offset: int) -> tuple[int, int]:
-    value = shift = 0
+    value = bit_shift = 0
     while True:
         byte = data[offset]
-        value |= (byte & 127) << shift
+        value |= (byte & 127) << bit_shift
         offset = offset + 1
-        shift = shift + 7
+        bit_shift = bit_shift + 7
         if byte < 128:
             return value, offset
 
@@ -249,8 +256,8 @@ def _read_entries(
             continue
         tag, has_children, attributes = abbreviations[abbreviation_code]
         attribute_values: dict[int, object] = {}
-        for name, form in attributes:
-            attribute_values[name], offset = _read_value(info, offset, form)
+        for attribute_number, form in attributes:
+            attribute_values[attribute_number], offset = _read_value(info, offset, form)
         entry = _DebugEntry(tag, has_children, attribute_values, parent)
         yield entry_offset, entry
         if has_children:
@@ -265,26 +272,28 @@ def _read_value(info: _Section, offset: int, form: int) -> tuple[object, int]:
     if form in (0x0A, 0x03, 0x04):  # a block with its length before it
         length_bytes = {0x0A: 1, 0x03: 2, 0x04: 4}[form]
         block_bytes = int.from_bytes(info_bytes[offset : offset + length_bytes], "little")
-        block = _LocationExpression(info_bytes[offset + length_bytes : offset + length_bytes + block_bytes])
-        block.symbol = info.names.get(offset + length_bytes + 1, "")
-        return block, offset + length_bytes + block_bytes
+        location_expression = _LocationExpression(
+            info_bytes[offset + length_bytes : offset + length_bytes + block_bytes]
+        )
+        location_expression.symbol = info.symbol_names.get(offset + length_bytes + 1, "")
+        return location_expression, offset + length_bytes + block_bytes
     if form in (0x0D, 0x0F):
         return _read_uleb(info_bytes, offset)
     length_bytes = _FORM_BYTES[form]
-    name = info.names.get(offset, "")
+    symbol_name = info.symbol_names.get(offset, "")
     if form == 0x01:
-        return name, offset + length_bytes
+        return symbol_name, offset + length_bytes
     return int.from_bytes(info_bytes[offset : offset + length_bytes], "little"), offset + length_bytes
 
 
 def _read_types(entries: dict[int, _DebugEntry]) -> dict[int, CType]:
     """Return the types by the offsets of their debugging entries, with names as in C, but without const."""
-    children_of: dict[int, list[_DebugEntry]] = {}
+    children_by_id: dict[int, list[_DebugEntry]] = {}
     for entry in entries.values():
-        children_of.setdefault(id(entry.parent), []).append(entry)
+        children_by_id.setdefault(id(entry.parent), []).append(entry)
     ctype_by_offset: dict[int, CType] = {}
     for offset in entries:
-        _read_type(entries, children_of, ctype_by_offset, offset)
+        _read_type(entries, children_by_id, ctype_by_offset, offset)
     return {
         offset: ctype for offset, ctype in ctype_by_offset.items() if ctype.size_bytes or ctype.count == 0
     }
@@ -292,26 +301,28 @@ def _read_types(entries: dict[int, _DebugEntry]) -> dict[int, CType]:
 
 def _read_type(
     entries: dict[int, _DebugEntry],
-    children_of: dict[int, list[_DebugEntry]],
-    types: dict[int, CType],
+    children_by_id: dict[int, list[_DebugEntry]],
+    ctype_by_offset: dict[int, CType],
     entry_offset: object,
 ) -> CType:
     entry = entries.get(entry_offset) if isinstance(entry_offset, int) else None
     if entry is None or not isinstance(entry_offset, int):
         return CType("void", 0)
-    if entry_offset in types:
-        return types[entry_offset]
-    name = str(entry.values.get(_AT_NAME, ""))
-    size_bytes = int(str(entry.values.get(_AT_SIZE, 0)))
-    inner_type_key = entry.values.get(_AT_TYPE)
+    if entry_offset in ctype_by_offset:
+        return ctype_by_offset[entry_offset]
+    name = str(entry.attribute_values.get(_AT_NAME, ""))
+    size_bytes = int(str(entry.attribute_values.get(_AT_SIZE, 0)))
+    inner_type_key = entry.attribute_values.get(_AT_TYPE)
     inner_key = inner_type_key if isinstance(inner_type_key, int) else None
     type_letter = ""
     ctype = CType(name or "void", 0)
     if entry.tag in (_TAG_STRUCT, _TAG_UNION):
         struct_members = []
-        for member_entry in children_of.get(id(entry), []):
-            if member_entry.tag == _TAG_MEMBER and isinstance(member_entry.values.get(_AT_TYPE), int):
-                member_location = member_entry.values.get(_AT_MEMBER_LOCATION)
+        for member_entry in children_by_id.get(id(entry), []):
+            if member_entry.tag == _TAG_MEMBER and isinstance(
+                member_entry.attribute_values.get(_AT_TYPE), int
+            ):
+                member_location = member_entry.attribute_values.get(_AT_MEMBER_LOCATION)
                 member_offset = (
                     _read_uleb(member_location, 1)[0]
                     if isinstance(member_location, bytes) and member_location
@@ -319,9 +330,9 @@ def _read_type(
                 )
                 struct_members.append(
                     (
-                        str(member_entry.values.get(_AT_NAME, "")),
+                        str(member_entry.attribute_values.get(_AT_NAME, "")),
                         member_offset,
-                        int(str(member_entry.values[_AT_TYPE])),
+                        int(str(member_entry.attribute_values[_AT_TYPE])),
                     )
                 )
         ctype = CType(name, size_bytes, _HALF_TYPES.get(name, ""), members=tuple(struct_members))
@@ -329,36 +340,38 @@ def _read_type(
         type_letter = (
             "s"
             if entry.tag == _TAG_ENUM
-            else _TYPE_LETTERS.get(int(str(entry.values.get(_AT_ENCODING, 0))), "")
+            else _TYPE_LETTERS.get(int(str(entry.attribute_values.get(_AT_ENCODING, 0))), "")
         )
         ctype = CType(name, size_bytes, f"{type_letter}{8 * size_bytes}" if type_letter else "")
     elif entry.tag == _TAG_POINTER:
-        ctype = CType(f"{_read_type(entries, children_of, types, inner_key).name}*", 8, "u64", inner_key)
+        ctype = CType(
+            f"{_read_type(entries, children_by_id, ctype_by_offset, inner_key).name}*", 8, "u64", inner_key
+        )
     elif entry.tag == _TAG_ARRAY:
-        ctype = _read_array_type(entries, children_of, types, entry)
+        ctype = _read_array_type(entries, children_by_id, ctype_by_offset, entry)
     elif entry.tag in (_TAG_TYPEDEF, _TAG_CONST, _TAG_VOLATILE):
-        target_type = _read_type(entries, children_of, types, inner_key)
+        target_type = _read_type(entries, children_by_id, ctype_by_offset, inner_key)
         ctype = replace(target_type, name=name if entry.tag == _TAG_TYPEDEF else target_type.name)
-    types[entry_offset] = ctype
+    ctype_by_offset[entry_offset] = ctype
     return ctype
 
 
 def _read_array_type(
     entries: dict[int, _DebugEntry],
-    children_of: dict[int, list[_DebugEntry]],
-    types: dict[int, CType],
+    children_by_id: dict[int, list[_DebugEntry]],
+    ctype_by_offset: dict[int, CType],
     entry: _DebugEntry,
 ) -> CType:
     """Return an array type with one or several dimensions; inner dimensions get separate negative keys."""
-    type_key = entry.values.get(_AT_TYPE)
-    element_type = _read_type(entries, children_of, types, type_key)
+    type_key = entry.attribute_values.get(_AT_TYPE)
+    element_type = _read_type(entries, children_by_id, ctype_by_offset, type_key)
     ctype = element_type
     shape_text = ""
-    for dimension in reversed(
-        [dimension for dimension in children_of.get(id(entry), []) if dimension.tag == _TAG_SUBRANGE]
+    for subrange in reversed(
+        [subrange for subrange in children_by_id.get(id(entry), []) if subrange.tag == _TAG_SUBRANGE]
     ):
-        upper_index = dimension.values.get(_AT_UPPER)
-        element_count = dimension.values.get(_AT_COUNT)
+        upper_index = subrange.attribute_values.get(_AT_UPPER)
+        element_count = subrange.attribute_values.get(_AT_COUNT)
         dimension_length = 0
         if element_count is not None:
             dimension_length = int(str(element_count))
@@ -371,8 +384,8 @@ def _read_array_type(
             inner_key=int(str(type_key)),
             count=dimension_length,
         )
-        type_key = -1 - len(types)
-        types[type_key] = ctype
+        type_key = -1 - len(ctype_by_offset)
+        ctype_by_offset[type_key] = ctype
     return ctype
 
 
@@ -387,12 +400,14 @@ def _read_location_registers(data: bytearray, offset: int) -> frozenset[str]:
         expression_bytes = int.from_bytes(data[offset + 16 : offset + 18], "little")
         has_register = 0 < expression_bytes < 64 and data[offset + 18] == _OP_REGX
         if has_register:
-            register_names.add(_register_name(bytes(data[offset + 18 : offset + 18 + expression_bytes])))
+            register_names.add(
+                _decode_register_name(bytes(data[offset + 18 : offset + 18 + expression_bytes]))
+            )
             offset += 18 + expression_bytes
     return frozenset(filter(None, register_names))
 
 
-def _register_name(expression: bytes) -> str:
+def _decode_register_name(expression: bytes) -> str:
     if not expression or expression[0] != _OP_REGX:
         return ""
     register_code, _ = _read_uleb(expression, 1)

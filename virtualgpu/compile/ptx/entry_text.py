@@ -51,23 +51,23 @@ def find_entry(ptx: str, kernel: str) -> EntryText:
     """
     match = re.search(rf"\.entry\s+{re.escape(kernel)}(?![\w$])\s*", ptx)
     if not match:
-        entries = ", ".join(re.findall(r"\.entry\s+([\w$]+)", ptx)) or "none"
-        raise PtxError(f"The PTX does not contain kernel {kernel!r}. Its kernels: {entries}.")
+        entry_names = ", ".join(re.findall(r"\.entry\s+([\w$]+)", ptx)) or "none"
+        raise PtxError(f"The PTX does not contain kernel {kernel!r}. Its kernels: {entry_names}.")
     offset = match.end()
     has_parentheses = ptx.startswith("(", offset)
     params_end = ptx.index(")", offset) if has_parentheses else offset
     has_params = bool(ptx[offset:params_end].strip("( \t\r\n"))
     body_start = ptx.index("{", params_end) + 1
     statements: list[Statement] = []
-    first_code = -1
+    first_code_offset = -1
     for start, end, statement_kind in _scan_body(ptx, body_start):
-        if statement_kind in ("code", "label") and first_code < 0:
-            first_code = start
+        if statement_kind in ("code", "label") and first_code_offset < 0:
+            first_code_offset = start
         if statement_kind != "label":
             statements.append(Statement(start, end, ptx[start:end], statement_kind == "code"))
-    if first_code < 0:
+    if first_code_offset < 0:
         raise PtxError(f"Kernel {kernel!r} has no instructions.")
-    return EntryText(params_end, has_parentheses, has_params, first_code, tuple(statements))
+    return EntryText(params_end, has_parentheses, has_params, first_code_offset, tuple(statements))
 
 
 def find_instructions(ptx: str, function: str) -> tuple[Statement, ...]:

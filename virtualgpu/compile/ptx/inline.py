@@ -43,25 +43,25 @@ def strip_copy_mark(register: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Call:
+class _InlinedCall:
     """A call instruction to replace: its index, its callee, and its parameters."""
 
     pc: int
     callee: str
-    actual: tuple[str, ...]
+    actual_names: tuple[str, ...]
 
 
 class _InlineMerger:
-    def __init__(self, module: ir.Module, inlined: Set[str]) -> None:
+    def __init__(self, module: ir.Module, inlined_names: Set[str]) -> None:
         self.module = module
-        self.inlined = inlined
-        self.code: list[ir.Instruction] = []
-        self.calls: deque[_Call] = deque()
+        self.inlined_names = inlined_names
+        self.instructions: list[ir.Instruction] = []
+        self.pending_calls: deque[_InlinedCall] = deque()
 
     def merge_into_entry(self, entry: ir.Function) -> ir.Function:
         merged_function = dataclasses.replace(
             entry,
-            instructions=self.code,
+            instructions=self.instructions,
             registers=dict(entry.registers),
             shared=dict(entry.shared),
             local=dict(entry.local),
@@ -71,14 +71,14 @@ class _InlineMerger:
         )
         self.append_body(entry, {}, None)
         copy_count = 0
-        while self.calls:
-            call = self.calls.popleft()
+        while self.pending_calls:
+            call = self.pending_calls.popleft()
             copy_count += 1
             callee = self.module.functions[call.callee]
-            self.code[call.pc].target = len(self.code)
+            self.instructions[call.pc].target = len(self.instructions)
             formal_names = [p.name for p in (*callee.returns, *callee.params)]
             new_names = {name: f"{name}{INLINE_COPY_MARK}{copy_count}" for name in _list_local_names(callee)}
-            new_names |= dict(zip(formal_names, call.actual, strict=True))
+            new_names |= dict(zip(formal_names, call.actual_names, strict=True))
             merged_function.registers |= {
                 new_names[n]: register_type for n, register_type in callee.registers.items()
             }
@@ -91,7 +91,7 @@ class _InlineMerger:
             for name, variable in callee.shared.items():
                 merged_function.shared.setdefault(name, variable)
             self.append_body(callee, new_names, call)
-            if len(self.code) > _MAX_INSTRUCTIONS:
+            if len(self.instructions) > _MAX_INSTRUCTIONS:
                 raise NotSupportedError(
                     f"Kernel {entry.name} is too large for the virtual GPU. Functions that contain "
                     "__syncthreads() are copied to every place that calls them, which results in more than "
@@ -99,12 +99,14 @@ class _InlineMerger:
                 )
         return merged_function
 
-    def append_body(self, function: ir.Function, new_names: dict[str, str], call: _Call | None) -> None:
+    def append_body(
+        self, function: ir.Function, new_names: dict[str, str], call: _InlinedCall | None
+    ) -> None:
         """Append a copy of a function's instructions in place of a call. If `call` is None, the kernel itself
         is copied.
         """
-        base_pc = len(self.code)
-        call_depth = 0 if call is None else self.code[call.pc].call_depth + 1
+        base_pc = len(self.instructions)
+        call_depth = 0 if call is None else self.instructions[call.pc].call_depth + 1
         instructions = list(function.instructions)
         if (
             not instructions or instructions[-1].guard or instructions[-1].root not in _BODY_END_ROOTS
@@ -117,39 +119,41 @@ class _InlineMerger:
             instruction_copy = dataclasses.replace(
                 instruction,
                 pc=base_pc + instruction.pc,
-                operands=tuple(_rename(operand, new_names) for operand in instruction.operands),
+                operands=tuple(_rename_operand(operand, new_names) for operand in instruction.operands),
                 guard=new_names.get(instruction.guard, instruction.guard) if instruction.guard else None,
                 target=base_pc + instruction.target if instruction.target >= 0 else -1,
                 targets=tuple(base_pc + branch_target for branch_target in instruction.targets),
                 origin=(function.name, instruction.pc),
                 call_depth=call_depth,
             )
-            self.code.append(instruction_copy)
+            self.instructions.append(instruction_copy)
             if instruction.root == "ret" and call is not None:
                 instruction_copy.parts = ("bra",)
                 instruction_copy.target = call.pc + 1
             elif instruction.root == "call":
                 callee, arguments, results = callgraph.split_call(instruction_copy)
-                if callee in self.inlined:
+                if callee in self.inlined_names:
                     instruction_copy.parts = ("bra",)
                     instruction_copy.operands = ()
-                    self.calls.append(_Call(instruction_copy.pc, callee, (*results, *arguments)))
+                    self.pending_calls.append(
+                        _InlinedCall(instruction_copy.pc, callee, (*results, *arguments))
+                    )
 
 
 def _list_local_names(function: ir.Function) -> list[str]:
     return [*function.registers, *function.local, *function.call_params]
 
 
-def _rename(operand: ir.Operand | None, new_names: dict[str, str]) -> ir.Operand | None:
+def _rename_operand(operand: ir.Operand | None, new_names: dict[str, str]) -> ir.Operand | None:
     if isinstance(operand, ir.Register | ir.Symbol):
         name = new_names.get(operand.name)
         return operand if name is None else dataclasses.replace(operand, name=name)
     if isinstance(operand, ir.Address):
-        base_operand = _rename(operand.base, new_names)
+        base_operand = _rename_operand(operand.base, new_names)
         assert isinstance(base_operand, ir.Register | ir.Symbol | ir.Immediate)
         return ir.Address(base_operand, operand.offset)
     if isinstance(operand, ir.Vector):
-        return ir.Vector(tuple(_rename(item, new_names) for item in operand.items))
+        return ir.Vector(tuple(_rename_operand(item, new_names) for item in operand.items))
     if isinstance(operand, ir.Pair):
-        return ir.Pair(_rename(operand.first, new_names), _rename(operand.second, new_names))
+        return ir.Pair(_rename_operand(operand.first, new_names), _rename_operand(operand.second, new_names))
     return operand

@@ -22,16 +22,16 @@ def split_operands(text: str) -> Iterator[str]:
     if not _BRACKET_PATTERN.search(text):
         yield from text.split(",")
         return
-    bracket_depth = start = 0
+    bracket_depth = part_start = 0
     for position, character in enumerate(text):
         if character in "[{(":
             bracket_depth += 1
         elif character in "]})":
             bracket_depth -= 1
         elif character == "," and bracket_depth == 0:
-            yield text[start:position]
-            start = position + 1
-    yield text[start:]
+            yield text[part_start:position]
+            part_start = position + 1
+    yield text[part_start:]
 
 
 def parse_integer(text: str) -> int:

@@ -11,7 +11,7 @@ from virtualgpu.compile.ptx.parser import parse
 PARAMETER_READ = 1
 PARAMETER_WRITTEN = 2
 PARAMETER_ATOMIC = 4
-_OTHER_MEMORY = frozenset({"shared", "local", "param", "const"})
+_OTHER_MEMORY_SPACES = frozenset({"shared", "local", "param", "const"})
 
 
 def find_parameter_uses(ptx: str, kernel_name: str) -> list[int]:
@@ -30,7 +30,7 @@ def find_parameter_uses(ptx: str, kernel_name: str) -> list[int]:
     """
     function = parse(ptx).functions[kernel_name]
     index_by_name = {param.name: param_index for param_index, param in enumerate(function.params)}
-    parameters_of: dict[str, set[int]] = defaultdict(set)
+    parameters_by_register: dict[str, set[int]] = defaultdict(set)
     # A variable of the module or of shared memory is the parameter -1.
     has_changed = True
     while has_changed:
@@ -40,18 +40,24 @@ def find_parameter_uses(ptx: str, kernel_name: str) -> list[int]:
                 continue
             if instruction.root in ("ld", "ldu", "atom") and "param" not in instruction.parts:
                 continue  # values from memory
-            source_indices = {
+            source_parameters = {
                 param_index
                 for operand in instruction.operands[1:]
-                for param_index in _find_source_parameters(operand, index_by_name, parameters_of)
+                for param_index in _find_source_parameters(operand, index_by_name, parameters_by_register)
             }
             for register in _list_registers(instruction.operands[0]):
-                if not source_indices <= parameters_of[register]:
-                    parameters_of[register] |= source_indices
+                if not source_parameters <= parameters_by_register[register]:
+                    parameters_by_register[register] |= source_parameters
                     has_changed = True
     uses_by_parameter = [0] * len(function.params)
     for instruction in function.instructions:
-        if _OTHER_MEMORY & set(instruction.parts) and instruction.root in ("ld", "st", "atom", "red", "ldu"):
+        if _OTHER_MEMORY_SPACES & set(instruction.parts) and instruction.root in (
+            "ld",
+            "st",
+            "atom",
+            "red",
+            "ldu",
+        ):
             continue
         use_bits = {
             "ld": PARAMETER_READ,
@@ -70,7 +76,7 @@ def find_parameter_uses(ptx: str, kernel_name: str) -> list[int]:
             if isinstance(address.base, ir.Symbol):
                 continue
             address_parameters = (
-                parameters_of[address.base.name] if isinstance(address.base, ir.Register) else set()
+                parameters_by_register[address.base.name] if isinstance(address.base, ir.Register) else set()
             )
             for param_index in address_parameters or range(len(uses_by_parameter)):
                 if param_index >= 0:
@@ -91,11 +97,11 @@ def _list_registers(operand: ir.Operand | None) -> Iterable[str]:
 
 
 def _find_source_parameters(
-    operand: ir.Operand | None, index_by_name: dict[str, int], parameters_of: dict[str, set[int]]
+    operand: ir.Operand | None, index_by_name: dict[str, int], parameters_by_register: dict[str, set[int]]
 ) -> Iterable[int]:
     if isinstance(operand, ir.Address):
         operand = operand.base
     if isinstance(operand, ir.Symbol):
         yield index_by_name.get(operand.name, -1)
     for register in _list_registers(operand):
-        yield from parameters_of[register]
+        yield from parameters_by_register[register]

@@ -75,11 +75,11 @@ class _Parser:
         self.text = ptx
         self.offset = 0
         self.module = ir.Module()
-        self.learner_file = 1
+        self.learner_file_number = 1
         self.line = self.column = 0
         # Places in headers that are inlined, with each line and column of the learner at which they are.
-        self.inlined_at: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-        self.scopes: list[dict[str, str]] = []
+        self.inlined_positions: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+        self.name_scopes: list[dict[str, str]] = []
         self.scope_count = 0
         self.function: ir.Function | None = None
         self.operand_cache: dict[
@@ -148,7 +148,7 @@ class _Parser:
             self.module.externals.add(name)
             return
         self.function = function
-        self.scopes = []
+        self.name_scopes = []
         self.operand_cache = {}
         self.line = self.column = 0
         self.parse_body(function)
@@ -183,13 +183,13 @@ class _Parser:
             if character == "{":
                 brace_depth += 1
                 self.offset += 1
-                self.scopes.append({})
+                self.name_scopes.append({})
                 self.scope_count += 1
             elif character == "}":
                 brace_depth -= 1
                 self.offset += 1
-                if self.scopes:
-                    self.scopes.pop()
+                if self.name_scopes:
+                    self.name_scopes.pop()
             elif match := self.match_pattern(_LOC_PATTERN):
                 self.read_location(match)
             elif self.match_pattern(_FILE_PATTERN) or self.match_pattern(_SECTION_PATTERN):
@@ -214,32 +214,32 @@ class _Parser:
             for i in (0, 3)
         )
         file_number, line, column = own_location
-        if file_number == self.learner_file:
+        if file_number == self.learner_file_number:
             self.line = line
             self.column = column
         elif caller_location:
-            is_in_learner_file = caller_location[0] == self.learner_file
+            is_in_learner_file = caller_location[0] == self.learner_file_number
             current_position = self.line, self.column
             inline_places = (
                 [(caller_location[1], caller_location[2])]
                 if is_in_learner_file
-                else self.inlined_at.get(caller_location, [])
+                else self.inlined_positions.get(caller_location, [])
             )
             if inline_places:
                 call_position = min(
                     (call_position for call_position in inline_places if call_position >= current_position),
                     default=inline_places[-1],
                 )
-                call_positions = self.inlined_at.setdefault(own_location, [])
+                call_positions = self.inlined_positions.setdefault(own_location, [])
                 if call_position in call_positions:
                     call_positions.remove(call_position)
                 call_positions.append(call_position)
                 self.line, self.column = call_position
 
     def add_label(self, function: ir.Function, name: str) -> None:
-        if self.scopes:
+        if self.name_scopes:
             unique_name = f"{name}#{self.scope_count}"
-            self.scopes[-1][name] = unique_name
+            self.name_scopes[-1][name] = unique_name
             function.labels[unique_name] = len(function.instructions)
         function.labels.setdefault(name, len(function.instructions))
 
@@ -258,9 +258,9 @@ class _Parser:
             if len(params) != 1:
                 raise self.make_error(f"cannot read {statement[:60]!r}.")
             param = params[0]
-            unique_name = f"{param.name}#{self.scope_count}" if self.scopes else param.name
-            if self.scopes:
-                self.scopes[-1][param.name] = unique_name
+            unique_name = f"{param.name}#{self.scope_count}" if self.name_scopes else param.name
+            if self.name_scopes:
+                self.name_scopes[-1][param.name] = unique_name
             function.call_params[unique_name] = ir.Param(
                 unique_name, param.type, 0, param.size_bytes, param.align
             )
@@ -294,9 +294,9 @@ class _Parser:
                 names = [declarator]
             for name in names:
                 unique_name = name
-                if self.scopes:
+                if self.name_scopes:
                     unique_name = f"{name}#{self.scope_count}"
-                    self.scopes[-1][name] = unique_name
+                    self.name_scopes[-1][name] = unique_name
                 function.registers[unique_name] = match[1]
 
     def parse_variable(self, match: re.Match[str]) -> ir.Variable:
@@ -329,12 +329,12 @@ class _Parser:
             raise self.make_error(f"{name} has {size} bytes, more than any GPU's memory.")
         return size
 
-    def check_alignment(self, align: int, name: str) -> int:
-        if not 1 <= align <= _MAX_ALIGNMENT or align & (align - 1):
+    def check_alignment(self, alignment: int, name: str) -> int:
+        if not 1 <= alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):
             raise self.make_error(
-                f"{name} has the alignment {align}, which is not a power of two from 1 to 32768."
+                f"{name} has the alignment {alignment}, which is not a power of two from 1 to 32768."
             )
-        return align
+        return alignment
 
     def parse_initial_values(
         self, text: str, type_name: str, width: int
@@ -388,7 +388,7 @@ class _Parser:
         )
 
     def find_scoped_name(self, name: str) -> str:
-        for scope in reversed(self.scopes):
+        for scope in reversed(self.name_scopes):
             if name in scope:
                 return scope[name]
         return name
@@ -396,9 +396,9 @@ class _Parser:
     def get_operand(self, text: str) -> ir.Operand | None:
         text = text.strip()
         parsed_operand = self.operand_cache.get(text)
-        if parsed_operand is None or self.scopes:
+        if parsed_operand is None or self.name_scopes:
             parsed_operand = self.parse_operand(text)
-            if isinstance(parsed_operand, ir.Register) and not self.scopes:
+            if isinstance(parsed_operand, ir.Register) and not self.name_scopes:
                 self.operand_cache[text] = parsed_operand
         return parsed_operand
 

@@ -44,10 +44,10 @@ def check_module(module: ir.Module) -> None:
 
 def _check_pointer(module: ir.Module, variable: ir.Variable, offset: int, pointer: ir.Symbol) -> None:
     target_variable = module.variables.get(pointer.name)
-    is_known = (
+    is_known_target = (
         target_variable.space in ("global", "const") if target_variable else pointer.name in module.functions
     )
-    if not is_known or offset + 8 > variable.size_bytes:
+    if not is_known_target or offset + 8 > variable.size_bytes:
         raise PtxError(f"The variable {variable.name} cannot hold the address of {pointer.name}.")
 
 
@@ -55,18 +55,18 @@ class _FunctionChecker:
     def __init__(self, module: ir.Module, function: ir.Function) -> None:
         self.module = module
         self.function = function
-        self.current: ir.Instruction | None = None
+        self.current_instruction: ir.Instruction | None = None
 
     def make_error(self, problem: str) -> PtxError:
-        instruction = self.current
+        instruction = self.current_instruction
         assert instruction is not None
         location = f" (line {instruction.line})" if instruction.line else ""
         return PtxError(f"{instruction.text!r} in {self.function.name}{location}: {problem}.")
 
     def check_instruction(self, instruction: ir.Instruction) -> None:
-        self.current = instruction
+        self.current_instruction = instruction
         for operand in instruction.operands:
-            self.check_declared(operand)
+            self.check_declaration(operand)
         if instruction.guard is not None and self.function.registers.get(instruction.guard) != "pred":
             raise self.make_error(f"the guard {instruction.guard} is not a predicate")
         special_check = _SPECIAL_CHECKS.get(instruction.root)
@@ -95,21 +95,21 @@ class _FunctionChecker:
         """Return whether an instruction is ``lop3`` with a Boolean operation, which is not supported."""
         return instruction.root == "lop3" and len(instruction.parts) > 2
 
-    def check_declared(self, operand: ir.Operand | None) -> None:
+    def check_declaration(self, operand: ir.Operand | None) -> None:
         if isinstance(operand, ir.Register):
             if operand.name not in self.function.registers:
                 raise self.make_error(f"the register {operand.name} is not declared")
         elif isinstance(operand, ir.Address):
-            self.check_declared(operand.base)
+            self.check_declaration(operand.base)
         elif isinstance(operand, ir.Vector):
             for item in operand.items:
-                self.check_declared(item)
+                self.check_declaration(item)
         elif isinstance(operand, ir.Pair):
-            self.check_declared(operand.first)
-            self.check_declared(operand.second)
+            self.check_declaration(operand.first)
+            self.check_declaration(operand.second)
         elif isinstance(operand, ir.Special):
-            stem, _, axis = operand.name.partition(".")
-            if stem in ("%tid", "%ntid", "%ctaid", "%nctaid") and axis not in ("x", "y", "z"):
+            register_stem, _, axis = operand.name.partition(".")
+            if register_stem in ("%tid", "%ntid", "%ctaid", "%nctaid") and axis not in ("x", "y", "z"):
                 raise self.make_error(f"the special register {operand.name} does not exist")
 
     def check_operands(self, instruction: ir.Instruction, operand_codes: str, type_name: str) -> None:
@@ -166,7 +166,7 @@ class _FunctionChecker:
                 raise self.make_error(f"{operand.base.name} ({register_type}) is not an address")
 
     def check_elements(
-        self, operand: ir.Operand | None, type_name: str, instruction: ir.Instruction, loads: bool
+        self, operand: ir.Operand | None, type_name: str, instruction: ir.Instruction, is_load: bool
     ) -> None:
         """Check the number and types of the registers that a load writes or a store reads."""
         element_count = next((int(p[1:]) for p in instruction.parts[1:] if p in ("v2", "v4", "v8")), 1)
@@ -176,7 +176,7 @@ class _FunctionChecker:
                 f"the instruction moves {element_count} elements, but its operand has {len(elements)}"
             )
         for element in elements:
-            if loads:
+            if is_load:
                 self.check_destination(element, type_name, True)
             else:
                 self.check_source(element, type_name, True)
@@ -229,8 +229,8 @@ class _FunctionChecker:
         if comparison_name not in comparisons:
             raise self.make_error(f"values of type .{type_name} cannot be compared with .{comparison_name}")
         combines_predicate = any(p in ("and", "or", "xor") for p in modifiers)
-        assert self.current is not None
-        if combines_predicate != (len(self.current.operands) == 4):
+        assert self.current_instruction is not None
+        if combines_predicate != (len(self.current_instruction.operands) == 4):
             raise self.make_error(
                 "the predicate that is combined with the comparison is missing, or is not allowed here"
             )
@@ -317,7 +317,7 @@ class _FunctionChecker:
         target_operand, source_operand = instruction.operands
         for operand in (target_operand, source_operand):
             if isinstance(operand, ir.Vector):
-                self.check_halves(operand, type_name, operand is target_operand)
+                self.check_vector_parts(operand, type_name, operand is target_operand)
         if isinstance(target_operand, ir.Vector) and isinstance(source_operand, ir.Vector):
             raise self.make_error("one operand of the instruction must be a single register")
         if not isinstance(target_operand, ir.Vector):
@@ -325,7 +325,7 @@ class _FunctionChecker:
         if not isinstance(source_operand, ir.Vector):
             self.check_source(source_operand, type_name, False)
 
-    def check_halves(self, operand: ir.Vector, type_name: str, is_destination: bool) -> None:
+    def check_vector_parts(self, operand: ir.Vector, type_name: str, is_destination: bool) -> None:
         element_count = len(operand.items)
         if element_count not in (2, 4) or TYPE_BITS[type_name] % (8 * element_count):
             raise self.make_error(f"a .{type_name} cannot be divided into {element_count} parts")
@@ -414,7 +414,7 @@ class _FunctionChecker:
         self.check_source(instruction.operands[2], "b32", False)
 
     @staticmethod
-    def pop_list(operands: list[ir.Operand | None]) -> tuple[ir.Operand | None, ...]:
+    def pop_operand_list(operands: list[ir.Operand | None]) -> tuple[ir.Operand | None, ...]:
         """Remove the first operand if it is a list in braces or parentheses, and return its items."""
         list_operand = operands[0] if operands else None
         if not isinstance(list_operand, ir.Vector):
@@ -424,23 +424,23 @@ class _FunctionChecker:
 
     def check_call(self, instruction: ir.Instruction) -> None:
         operands = list(instruction.operands)
-        results = self.pop_list(operands)
+        results = self.pop_operand_list(operands)
         if not operands:
             raise self.make_error("the called function is missing")
         callee = operands.pop(0)
-        arguments = self.pop_list(operands)
+        arguments = self.pop_operand_list(operands)
         if not isinstance(callee, ir.Symbol) or callee.name not in self.module.functions:
             return
         function = self.module.functions[callee.name]
         if function.is_entry:
             raise self.make_error(f"{callee.name} is a kernel, not a device function")
-        for role, actual_operands, expected_params in (
+        for list_role, actual_operands, expected_params in (
             ("arguments", arguments, function.params),
             ("results", results, function.returns),
         ):
             if len(actual_operands) != len(expected_params):
                 raise self.make_error(
-                    f"{callee.name} has {len(expected_params)} {role}, not {len(actual_operands)}"
+                    f"{callee.name} has {len(expected_params)} {list_role}, not {len(actual_operands)}"
                 )
 
 

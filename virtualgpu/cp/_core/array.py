@@ -101,7 +101,7 @@ class ndarray(OperatorMethods, FunctionMethods, ExportMethods, DeviceArray):  # 
     def _from_library_kernel(
         cls,
         kernel: str,
-        host: Any,
+        host_result: Any,
         recompute: Callable[[], Any],
         bytes_read: float = 0.0,
         *,
@@ -115,7 +115,7 @@ class ndarray(OperatorMethods, FunctionMethods, ExportMethods, DeviceArray):  # 
         ----------
         kernel
             The kernel's name.
-        host
+        host_result
             The kernel's result for the present contents of its inputs.
         recompute
             Computes the result again when a graph launches the kernel.
@@ -124,23 +124,23 @@ class ndarray(OperatorMethods, FunctionMethods, ExportMethods, DeviceArray):  # 
         reads
             Arguments of the kernel; those that are arrays count as read.
         """
-        host = np.asarray(host)
-        check_host_memory(host.nbytes)
-        array = cls(host.shape, host.dtype, order=order)
+        host_result = np.asarray(host_result)
+        check_host_memory(host_result.nbytes)
+        array = cls(host_result.shape, host_result.dtype, order=order)
         device = array._mem.owner
-        result_contents = None if is_capturing(device=device) else host
+        result_contents = None if is_capturing(device=device) else host_result
         run_kernel(
             device,
             kernel,
             bytes_read + array.nbytes,
-            lambda: array._assign(recompute() if result_contents is None else result_contents),
+            lambda: array._assign_values(recompute() if result_contents is None else result_contents),
             flop,
             reads,
             (array,),
         )
         return array
 
-    def _assign(self, host: Any) -> None:
+    def _assign_values(self, host: Any) -> None:
         """Copy values from the host into this array, without NumPy's warnings."""
         with np.errstate(all="ignore"):
             self._host[...] = host
@@ -308,7 +308,9 @@ class ndarray(OperatorMethods, FunctionMethods, ExportMethods, DeviceArray):  # 
         check_device(self)
         check_host_memory(self.nbytes)
         name = f"cupy_fill__{self.dtype.name}"
-        run_kernel(current().current_device, name, self.nbytes, lambda: self._assign(value), writes=(self,))
+        run_kernel(
+            current().current_device, name, self.nbytes, lambda: self._assign_values(value), writes=(self,)
+        )
 
     def copy(self, order: Any = "C") -> ndarray:
         """Return a copy of the array on the current device."""
@@ -319,7 +321,7 @@ class ndarray(OperatorMethods, FunctionMethods, ExportMethods, DeviceArray):  # 
         host = self._host if source_device.memory.is_host_address(self._mem.ptr) else None
         enable_peer_access(source_device, result._mem.owner)
         enqueue_copy(
-            lambda: result._assign(self._host),
+            lambda: result._assign_values(self._host),
             self.nbytes,
             target=result._mem.owner,
             source=source_device if host is None else None,
@@ -353,7 +355,7 @@ class ndarray(OperatorMethods, FunctionMethods, ExportMethods, DeviceArray):  # 
             result._mem.owner,
             name,
             self.nbytes + result.nbytes,
-            lambda: result._assign(self._host),
+            lambda: result._assign_values(self._host),
             reads=(self,),
             writes=(result,),
         )
@@ -398,10 +400,10 @@ class ndarray(OperatorMethods, FunctionMethods, ExportMethods, DeviceArray):  # 
 
     def __getitem__(self, key: Any) -> ndarray:
         index_key = self._make_host_key(key)
-        if not index_key.advanced:
+        if not index_key.is_advanced:
             return self._make_view(self._host[index_key.key])
         check_device(self)
-        if index_key.masked:
+        if index_key.has_mask:
             refuse_in_capture("D2H transfers", device=self._mem.owner)  # the result's size depends on data
         run_deferred_work(self._mem.owner)
         host = self._host[index_key.key]
@@ -412,24 +414,24 @@ class ndarray(OperatorMethods, FunctionMethods, ExportMethods, DeviceArray):  # 
             host.nbytes + index_key.index_bytes,
             reads=(self, key),
         )
-        if index_key.masked:
+        if index_key.has_mask:
             get_current_stream(self._mem.owner.id).synchronize()
         return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
         index_key = self._make_host_key(key)
-        if index_key.advanced or isinstance(value, ndarray):
+        if index_key.is_advanced or isinstance(value, ndarray):
             check_device(self)
         if isinstance(value, ndarray):
             check_device(value)
             source_array = value._host
-        elif index_key.advanced:
+        elif index_key.is_advanced:
             source_array = np.asarray(value)
         else:
             self._make_view(self._host[index_key.key]).fill(value)
             return
         target_view = self._host[index_key.key]
-        if index_key.advanced:
+        if index_key.is_advanced:
             moved_bytes = 2 * target_view.nbytes + index_key.index_bytes
         else:
             moved_bytes = 2 * target_view.nbytes
@@ -438,12 +440,12 @@ class ndarray(OperatorMethods, FunctionMethods, ExportMethods, DeviceArray):  # 
 
         def store(_reference: Any = value) -> None:
             with np.errstate(all="ignore"):
-                if index_key.advanced:
+                if index_key.is_advanced:
                     self._host[self._make_host_key(key).key] = source_array
                 else:
                     target_view[...] = source_array
 
-        output = self if index_key.advanced else self._make_view(target_view)
+        output = self if index_key.is_advanced else self._make_view(target_view)
         device = current().current_device
         run_kernel(device, "cupy_copy", moved_bytes, store, reads=(value, key), writes=(output,))
 

@@ -48,9 +48,9 @@ def parse_shape(shape: Any) -> tuple[int, ...]:
 class LayoutFlags:
     """Flags that describe the memory layout of an array, such as ``c_contiguous``."""
 
-    def __init__(self, host: np.ndarray[Any, Any], owndata: bool) -> None:
-        self.c_contiguous = bool(host.flags.c_contiguous)
-        self.f_contiguous = bool(host.flags.f_contiguous)
+    def __init__(self, host_array: np.ndarray[Any, Any], owndata: bool) -> None:
+        self.c_contiguous = bool(host_array.flags.c_contiguous)
+        self.f_contiguous = bool(host_array.flags.f_contiguous)
         self.owndata = owndata
         self.forc = self.c_contiguous or self.f_contiguous
         self.fnc = self.f_contiguous and not self.c_contiguous

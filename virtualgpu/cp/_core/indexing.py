@@ -21,17 +21,17 @@ class HostKey:
     ----------
     key : tuple
         The index for NumPy.
-    advanced : bool
+    is_advanced : bool
         Whether the result is a copy instead of a view.
-    masked : bool
+    has_mask : bool
         Whether the size of the result depends on data, because a part of the index is a boolean array.
     index_bytes : int
         Bytes that are moved to read the index arrays.
     """
 
     key: tuple[Any, ...]
-    advanced: bool
-    masked: bool
+    is_advanced: bool
+    has_mask: bool
     index_bytes: int
 
 
@@ -60,8 +60,8 @@ def make_host_key(key: Any, shape: tuple[int, ...], to_host: Callable[[Any], Any
         key_parts.append(Ellipsis)  # NumPy then returns a view of any dimension, never a scalar
     return HostKey(
         key=tuple(key_parts),
-        advanced=bool(index_arrays),
-        masked=any(array.dtype.kind == "b" for array in index_arrays),
+        is_advanced=bool(index_arrays),
+        has_mask=any(array.dtype.kind == "b" for array in index_arrays),
         index_bytes=sum(array.nbytes for array in index_arrays),
     )
 
@@ -113,14 +113,14 @@ def _count_axes(key_part: Any) -> int:
 
 
 def _wrap_indices(key_parts: list[Any], shape: tuple[int, ...]) -> list[Any]:
-    used_axes = sum(_count_axes(key_part) for key_part in key_parts if key_part is not Ellipsis)
-    if used_axes > len(shape):
+    used_axis_count = sum(_count_axes(key_part) for key_part in key_parts if key_part is not Ellipsis)
+    if used_axis_count > len(shape):
         raise IndexError("too many indices for array")
     axis = 0
     wrapped_parts: list[Any] = []
     for key_part in key_parts:
         if key_part is Ellipsis:
-            axis += len(shape) - used_axes
+            axis += len(shape) - used_axis_count
             wrapped_parts.append(key_part)
             continue
         if isinstance(key_part, np.ndarray) and key_part.dtype.kind != "b":
@@ -141,16 +141,16 @@ class flatiter:  # noqa: N801 - CuPy's name
 
     def __init__(self, a: Any) -> None:
         self.base = a
-        self._next = 0
+        self._next_index = 0
 
     def __iter__(self) -> flatiter:
         return self
 
     def __next__(self) -> Any:
-        if self._next == self.base.size:
+        if self._next_index == self.base.size:
             raise StopIteration
-        self._next += 1
-        return self[self._next - 1]
+        self._next_index += 1
+        return self[self._next_index - 1]
 
     def __len__(self) -> int:
         return int(self.base.size)

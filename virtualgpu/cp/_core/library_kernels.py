@@ -21,12 +21,12 @@ def run_kernel(
     device: VirtualDevice,
     name: str,
     bytes_moved: float,
-    run: Callable[[], object],
+    compute_result: Callable[[], object],
     flop: float = 0.0,
     reads: Iterable[object] = (),
     writes: Iterable[object] = (),
-    passes: float = 1.0,
-    least_ns: float = 0.0,
+    pass_count: float = 1.0,
+    min_ns: float = 0.0,
 ) -> None:
     """Run one library kernel in the current stream.
 
@@ -38,17 +38,17 @@ def run_kernel(
         The kernel's name.
     bytes_moved, flop : float
         Bytes read and written, and floating-point operations: the modelled duration depends on them.
-    run : callable
+    compute_result : callable
         Does the work. A graph calls it at every launch, so it must keep references to the arrays it needs.
-    passes : float
+    pass_count : float
         Number of times that the bytes are moved, if the library uses several kernels.
-    least_ns : float
+    min_ns : float
         Minimum duration.
     reads, writes : iterable
         Arrays that the kernel uses, possibly inside lists or tuples; other objects are ignored. Arrays of
         other devices are read over the bus or a link.
     """
-    duration_ns = max(device.kernel_ns(bytes_moved * passes, flop), least_ns)
+    duration_ns = max(device.kernel_ns(bytes_moved * pass_count, flop), min_ns)
     sources = list(_find_numpy_arrays(reads))
     results = list(_find_numpy_arrays(writes))
     arrays = (*sources, *results)
@@ -66,7 +66,7 @@ def run_kernel(
 
     def run_and_time() -> float:
         device.machine.count_launch()
-        run()
+        compute_result()
         if not size_bytes_by_address:
             return duration_ns
         local_duration_ns = bus.add_bus_time_ns(device, duration_ns, size_bytes_by_address, bytes_moved)

@@ -61,9 +61,9 @@ class RawKernel:
         self.enable_cooperative_groups = bool(enable_cooperative_groups)
         self.file_path: str | None = None
         self.name_expressions: tuple[str, ...] = ()
-        self._from_file: Callable[[], CompiledModule] | None = None
-        self._functions: WeakKeyDictionary[VirtualDevice, Function] = WeakKeyDictionary()
-        self._carveout = -1
+        self._compile_from_file: Callable[[], CompiledModule] | None = None
+        self._functions_by_device: WeakKeyDictionary[VirtualDevice, Function] = WeakKeyDictionary()
+        self._carveout_percent = -1
 
     def __call__(
         self,
@@ -183,7 +183,7 @@ class RawKernel:
 
         The virtual GPU stores the value but does not use it.
         """
-        return self._carveout
+        return self._carveout_percent
 
     @preferred_shared_memory_carveout.setter
     def preferred_shared_memory_carveout(self, percent: int) -> None:
@@ -193,7 +193,7 @@ class RawKernel:
                 "CUDA_ERROR_INVALID_VALUE",
                 f"invalid argument: the carveout is {percent}, but it must be -1 or between 0 and 100.",
             )
-        self._carveout = int(percent)
+        self._carveout_percent = int(percent)
 
     @property
     def attributes(self) -> dict[str, int]:
@@ -218,15 +218,22 @@ class RawKernel:
         return self._load_function(_machine.current().current_device)
 
     def _load_function(self, device: VirtualDevice) -> Function:
-        if device not in self._functions:
+        if device not in self._functions_by_device:
             module = self._compile_module(device)
             module.warn()
-            self._functions[device] = Module.from_compiled(module, device).get_function(self.name)
-        return self._functions[device]
+            self._functions_by_device[device] = Module.from_compiled(module, device).get_function(self.name)
+        return self._functions_by_device[device]
 
     def __getstate__(self) -> dict[str, Any]:
-        names = ("code", "name", "options", "backend", "enable_cooperative_groups", "name_expressions")
-        return {name: getattr(self, name) for name in names}
+        attribute_names = (
+            "code",
+            "name",
+            "options",
+            "backend",
+            "enable_cooperative_groups",
+            "name_expressions",
+        )
+        return {name: getattr(self, name) for name in attribute_names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         expressions = state.pop("name_expressions")
@@ -234,8 +241,8 @@ class RawKernel:
         self.name_expressions = expressions
 
     def _compile_module(self, device: VirtualDevice | None = None) -> CompiledModule:
-        if self._from_file is not None:
-            return self._from_file()
+        if self._compile_from_file is not None:
+            return self._compile_from_file()
         info = (device or _machine.current().current_device).info
         return compile_module(self.code, self.options, self.name_expressions, info.compute_capability)
 
@@ -287,7 +294,7 @@ class RawModule:
         self.backend = backend
         self.enable_cooperative_groups = bool(enable_cooperative_groups)
         self.file_path = path
-        self._loaded: WeakKeyDictionary[VirtualDevice, CompiledModule] = WeakKeyDictionary()
+        self._modules_by_device: WeakKeyDictionary[VirtualDevice, CompiledModule] = WeakKeyDictionary()
         self.name_expressions = None if name_expressions is None else tuple(name_expressions)
 
     def compile(self, log_stream: Any = None) -> None:
@@ -304,10 +311,10 @@ class RawModule:
         CUDADriverError
             ``CUDA_ERROR_NOT_FOUND``, with the names of the module's kernels.
         """
-        symbol = self._compile_module().symbol(name)
+        kernel_symbol = self._compile_module().symbol(name)
         kernel = RawKernel(
             self.code or "",
-            symbol,
+            kernel_symbol,
             self.options,
             self.backend,
             enable_cooperative_groups=self.enable_cooperative_groups,
@@ -315,7 +322,7 @@ class RawModule:
         kernel.name_expressions = self.name_expressions or ()
         if self.file_path is not None:
             kernel.file_path = self.file_path
-            kernel._from_file = self._compile_module
+            kernel._compile_from_file = self._compile_module
         return kernel
 
     def get_global(self, name: str) -> MemoryPointer:
@@ -327,18 +334,18 @@ class RawModule:
             ``CUDA_ERROR_NOT_FOUND``, if there is no such variable.
         """
         device = _machine.current().current_device
-        address, size = Module.from_compiled(self._compile_module(), device).find_variable(name)
-        return MemoryPointer(UnownedMemory(address, size, self, device.id), 0)
+        address, size_bytes = Module.from_compiled(self._compile_module(), device).find_variable(name)
+        return MemoryPointer(UnownedMemory(address, size_bytes, self, device.id), 0)
 
     def _compile_module(self) -> CompiledModule:
         device = _machine.current().current_device
         info = device.info
         if self.code is None:
-            if device not in self._loaded:
+            if device not in self._modules_by_device:
                 module = Module()
                 module.load_file(str(self.file_path))
-                self._loaded[device] = module.compiled
-            return self._loaded[device]
+                self._modules_by_device[device] = module.compiled
+            return self._modules_by_device[device]
         return compile_module(self.code, self.options, self.name_expressions or (), info.compute_capability)
 
     def __repr__(self) -> str:

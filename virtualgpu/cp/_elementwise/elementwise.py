@@ -14,7 +14,7 @@ from virtualgpu.cp._elementwise.operands import (
     check_arguments,
     find_loop_shape,
     get_dtype,
-    lay_out,
+    lay_out_arguments,
     make_layout_value,
     prepare_outputs,
 )
@@ -89,7 +89,7 @@ class ElementwiseKernel:
         self.options = options
         self.loop_prep = loop_prep
         self.after_loop = after_loop
-        self._kernels: dict[Any, RawKernel] = {}
+        self._compiled_kernels: dict[Any, RawKernel] = {}
 
     def __call__(self, *args: Any, size: int | None = None, stream: Any = None, block_size: int = 128) -> Any:
         """Broadcast the arguments against each other and run the kernel.
@@ -141,7 +141,7 @@ class ElementwiseKernel:
         if 0 not in shape:
             inputs = broadcast_arguments(in_args, self.in_params, shape)
             is_constant = [True] * self.nin + [False] * self.nout
-            operands, arguments, merged_shape = lay_out(
+            operands, arguments, merged_shape = lay_out_arguments(
                 [*inputs, *results],
                 self.params,
                 [*in_types, *out_types],
@@ -164,14 +164,14 @@ class ElementwiseKernel:
 
     def _compile_kernel(self, operands: list[Operand], type_map: TypeMap, ndim: int) -> RawKernel:
         key = (tuple(operands), type_map, ndim)
-        if key not in self._kernels:
+        if key not in self._compiled_kernels:
             source_code = self._generate_source(operands, type_map, ndim)
             check_identifiers(self.params, source_code, self.name)
             code_parts = {"operation": self.operation, "preamble": self.preamble}
-            self._kernels[key] = compile_generated(
+            self._compiled_kernels[key] = compile_generated(
                 RawKernel(source_code, self.name, self.options), code_parts
             )
-        return self._kernels[key]
+        return self._compiled_kernels[key]
 
     def _generate_source(self, operands: list[Operand], type_map: TypeMap, ndim: int) -> str:
         declarations = ", ".join(
@@ -203,13 +203,14 @@ extern "C" __global__ void {self.name}({declarations}) {{
     @property
     def cached_codes(self) -> dict[tuple[Any, ...], str]:
         """Dictionary of the C++ sources generated so far. The keys are the C++ types of the arguments."""
-        if not self._kernels:
+        if not self._compiled_kernels:
             warnings.warn(
                 "No codes are cached because compilation is deferred until the first function call.",
                 stacklevel=2,
             )
         return {
-            tuple(operand.c_type for operand in key[0]): kernel.code for key, kernel in self._kernels.items()
+            tuple(operand.c_type for operand in key[0]): kernel.code
+            for key, kernel in self._compiled_kernels.items()
         }
 
     @property

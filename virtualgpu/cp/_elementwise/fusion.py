@@ -117,19 +117,19 @@ class FusionPlan:
     arguments: list[TracedArgument]
     written_positions: list[int]
     result_dtypes: list[np.dtype[Any]]
-    returns: str
+    return_kind: str
     reduction: TracedReduction | None
 
     def __call__(self, args: tuple[Any, ...]) -> Any:
-        inputs = [a.constant if a.position is None else args[a.position] for a in self.arguments]
+        inputs = [a.constant_value if a.position is None else args[a.position] for a in self.arguments]
         if self.reduction is not None:
             assert isinstance(self.kernel, ReductionKernel)
             axis = self.reduction.axis
-            if self.reduction.needs_elements:
+            if self.reduction.needs_nonempty_input:
                 _check_elements(self.kernel.name, inputs)
             # Of several results of a reduction CuPy hands the first back, and not as a tuple.
             first_result = self.kernel(*inputs, axis=tuple(axis) if isinstance(axis, list) else axis)
-            return None if self.returns == "none" else first_result
+            return None if self.return_kind == "none" else first_result
         if self.written_positions:
             shape = np.broadcast_shapes(*(getattr(input_value, "shape", ()) for input_value in inputs))
             new_arrays = [ndarray(shape, dtype) for dtype in self.result_dtypes]
@@ -139,9 +139,9 @@ class FusionPlan:
             results = self.kernel(*inputs)
         else:
             results = ()
-        if self.returns == "none":
+        if self.return_kind == "none":
             return None
-        return results[0] if self.returns == "single" else results
+        return results[0] if self.return_kind == "single" else results
 
 
 def _check_elements(name: str, inputs: list[Any]) -> None:
@@ -157,8 +157,10 @@ def _make_plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -
     Exception
         If the function is not a single loop, or cannot be fused.
     """
-    trace = FusionTrace()
-    function_result = function(*(None if a is None else trace.add_argument(a, i) for i, a in enumerate(args)))
+    fusion_trace = FusionTrace()
+    function_result = function(
+        *(None if a is None else fusion_trace.add_argument(a, i) for i, a in enumerate(args))
+    )
     if function_result is None:
         return_kind = "none"
     elif isinstance(function_result, tuple):
@@ -172,14 +174,14 @@ def _make_plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -
     ]
     if not all(isinstance(result_item, TracedValue) for result_item in result_items):
         raise NotOneLoopError
-    result_values = [trace.as_operand(result_item) for result_item in result_items]
-    outputs = [*result_values, *trace.written_positions.values()]
-    in_declarations = ", ".join(f"{a.dtype.name} {a.name}" for a in trace.arguments)
+    result_values = [fusion_trace.as_operand(result_item) for result_item in result_items]
+    outputs = [*result_values, *fusion_trace.written_positions.values()]
+    in_declarations = ", ".join(f"{a.dtype.name} {a.name}" for a in fusion_trace.arguments)
     out_declarations = ", ".join(f"{output.dtype.name} out{k}" for k, output in enumerate(outputs))
     assignments = [f"out{k} = {output.name};" for k, output in enumerate(outputs)]
     kernel: ElementwiseKernel | ReductionKernel
-    if trace.reduction is None:
-        operation_code = "\n    ".join([*trace.statements[0], *assignments])
+    if fusion_trace.reduction is None:
+        operation_code = "\n    ".join([*fusion_trace.statements[0], *assignments])
         kernel = ElementwiseKernel(
             in_declarations,
             out_declarations,
@@ -192,16 +194,27 @@ def _make_plan(function: Callable[..., Any], args: tuple[Any, ...], name: str) -
         if not outputs:
             raise NotOneLoopError
         kernel = _make_reduction_kernel(
-            trace, trace.reduction, outputs, in_declarations, out_declarations, assignments, name
+            fusion_trace,
+            fusion_trace.reduction,
+            outputs,
+            in_declarations,
+            out_declarations,
+            assignments,
+            name,
         )
     result_dtypes = [output.dtype for output in result_values]
     return FusionPlan(
-        kernel, trace.arguments, list(trace.written_positions), result_dtypes, return_kind, trace.reduction
+        kernel,
+        fusion_trace.arguments,
+        list(fusion_trace.written_positions),
+        result_dtypes,
+        return_kind,
+        fusion_trace.reduction,
     )
 
 
 def _make_reduction_kernel(
-    trace: FusionTrace,
+    fusion_trace: FusionTrace,
     reduction: TracedReduction,
     outputs: list[TracedValue],
     in_declarations: str,
@@ -209,22 +222,22 @@ def _make_reduction_kernel(
     assignments: list[str],
     name: str,
 ) -> ReductionKernel:
-    parameters = ", ".join(f"const {get_cpp_type(a.dtype)}& {a.name}" for a in trace.arguments)
+    parameters = ", ".join(f"const {get_cpp_type(a.dtype)}& {a.name}" for a in fusion_trace.arguments)
     c_type = get_cpp_type(reduction.dtype)
     result_parameters = "".join(f", {get_cpp_type(o.dtype)}& out{k}" for k, o in enumerate(outputs))
-    constants = [a for a in trace.arguments if a.position is None]
+    constants = [a for a in fusion_trace.arguments if a.position is None]
     constant_parameters = "".join(f", const {get_cpp_type(a.dtype)}& {a.name}" for a in constants)
     preamble = (
-        f"{HELPER_FUNCTIONS}__device__ {c_type} _map({parameters}) {{ {' '.join(trace.statements[0])} "
+        f"{HELPER_FUNCTIONS}__device__ {c_type} _map({parameters}) {{ {' '.join(fusion_trace.statements[0])} "
         f"return {reduction.value.convert_to(reduction.dtype)}; }}\n"
         f"__device__ void _post({c_type} a{result_parameters}{constant_parameters}) "
-        f"{{ {' '.join([*trace.statements[1], *assignments])} }}\n"
+        f"{{ {' '.join([*fusion_trace.statements[1], *assignments])} }}\n"
     )
     out_names = [f"out{k}" for k in range(len(outputs))]
     return ReductionKernel(
         in_declarations,
         out_declarations,
-        f"_map({', '.join(a.name for a in trace.arguments)})",
+        f"_map({', '.join(a.name for a in fusion_trace.arguments)})",
         reduction.expression,
         f"_post({', '.join(['a', *out_names, *(a.name for a in constants)])})",
         reduction.identity,

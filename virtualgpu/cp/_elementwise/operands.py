@@ -43,15 +43,15 @@ def get_dtype(value: Any) -> np.dtype[Any] | None:
 
 def find_loop_shape(args: Sequence[Any], params: Sequence[Parameter], loop_size: int | None) -> Shape:
     """Return the shape of the loop in which a kernel computes its elements. The result is the broadcast shape
-    of the non-raw arrays, or `size`.
+    of the non-raw arrays, or `loop_size`.
 
     Raises
     ------
     ValueError
-        If arrays and `size` both determine the shape, or neither does.
+        If arrays and `loop_size` both determine the shape, or neither does.
     """
     shapes = [
-        a.shape for a, param in zip(args, params, strict=False) if isinstance(a, ndarray) and not param.raw
+        a.shape for a, param in zip(args, params, strict=False) if isinstance(a, ndarray) and not param.is_raw
     ]
     if loop_size is not None:
         if shapes:
@@ -65,7 +65,7 @@ def find_loop_shape(args: Sequence[Any], params: Sequence[Parameter], loop_size:
 def broadcast_arguments(args: Sequence[Any], params: Sequence[Parameter], shape: Shape) -> list[Any]:
     """Return the arguments of a kernel, with each non-raw array broadcast to `shape`."""
     return [
-        a._make_view(np.broadcast_to(a._host, shape)) if isinstance(a, ndarray) and not param.raw else a
+        a._make_view(np.broadcast_to(a._host, shape)) if isinstance(a, ndarray) and not param.is_raw else a
         for a, param in zip(args, params, strict=True)
     ]
 
@@ -85,7 +85,7 @@ def prepare_outputs(
         If an output is not a device array, has another shape, or is raw and of unknown size.
     """
     if not out_args:
-        if any(param.raw for param in params) and not size_is_known:
+        if any(param.is_raw for param in params) and not size_is_known:
             raise ValueError(
                 "Output array size is Undecided. Pass an array for the raw output, or pass size=."
             )
@@ -93,7 +93,7 @@ def prepare_outputs(
     for array, parameter in zip(out_args, params, strict=True):
         if not isinstance(array, ndarray):
             raise TypeError("Output arguments type must be cupy.ndarray")
-        if not parameter.raw and array.shape != shape:
+        if not parameter.is_raw and array.shape != shape:
             raise ValueError(
                 f"Out shape is mismatched: {parameter.name} has the shape {array.shape}, but the shape must "
                 f"be {shape}."
@@ -152,10 +152,10 @@ class Operand:
     """
 
     parameter: Parameter
-    constant: bool
+    is_constant: bool
     c_type: str
     ndim: int
-    contiguous: bool
+    is_contiguous: bool
     is_array: bool
 
     @property
@@ -172,30 +172,31 @@ class Operand:
         if not self.is_array:
             return ""
         name = self.parameter.name
-        const = "const " if self.constant else ""
-        variable_name = name if self.parameter.raw else f"_raw_{name}"
-        template_arguments = f"{self.ndim}, {str(self.contiguous).lower()}"
+        const_prefix = "const " if self.is_constant else ""
+        variable_name = name if self.parameter.is_raw else f"_raw_{name}"
+        template_arguments = f"{self.ndim}, {str(self.is_contiguous).lower()}"
         return (
-            f"{const}CArray<{self.c_type}, {template_arguments}> {variable_name}(_{name}_, _layout_{name});"
+            f"{const_prefix}CArray<{self.c_type}, {template_arguments}> "
+            f"{variable_name}(_{name}_, _layout_{name});"
         )
 
-    def define_element(self, indexer: str, linear: str) -> str:
+    def define_element(self, indexer: str, linear_index: str) -> str:
         """Return the C++ statement that defines a reference to one array element in a loop iteration."""
-        if not self.is_array or self.parameter.raw:
+        if not self.is_array or self.parameter.is_raw:
             return ""
         name = self.parameter.name
-        const = "const " if self.constant else ""
-        index = linear if self.contiguous else f"{indexer}.get()"
+        const = "const " if self.is_constant else ""
+        index = linear_index if self.is_contiguous else f"{indexer}.get()"
         return f"{const}{self.c_type} &{name} = _raw_{name}[{index}];"
 
 
-def lay_out(
+def lay_out_arguments(
     args: Sequence[Any],
     params: Sequence[Parameter],
     dtypes: Sequence[np.dtype[Any]],
-    constant: Sequence[bool],
+    constant_flags: Sequence[bool],
     shape: Shape,
-    merge: bool = True,
+    merges_axes: bool = True,
 ) -> tuple[list[Operand], list[Any], Shape]:
     """Return the operands, the launch arguments and the loop shape of a kernel. Axes are merged if
     possible.
@@ -203,13 +204,13 @@ def lay_out(
     loop_positions = [
         i
         for i, (a, param) in enumerate(zip(args, params, strict=True))
-        if isinstance(a, ndarray) and not param.raw
+        if isinstance(a, ndarray) and not param.is_raw
     ]
     strides_by_position = {i: args[i].strides for i in loop_positions}
     if not shape:
         shape = (1,)
         strides_by_position = dict.fromkeys(loop_positions, (0,))
-    elif merge:
+    elif merges_axes:
         shape, merged_strides = merge_axes(shape, [strides_by_position[i] for i in loop_positions])
         strides_by_position = dict(zip(loop_positions, merged_strides, strict=True))
     operands = []
@@ -221,10 +222,10 @@ def lay_out(
             launch_arguments.append(a if isinstance(a, TextureObject) else convert_scalar(a, dtype))
             continue
         extents, strides = (
-            (a.shape or (1,), a.strides or (0,)) if param.raw else (shape, strides_by_position[i])
+            (a.shape or (1,), a.strides or (0,)) if param.is_raw else (shape, strides_by_position[i])
         )
         is_contiguous = _is_contiguous(extents, strides, dtype.itemsize)
-        operands.append(Operand(param, constant[i], c_type, len(extents), is_contiguous, True))
+        operands.append(Operand(param, constant_flags[i], c_type, len(extents), is_contiguous, True))
         launch_arguments += [a, make_layout_value(extents, strides)]
     return operands, launch_arguments, shape
 

@@ -51,7 +51,7 @@ class Parameter:
     name: str
     placeholder: str
     dtype: np.dtype[Any] | None
-    raw: bool
+    is_raw: bool
 
     @property
     def c_type(self) -> str:
@@ -74,10 +74,10 @@ def parse_parameters(text: str) -> tuple[Parameter, ...]:
 
 
 def _parse_parameter(text: str) -> Parameter:
-    words = text.split()
-    if len(words) < 2:
+    declaration_words = text.split()
+    if len(declaration_words) < 2:
         raise Exception(f"Syntax error: {text}. A parameter is a type and a name, such as 'float32 x'.")
-    *qualifiers, type_name, name = words
+    *qualifiers, type_name, name = declaration_words
     for qualifier in qualifiers:
         if qualifier != "raw":
             raise Exception(f'Unknown keyword "{qualifier}" in {text!r}; the only keyword is raw.')
@@ -112,14 +112,14 @@ def check_identifiers(params: Sequence[Parameter], code: str, kernel_name: str) 
             )
 
 
-def compile_generated(kernel: RawKernel, user_parts: Mapping[str, str]) -> RawKernel:
+def compile_generated(kernel: RawKernel, user_code_parts: Mapping[str, str]) -> RawKernel:
     """Compile the source of a generated kernel, and return the compiled kernel.
 
     Parameters
     ----------
     kernel
         The kernel.
-    user_parts
+    user_code_parts
         Parts of the source that the program provides, by name. The compiler's log numbers their lines.
 
     Raises
@@ -134,7 +134,7 @@ def compile_generated(kernel: RawKernel, user_parts: Mapping[str, str]) -> RawKe
 
         def locate_line(match: re.Match[str]) -> str:
             line_number = int(match[1])
-            for name, part_code in user_parts.items():
+            for name, part_code in user_code_parts.items():
                 first_line = source_code.count("\n", 0, source_code.rfind(part_code)) + 1
                 if (
                     part_code

@@ -20,7 +20,7 @@ from virtualgpu.cp._elementwise.operands import (
     broadcast_arguments,
     check_arguments,
     find_loop_shape,
-    lay_out,
+    lay_out_arguments,
     make_layout_value,
     prepare_outputs,
 )
@@ -96,7 +96,7 @@ class ReductionKernel:
         self.reduce_dims = bool(reduce_dims)
         self.preamble = preamble
         self.options = options
-        self._kernels: dict[Any, RawKernel] = {}
+        self._compiled_kernels: dict[Any, RawKernel] = {}
 
     def __call__(
         self,
@@ -202,7 +202,7 @@ class ReductionKernel:
     ) -> None:
         input_count = math.prod(in_shape)
         output_count = math.prod(out_shape)
-        in_operands, in_arguments, in_loop_shape = lay_out(
+        in_operands, in_arguments, in_loop_shape = lay_out_arguments(
             inputs,
             self.in_params,
             in_types,
@@ -210,7 +210,7 @@ class ReductionKernel:
             in_shape,
             self.reduce_dims and input_count > 0,
         )
-        out_operands, out_arguments, out_loop_shape = lay_out(
+        out_operands, out_arguments, out_loop_shape = lay_out_arguments(
             results, self.out_params, out_types, [False] * self.nout, out_shape, self.reduce_dims
         )
         outputs_per_block = _choose_outputs_per_block(
@@ -236,7 +236,7 @@ class ReductionKernel:
         out_ndim: int,
     ) -> RawKernel:
         key = (tuple(in_operands), tuple(out_operands), type_map, in_ndim, out_ndim)
-        if key not in self._kernels:
+        if key not in self._compiled_kernels:
             source_code = self._generate_source(in_operands, out_operands, type_map, in_ndim, out_ndim)
             check_identifiers(self.in_params + self.out_params, source_code, self.name)
             code_parts = {
@@ -245,10 +245,10 @@ class ReductionKernel:
                 "post_map_expr": "POST_MAP(_reduced);",
                 "preamble": self.preamble,
             }
-            self._kernels[key] = compile_generated(
+            self._compiled_kernels[key] = compile_generated(
                 RawKernel(source_code, self.name, self.options), code_parts
             )
-        return self._kernels[key]
+        return self._compiled_kernels[key]
 
     def _generate_source(
         self,
@@ -328,14 +328,14 @@ extern "C" __global__ void {self.name}({declarations}) {{
     @property
     def cached_codes(self) -> dict[tuple[Any, ...], str]:
         """Dictionary of the C++ sources generated so far. The keys are the C++ types of the arguments."""
-        if not self._kernels:
+        if not self._compiled_kernels:
             warnings.warn(
                 "No codes are cached because compilation is deferred until the first function call.",
                 stacklevel=2,
             )
         return {
             tuple(operand.c_type for operand in (*key[0], *key[1])): kernel.code
-            for key, kernel in self._kernels.items()
+            for key, kernel in self._compiled_kernels.items()
         }
 
     @property
@@ -352,16 +352,18 @@ def _join_lines(expression: str) -> str:
     return " ".join(re.sub(r"//[^\n]*", "", expression).split())
 
 
-def _move_reduced_axes(args: Sequence[Any], params: Sequence[Parameter], order: tuple[int, ...]) -> list[Any]:
+def _move_reduced_axes(
+    args: Sequence[Any], params: Sequence[Parameter], axis_order: tuple[int, ...]
+) -> list[Any]:
     """Return the arguments with the axes that are reduced moved to the front."""
-    if order == tuple(range(len(order))):
+    if axis_order == tuple(range(len(axis_order))):
         return list(args)
-    if any(param.raw and isinstance(a, ndarray) for a, param in zip(args, params, strict=True)):
+    if any(param.is_raw and isinstance(a, ndarray) for a, param in zip(args, params, strict=True)):
         raise NotImplementedError(
             "Illegal conditions. If an argument is raw, the axes to be reduced must come first, such as axis "
             "0 or (0, 1)."
         )
-    return [a.transpose(order) if isinstance(a, ndarray) else a for a in args]
+    return [a.transpose(axis_order) if isinstance(a, ndarray) else a for a in args]
 
 
 def _choose_outputs_per_block(
@@ -376,7 +378,7 @@ def _choose_outputs_per_block(
     arrays = [
         a
         for a, operand in zip(inputs, in_operands, strict=True)
-        if operand.is_array and not operand.parameter.raw
+        if operand.is_array and not operand.parameter.is_raw
     ]
     has_contiguous_rows = any(a.ndim and a.shape[-1] > 1 and a.strides[-1] == a.itemsize for a in arrays)
     coalesced_outputs = (

@@ -50,7 +50,7 @@ class TracedReduction:
     identity: str
     dtype: np.dtype[Any]
     axis: Any
-    needs_elements: bool
+    needs_nonempty_input: bool
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class TracedArgument:
     name: str
     dtype: np.dtype[Any]
     position: int | None
-    constant: Any
+    constant_value: Any
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class FusionTrace:
     statements: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
     written_positions: dict[int, TracedValue] = field(default_factory=dict)
     reduction: TracedReduction | None = None
-    count: int = 0
+    value_count: int = 0
 
     @property
     def stage(self) -> int:
@@ -115,8 +115,8 @@ class FusionTrace:
 
     def add_value(self, text: str, dtype: np.dtype[Any], operands: Sequence[TracedValue]) -> TracedValue:
         """Add a C++ variable for an expression, and return it as a traced value."""
-        name = f"v{self.count}"
-        self.count += 1
+        name = f"v{self.value_count}"
+        self.value_count += 1
         self.statements[self.stage].append(f"const {get_cpp_type(dtype)} {name} = {text};")
         ndim = max(operand.ndim for operand in operands)
         traced_class = TracedArray if ndim >= 0 else TracedValue
@@ -155,20 +155,20 @@ class FusionTrace:
 
     def record_where(self, condition: Any, x: Any, y: Any) -> TracedValue:
         """Record a call of ``cp.where`` with three arguments."""
-        condition_value, *choices = (self.as_operand(argument) for argument in (condition, x, y))
+        condition_value, *choice_values = (self.as_operand(argument) for argument in (condition, x, y))
         if condition_value.dtype.kind != "b":
             raise TypeError(
                 "Wrong type of arguments for cupy_where. Inside cp.fuse the condition must be a boolean, "
                 "such as x != 0."
             )
         dtype = _find_narrowest_loop(
-            [(type_letter, type_letter) for type_letter in "?bBhHiIlLefdFD"], choices
+            [(type_letter, type_letter) for type_letter in "?bBhHiIlLefdFD"], choice_values
         )[0]
-        choice_texts = [operand.convert_to(dtype) for operand in choices]
+        choice_texts = [operand.convert_to(dtype) for operand in choice_values]
         return self.add_value(
             f"{condition_value.name} ? {choice_texts[0]} : {choice_texts[1]}",
             dtype,
-            [condition_value, *choices],
+            [condition_value, *choice_values],
         )
 
     def record_reduction(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TracedValue:
@@ -228,7 +228,7 @@ def _find_narrowest_loop(
     loops: Sequence[tuple[str, ...]], operands: Sequence[TracedValue]
 ) -> tuple[np.dtype[Any], ...]:
     for loop_types in loops:
-        dtypes = [np.dtype(char) for char in loop_types]
+        dtypes = [np.dtype(type_char) for type_char in loop_types]
         if all(
             _accepts_operand(candidate_dtype, operand)
             for candidate_dtype, operand in zip(dtypes, operands, strict=False)
@@ -251,8 +251,8 @@ def _format_extreme(dtype: np.dtype[Any], lowest: bool) -> str:
         return "false" if lowest else "true"
     if dtype.kind == "f":
         return f"{get_cpp_type(dtype)}(__int_as_float({0xFF800000 if lowest else 0x7F800000:#x}))"
-    extreme = np.iinfo(dtype).min if lowest else np.iinfo(dtype).max
-    return f"{extreme + 1}LL - 1" if extreme < 0 else f"{extreme}ULL"
+    extreme_value = np.iinfo(dtype).min if lowest else np.iinfo(dtype).max
+    return f"{extreme_value + 1}LL - 1" if extreme_value < 0 else f"{extreme_value}ULL"
 
 
 def _convert_text(text: str, dtype: np.dtype[Any]) -> str:

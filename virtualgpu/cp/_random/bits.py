@@ -60,7 +60,7 @@ class CurandGenerator(BitGenerator):
     differs from GPU to GPU.
     """
 
-    _layout: ClassVar[np.dtype[Any]]
+    _state_dtype: ClassVar[np.dtype[Any]]
     _struct_name: ClassVar[str]
 
     def __init__(self, seed: Any = None, *, size: int = -1) -> None:
@@ -74,13 +74,15 @@ class CurandGenerator(BitGenerator):
                 f"blocks of {_BLOCK_SIZE} threads, and each thread needs a state. CuPy does not check the "
                 "size, and its threads without a state access memory out of bounds."
             )
-        self._size = size
-        self._filled_count = 0
+        self._state_count = size
+        self._filled_state_count = 0
         zero_bytes = np.zeros(size * self._get_type_size(), np.int8)
-        self._memory = ndarray._from_library_kernel("init_curand", zero_bytes, lambda: zero_bytes)
+        self._state_memory = ndarray._from_library_kernel("init_curand", zero_bytes, lambda: zero_bytes)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(device {self._current_device_id}, {self._size:,} threads' states)"
+        return (
+            f"{type(self).__name__}(device {self._current_device_id}, {self._state_count:,} threads' states)"
+        )
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -102,47 +104,49 @@ class CurandGenerator(BitGenerator):
 
     @staticmethod
     def _initial_states(seed: int, threads: int) -> Any:
-        """Return the initial states of the first threads."""
+        """Return the initial states of the generator's first `threads` threads."""
         raise NotImplementedError
 
     @property
     def _state(self) -> ndarray:
         """An array with the states of all threads, as bytes."""
-        self._fill_states(self._size)
-        return self._memory
+        self._fill_states(self._state_count)
+        return self._state_memory
 
     @_state.setter
     def _state(self, states: ndarray) -> None:
-        self._memory = states
-        self._filled_count = self._size
+        self._state_memory = states
+        self._filled_state_count = self._state_count
 
-    def _fill_states(self, threads: int) -> None:
-        """Initialize the states of the first `threads` threads only, since small arrays need few states."""
-        if threads > self._filled_count:
-            begin_byte = self._filled_count * self._get_type_size()
-            end_byte = threads * self._get_type_size()
-            state_bytes = self._initial_states(self._seed, threads).view(np.int8)
-            self._memory._host[begin_byte:end_byte] = state_bytes[begin_byte:]
-            self._filled_count = threads
+    def _fill_states(self, thread_count: int) -> None:
+        """Initialize the states of the first `thread_count` threads, since small arrays need few states."""
+        if thread_count > self._filled_state_count:
+            begin_byte = self._filled_state_count * self._get_type_size()
+            end_byte = thread_count * self._get_type_size()
+            state_bytes = self._initial_states(self._seed, thread_count).view(np.int8)
+            self._state_memory._host[begin_byte:end_byte] = state_bytes[begin_byte:]
+            self._filled_state_count = thread_count
 
     def _get_state_size(self) -> int:
-        return self._size
+        return self._state_count
 
     def _get_type_size(self) -> int:
-        return self._layout.itemsize
+        return self._state_dtype.itemsize
 
-    def _launch_draw(self, kernel: str, out: ndarray, maximum: int = 0) -> None:
+    def _launch_draw(self, kernel_name: str, out: ndarray, maximum: int = 0) -> None:
         """Launch a kernel that fills `out` with random numbers, integers with values from 0 to `maximum`."""
         self._check_device()
         if not out.size:
             return
-        mask = (1 << maximum.bit_length()) - 1
-        block_count = -(-min(out.size, self._size) // _BLOCK_SIZE)
+        value_mask = (1 << maximum.bit_length()) - 1
+        block_count = -(-min(out.size, self._state_count) // _BLOCK_SIZE)
         self._fill_states(block_count * _BLOCK_SIZE)
-        maximum_and_mask = np.uint64(maximum), np.uint64(mask)
-        draw_kernel = _compile_random_module(self._struct_name).get_function(kernel)
+        maximum_and_mask = np.uint64(maximum), np.uint64(value_mask)
+        draw_kernel = _compile_random_module(self._struct_name).get_function(kernel_name)
         draw_kernel(
-            (block_count,), (_BLOCK_SIZE,), (self._memory, self._size, out, out.size, *maximum_and_mask)
+            (block_count,),
+            (_BLOCK_SIZE,),
+            (self._state_memory, self._state_count, out, out.size, *maximum_and_mask),
         )
 
 
@@ -151,7 +155,7 @@ class Philox4x3210(CurandGenerator):
     API.
     """
 
-    _layout = states.PHILOX_DTYPE
+    _state_dtype = states.PHILOX_DTYPE
     _struct_name = "Philox"
     _initial_states = staticmethod(states.make_philox_states)
 
@@ -159,7 +163,7 @@ class Philox4x3210(CurandGenerator):
 class XORWOW(CurandGenerator):
     """CuPy's default generator XORWOW. The generator produces the same numbers as cuRAND's device API."""
 
-    _layout = states.XORWOW_DTYPE
+    _state_dtype = states.XORWOW_DTYPE
     _struct_name = "Xorwow"
     _initial_states = staticmethod(states.make_xorwow_states)
 
@@ -169,7 +173,7 @@ class MRG32k3a(CurandGenerator):
     device API.
     """
 
-    _layout = states.MRG32K3A_DTYPE
+    _state_dtype = states.MRG32K3A_DTYPE
     _struct_name = "Mrg"
     _initial_states = staticmethod(states.make_mrg_states)
 

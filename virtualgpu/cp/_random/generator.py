@@ -215,7 +215,7 @@ def _make_empty_array(size: Any, dtype: Any) -> ndarray:
 
 
 def _add_offset(values: ndarray, offset: int, dtype: np.dtype[Any]) -> ndarray:
-    """Return ``first + values``, computed in integers as wide as the result."""
+    """Return ``offset + values``, computed in integers that are as wide as the result."""
 
     def compute_sum() -> Any:
         return (values._host.astype(np.uint64) + np.uint64(offset % 2**64)).astype(dtype)

@@ -95,7 +95,7 @@ def _copy_results(result: Any, contents: Any, new_arrays: list[ndarray]) -> None
         for item, item_contents in zip(result, contents, strict=True):
             _copy_results(item, item_contents, new_arrays)
     elif any(result is array for array in new_arrays):
-        result._assign(contents)
+        result._assign_values(contents)
 
 
 # Functions that read only the indexed elements of their first argument.
@@ -194,7 +194,7 @@ def lift_to_device(
         old_contents = [array._host.copy() for array in source_arrays] if is_captured else []
         result = _convert_to_device(compute_result(), source_arrays)
         for array, array_contents in zip(source_arrays, old_contents, strict=False):
-            array._assign(array_contents)
+            array._assign_values(array_contents)
         new_arrays = [array for array in _find_arrays(result) if array.base is None]
 
         def repeat_if_captured() -> None:

@@ -397,7 +397,7 @@ class FunctionCompiler(WarpCode):
         self.mask = f"%m{block.number}"
         self.wait = f"%w{block.number}"
         instructions = self.function.instructions[block.first : block.end]
-        if instructions and cfg.is_warp_meeting(instructions[0]):
+        if instructions and cfg.is_warp_synchronization(instructions[0]):
             self.emit_warp_meeting(instructions[0])
         last_instruction = instructions[-1] if instructions else None
         may_keep_loop = not (self.options.is_observed or self.options.is_traced)

@@ -97,7 +97,7 @@ class ReportingRegisters(Registers):
         if instruction.root in ("membar", "fence"):
             fence_kind = layout.BLOCK_FENCE if "cta" in instruction.parts else layout.FENCE
             self.report_to_observer(fence_kind, "zeroinitializer", self.executed_mask(instruction))
-        elif cfg.is_warp_meeting(instruction):
+        elif cfg.is_warp_synchronization(instruction):
             member_mask = self.emitter.convert(
                 "zext", "i32", self.get(instruction.operands[-1], "b32"), "i64"
             )

@@ -19,7 +19,7 @@ from gpulab_course.content.n17_interview.cards.judged import (
     read_model_answer,
 )
 from gpulab_course.content.n17_interview.cards.tasks import TASKS
-from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, FoundValue
+from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, TrueValue
 
 
 @dataclass(frozen=True)
@@ -274,17 +274,17 @@ def draw_bug_questions(rng: Random, name: str) -> DrawnCard:
     inserted_bug = rng.choice(BUGS[name])
     program_text = inserted_bug.make_program(read_model_answer(name))
 
-    def find_fault() -> FoundValue:
+    def find_fault() -> TrueValue:
         fault_kinds, verdict = find_faults(name, program_text)
-        return FoundValue(
+        return TrueValue(
             fault_kinds[0],
             f"by the sanitizer, and judged as {name}",
             f"The judge reports: {verdict.message}",
-            also=(*fault_kinds[1:], *inserted_bug.other_faults),
+            other_right_choices=(*fault_kinds[1:], *inserted_bug.other_faults),
         )
 
     return DrawnCard(
-        parts=(
+        questions=(
             CardQuestion(
                 question=f"{TASKS[name]} This program compiles, but its results are wrong, or it costs too "
                 "much. What is wrong with it?",
@@ -297,16 +297,16 @@ def draw_bug_questions(rng: Random, name: str) -> DrawnCard:
                 "refused. A program that does not compile is not locked.",
                 judge=partial(judge_kernel, name),
                 code=program_text,
-                model=read_model_answer(name),
+                model_answer=read_model_answer(name),
             ),
         ),
-        points=(
+        rubric_points=(
             "Named the line, and an input or an order of threads for which the result is wrong.",
             "Said why a test can pass nevertheless.",
             "Repaired the cause, without a smaller grid, a longer array, a clamp or a serial loop.",
             "Said which tool would have found it.",
         ),
-        sentence="This is the line, this is the smallest input that shows the fault, and this change makes it right for all inputs.",
+        strong_answer="This is the line, this is the smallest input that shows the fault, and this change makes it right for all inputs.",
         parameters={"exercise": name, "bug": inserted_bug.name},
     )
 

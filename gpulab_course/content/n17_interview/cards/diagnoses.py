@@ -16,7 +16,7 @@ from gpulab.words import duration, number, percent, shape, size
 from gpulab_course.content.n17_interview.cards.hidden import laid_out
 from gpulab_course.content.n17_interview.cards.hidden.flawed import FAMILIES, FlawedKernel, draw_flawed_kernel
 from gpulab_course.content.n17_interview.cards.laboratory import read_published_info, use_device
-from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, FoundValue
+from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, TrueValue
 from virtualgpu.records import KernelCounters, Provenance
 
 NO_FLAW = "sound"
@@ -217,23 +217,23 @@ def draw_diagnosis_questions(rng: Random, cause: str) -> DrawnCard:
         else hidden_kernel.diagnosis_table.verdict
     )
 
-    def find_cause() -> FoundValue:
+    def find_cause() -> TrueValue:
         symptom_text = (
             ""
             if symptom_name in CAUSE_NAMES.values() or symptom_name == hidden_kernel.cause
             else f"(The visible symptom is “{symptom_name}”.)"
         )
-        return FoundValue(
+        return TrueValue(
             hidden_kernel.cause,
             origin,
             f"{explanation}{symptom_text}",
             code=find_kernel_source(hidden_kernel.flawed_kernel.code, "flawed"),
-            also=find_other_causes(hidden_kernel.diagnosis_table),
+            other_right_choices=find_other_causes(hidden_kernel.diagnosis_table),
         )
 
-    def find_gain() -> FoundValue:
+    def find_gain() -> TrueValue:
         assert main_cause is not None
-        return FoundValue(
+        return TrueValue(
             round(main_cause.gain, 2),
             origin,
             f"{duration(main_cause.before_ns)} → {duration(main_cause.after_ns)}.",
@@ -254,18 +254,18 @@ def draw_diagnosis_questions(rng: Random, cause: str) -> DrawnCard:
                 "changed?",
                 measure=find_gain,
                 unit="times",
-                near=1.6,
+                max_error_factor=1.6,
             )
         )
     return DrawnCard(
-        parts=tuple(questions),
-        points=(
+        questions=tuple(questions),
+        rubric_points=(
             "Named the counter that shows the cause, with its value and its best value.",
             "Ruled out at least one other cause by its counter.",
             "Distinguished the cause from the symptom: a busy unit does not show why it is busy.",
             "Said what the fix would gain, and what would limit the kernel afterwards.",
         ),
-        sentence=explanation,
+        strong_answer=explanation,
         parameters={
             "device": hidden_kernel.flawed_kernel.device,
             "family": hidden_kernel.flawed_kernel.family,

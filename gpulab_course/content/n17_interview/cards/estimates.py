@@ -23,7 +23,7 @@ from gpulab_course.content.n17_interview.cards.laboratory import (
     read_published_info,
     use_device,
 )
-from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, FoundValue
+from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, TrueValue
 from virtualgpu.records import Provenance
 
 MIB = 1 << 20
@@ -31,13 +31,13 @@ GIB = 1 << 30
 
 
 # --- how many fit -----------------------------------------------------------------------------------
-def measure_resident(device: str, threads: int, shared_kib: int) -> FoundValue:
+def measure_resident(device: str, threads: int, shared_kib: int) -> TrueValue:
     with use_device(device) as cp:
         occupancy = session.backend().occupancy(
             compile_kernel(cp, "resident", shared_kib << 10), threads, shared_kib << 10
         )
     limits_text = ", ".join(f"{name} {blocks}" for name, blocks in occupancy.blocks_by_limit.items())
-    return FoundValue(
+    return TrueValue(
         occupancy.blocks_per_sm,
         occupancy.provenance,
         f"Blocks that each limit allows: {limits_text}. Since compute capability 8.0, CUDA "
@@ -61,12 +61,12 @@ def make_resident_card(rng: Random) -> DrawnCard:
             question=question.format(device=name, a=choose_article(name), **question_fields),
             measure=lambda: measure_resident(name, threads, shared_kib),
             unit="blocks",
-            near=1.0,
+            max_error_factor=1.0,
         )
 
     return DrawnCard(
-        parts=(make_part(device), make_part(other_device)),
-        points=(
+        questions=(make_part(device), make_part(other_device)),
+        rubric_points=(
             "There are four limits: warps, blocks, registers and shared memory. The tightest one decides.",
             (
                 "The shared memory of an SM is more than one block may use, and CUDA reserves a little for "
@@ -75,7 +75,7 @@ def make_resident_card(rng: Random) -> DrawnCard:
             "Registers are allocated per warp, in units, so their number is rounded up.",
             "More resident blocks hide more latency. As soon as it is hidden, more of them do not help.",
         ),
-        sentence="I divide each of the four limits of the SM by what a block needs, round down, and take the smallest result.",
+        strong_answer="I divide each of the four limits of the SM by what a block needs, round down, and take the smallest result.",
         parameters={"device": device, "then": other_device, **question_fields},
     )
 
@@ -91,11 +91,11 @@ def make_waves_card(rng: Random) -> DrawnCard:
         * (1 + extra_waves)
     )
 
-    def count_waves(name: str) -> FoundValue:
+    def count_waves(name: str) -> TrueValue:
         with use_device(name) as cp:
             occupancy = session.backend().occupancy(compile_kernel(cp, "scaled"), threads)
         blocks_at_once = occupancy.blocks_per_sm * read_published_info(name).sm_count
-        return FoundValue(
+        return TrueValue(
             -(-blocks // blocks_at_once),
             occupancy.provenance,
             f"{read_published_info(name).sm_count} SMs × {occupancy.blocks_per_sm} blocks = {blocks_at_once:,} at once; "
@@ -109,23 +109,23 @@ def make_waves_card(rng: Random) -> DrawnCard:
             "counts even if it is not full.",
             measure=lambda: count_waves(name),
             unit="waves",
-            near=1.0,
+            max_error_factor=1.0,
         )
 
     return DrawnCard(
-        parts=(make_part(device), make_part(other_device)),
-        points=(
+        questions=(make_part(device), make_part(other_device)),
+        rubric_points=(
             "Blocks at the same time = SMs × resident blocks per SM.",
             "A last wave that is nearly empty (the tail) can take almost as long as a full one.",
             "Smaller blocks shorten the tail, because its threads are spread over more SMs.",
         ),
-        sentence="I compute how many blocks run at the same time, divide, and look at how full the last wave is.",
+        strong_answer="I compute how many blocks run at the same time, divide, and look at how full the last wave is.",
         parameters={"device": device, "then": other_device, "threads": threads, "blocks": blocks},
     )
 
 
 # --- what moves -------------------------------------------------------------------------------------
-def _measure_sectors(device: str, stride_floats: int, n: int) -> FoundValue:
+def _measure_sectors(device: str, stride_floats: int, n: int) -> TrueValue:
     with use_device(device) as cp:
         x = cp.zeros(n * stride_floats, "float32")
         y = cp.zeros(n, "float32")
@@ -137,7 +137,7 @@ def _measure_sectors(device: str, stride_floats: int, n: int) -> FoundValue:
     ]
     sector_count = sum(access.sectors for access in load_accesses)
     request_count = sum(access.requests for access in load_accesses)
-    return FoundValue(
+    return TrueValue(
         sector_count // request_count,
         counters.provenance,
         f"{sector_count:,} sectors in {request_count:,} requests: 32 lanes, {4 * stride_floats} bytes apart, touch sectors "
@@ -159,12 +159,12 @@ def make_sectors_card(rng: Random) -> DrawnCard:
             "32 bytes does one such request touch?",
             measure=lambda: _measure_sectors(device, stride_floats, n),
             unit="sectors",
-            near=1.0,
+            max_error_factor=1.0,
         )
 
     return DrawnCard(
-        parts=(make_part(stride), make_part(other_stride)),
-        points=(
+        questions=(make_part(stride), make_part(other_stride)),
+        rubric_points=(
             "A request is one instruction of one warp. Memory moves sectors of 32 bytes, four per line.",
             "32 neighbouring floats are 128 bytes, so 4 sectors is the smallest number.",
             (
@@ -172,12 +172,12 @@ def make_sectors_card(rng: Random) -> DrawnCard:
                 "seven eighths are not used."
             ),
         ),
-        sentence="I count the different 32-byte sectors that the 32 addresses fall into.",
+        strong_answer="I count the different 32-byte sectors that the 32 addresses fall into.",
         parameters={"device": device, "stride": stride, "then": other_stride},
     )
 
 
-def _measure_wavefronts(device: str, stride_words: int) -> FoundValue:
+def _measure_wavefronts(device: str, stride_words: int) -> TrueValue:
     with use_device(device) as cp:
         x = cp.zeros(32 * stride_words, "float32")
         y = cp.zeros(32, "float32")
@@ -188,7 +188,7 @@ def _measure_wavefronts(device: str, stride_words: int) -> FoundValue:
     ]
     wavefront_count = sum(access.wavefronts for access in load_accesses)
     request_count = sum(access.requests for access in load_accesses)
-    return FoundValue(
+    return TrueValue(
         round(wavefront_count / request_count),
         counters.provenance,
         f"{wavefront_count:,} passes for {request_count:,} requests. Word {stride_words} × lane is in bank {stride_words} × lane "
@@ -207,12 +207,12 @@ def make_conflicts_card(rng: Random) -> DrawnCard:
             "one request take?",
             measure=lambda: _measure_wavefronts(device, stride_words),
             unit="wavefronts",
-            near=1.0,
+            max_error_factor=1.0,
         )
 
     return DrawnCard(
-        parts=(make_part(stride), make_part(other_stride)),
-        points=(
+        questions=(make_part(stride), make_part(other_stride)),
+        rubric_points=(
             "There are 32 banks of 4 bytes, and a pass returns one word per bank.",
             (
                 "The number of passes is the greatest common divisor of the stride and 32. With an odd "
@@ -221,12 +221,12 @@ def make_conflicts_card(rng: Random) -> DrawnCard:
             "Lanes that read the same word do not conflict, because the word is broadcast.",
             "One padding column, a swizzle or another layout avoids the conflicts.",
         ),
-        sentence="I take the addresses modulo 32 banks, and count the different words in the bank that has the most.",
+        strong_answer="I take the addresses modulo 32 banks, and count the different words in the bank that has the most.",
         parameters={"device": device, "stride": stride, "then": other_stride},
     )
 
 
-def _measure_matrices(device: str, row_bytes: int) -> FoundValue:
+def _measure_matrices(device: str, row_bytes: int) -> TrueValue:
     with use_device(device) as cp:
         x = cp.zeros(8 * row_bytes, "uint32")
         y = cp.zeros(32, "uint32")
@@ -234,7 +234,7 @@ def _measure_matrices(device: str, row_bytes: int) -> FoundValue:
         counters = count(matrices, 1, 32, (x, y, np.int32(row_bytes)), shared_mem=32 * row_bytes)
     (load_access,) = (access for access in counters.accesses if access.text.startswith("ldmatrix"))
     passes_per_matrix = load_access.wavefronts // load_access.ideal_wavefronts
-    return FoundValue(
+    return TrueValue(
         load_access.wavefronts,
         counters.provenance,
         f"Four matrices, {counted_noun(passes_per_matrix, 'pass', 'passes')} each: row r starts at vector "
@@ -255,18 +255,18 @@ def make_matrices_card(rng: Random) -> DrawnCard:
             "does the instruction take?",
             measure=lambda: _measure_matrices(device, bytes_per_row),
             unit="passes",
-            near=1.0,
+            max_error_factor=1.0,
         )
 
     return DrawnCard(
-        parts=(make_part(row_bytes), make_part(row_bytes + 16)),
-        points=(
+        questions=(make_part(row_bytes), make_part(row_bytes + 16)),
+        rubric_points=(
             "A pass reads 128 bytes from 32 banks, which are the 8 rows of 16 bytes of one matrix.",
             "Without conflicts, ldmatrix.x4 takes 4 passes.",
             "Rows whose distance is a multiple of 128 bytes are in the same banks.",
             "16 more bytes per row, or a swizzle of the vectors in a row, avoid the conflicts.",
         ),
-        sentence="I divide the addresses of 8 rows by 16, take them modulo 8, and count how often the most frequent value occurs. The four matrices take that many passes each.",
+        strong_answer="I divide the addresses of 8 rows by 16, take them modulo 8, and count how often the most frequent value occurs. The four matrices take that many passes each.",
         parameters={"device": device, "row_bytes": row_bytes},
     )
 
@@ -279,36 +279,36 @@ def make_stages_card(rng: Random) -> DrawnCard:
     threads = rng.choice([128, 256])
     stage_kib = 2 * tile_side * tile_depth * 2 // 1024
 
-    def measure_blocks() -> FoundValue:
+    def measure_blocks() -> TrueValue:
         return measure_resident(device, threads, stage_count * stage_kib)
 
-    def compute_pending_kib() -> FoundValue:
+    def compute_pending_kib() -> TrueValue:
         blocks = measure_blocks()
-        return FoundValue(
+        return TrueValue(
             int(blocks.value) * (stage_count - 1) * stage_kib,
             blocks.origin,
             f"{blocks.value} blocks × {counted_noun(stage_count - 1, 'stage')} × {stage_kib} KiB.",
         )
 
     return DrawnCard(
-        parts=(
+        questions=(
             CardQuestion(
                 question=f"A block of {threads} threads multiplies matrices in FP16 and has {stage_count} stages in dynamic shared "
                 f"memory. A stage contains a tile of {tile_side} × {tile_depth} numbers and one of {tile_depth} × {tile_side}. The threads "
                 f"use few registers. How many such blocks fit on one SM of {choose_article(device)} {device} at the same time?",
                 measure=measure_blocks,
                 unit="blocks",
-                near=1.0,
+                max_error_factor=1.0,
             ),
             CardQuestion(
                 question="All of these blocks run. Each of them reads one stage, while asynchronous copies fill all its other "
                 "stages. How many KiB are in flight to this SM?",
                 measure=compute_pending_kib,
                 unit="KiB",
-                near=1.05,
+                max_error_factor=1.05,
             ),
         ),
-        points=(
+        rubric_points=(
             "A stage has the bytes of both tiles: 2 × side × depth × 2 bytes.",
             "Shared memory of all stages limits the blocks on an SM.",
             (
@@ -317,7 +317,7 @@ def make_stages_card(rng: Random) -> DrawnCard:
             ),
             "Bytes in flight = bandwidth × latency. Stages beyond that only occupy shared memory.",
         ),
-        sentence="The bytes of all stages of a block determine the blocks per SM. All stages but one are "
+        strong_answer="The bytes of all stages of a block determine the blocks per SM. All stages but one are "
         "in flight.",
         parameters={
             "device": device,
@@ -329,14 +329,14 @@ def make_stages_card(rng: Random) -> DrawnCard:
     )
 
 
-def _measure_scaling(device: str, n: int) -> FoundValue:
+def _measure_scaling(device: str, n: int) -> TrueValue:
     with use_device(device) as cp:
         x = cp.zeros(n, "float32")
         y = cp.empty(n, "float32")
         blocks = read_published_info(device).sm_count * 8
         diagnosis_table = diagnosis(compile_kernel(cp, "scaled"), blocks, 256, (x, y, np.int32(n)))
     bound_ns = 8 * n / read_published_info(device).memory_bandwidth_gbps
-    return FoundValue(
+    return TrueValue(
         round(diagnosis_table.time_ns / 1000, 1),
         diagnosis_table.provenance,
         f"{size(8 * n)} at {read_published_info(device).memory_bandwidth_gbps:,} GB/s, {make_provenance(device).label}, take "
@@ -355,12 +355,12 @@ def make_scaling_card(rng: Random) -> DrawnCard:
             "take?",
             measure=lambda: _measure_scaling(name, n),
             unit="µs",
-            near=1.6,
+            max_error_factor=1.6,
         )
 
     return DrawnCard(
-        parts=(make_part(device), make_part(other_device)),
-        points=(
+        questions=(make_part(device), make_part(other_device)),
+        rubric_points=(
             "The kernel is memory-bound, because it computes one operation per 8 bytes.",
             "The bytes that are read and the bytes that are written both count.",
             (
@@ -369,12 +369,12 @@ def make_scaling_card(rng: Random) -> DrawnCard:
             ),
             "If the data fits into L2 and is used again, it does not come from DRAM.",
         ),
-        sentence="Eight bytes per element, divided by the bandwidth of the card, plus a few microseconds for the start.",
+        strong_answer="Eight bytes per element, divided by the bandwidth of the card, plus a few microseconds for the start.",
         parameters={"device": device, "n": n, "then": other_device},
     )
 
 
-def _measure_copy(device: str, size_bytes: int, is_pinned: bool) -> FoundValue:
+def _measure_copy(device: str, size_bytes: int, is_pinned: bool) -> TrueValue:
     with use_device(device) as cp:
         device_array = cp.empty(size_bytes, "uint8")
         if is_pinned:
@@ -389,7 +389,7 @@ def _measure_copy(device: str, size_bytes: int, is_pinned: bool) -> FoundValue:
         activity for activity in copy_timeline.record.activities if activity.copy_kind is not None
     ]
     copy_ns = sum(activity.end_ns - activity.start_ns for activity in copy_activities)
-    return FoundValue(
+    return TrueValue(
         round(copy_ns / 1e6, 3),
         copy_timeline.record.provenance,
         f"{size(size_bytes)} in {number(copy_ns / 1e6)} ms are {number(size_bytes / copy_ns)} GB/s. "
@@ -409,21 +409,21 @@ def make_copy_card(rng: Random) -> DrawnCard:
             f"to {choose_article(name)} {name} take (PCIe {_make_pcie_text(name)})?",
             measure=lambda: _measure_copy(name, copy_mib * MIB, is_pinned),
             unit="ms",
-            near=1.6 if is_pinned else 2.0,
+            max_error_factor=1.6 if is_pinned else 2.0,
         )
 
     return DrawnCard(
-        parts=(
+        questions=(
             make_part(device, first_is_pinned),
             make_part(device, not first_is_pinned),
             make_part(other_device, True),
         ),
-        points=(
+        rubric_points=(
             "The bus is the limit, because it is tens of times slower than the memory of the card.",
             "Pageable memory is first copied into a pinned (page-locked) buffer, and the host waits.",
             "Only a copy from pinned memory can overlap with kernels.",
         ),
-        sentence="Bytes divided by the rate of the bus. From pageable memory, the host copies first, so I calculate with about 8 GB/s for any bus. And I ask whether the data must move at all.",
+        strong_answer="Bytes divided by the rate of the bus. From pageable memory, the host copies first, so I calculate with about 8 GB/s for any bus. And I ask whether the data must move at all.",
         parameters={"device": device, "mib": copy_mib, "pinned": first_is_pinned, "then": other_device},
     )
 
@@ -433,12 +433,12 @@ def _make_pcie_text(name: str) -> str:
 
 
 # --- execution --------------------------------------------------------------------------------------
-def _measure_lanes(device: str, path_count: int) -> FoundValue:
+def _measure_lanes(device: str, path_count: int) -> TrueValue:
     with use_device(device) as cp:
         x = cp.ones(256, "float32")
         y = cp.zeros(256, "float32")
         counters = count(compile_kernel(cp, "forked"), 1, 256, (x, y, np.int32(path_count), np.int32(400)))
-    return FoundValue(
+    return TrueValue(
         round(100 * counters.lane_efficiency, 2),
         counters.provenance,
         f"{counters.thread_instructions:,} of 32 × {counters.warp_instructions:,} lanes were active.",
@@ -456,12 +456,12 @@ def make_divergence_card(rng: Random) -> DrawnCard:
             f"% {branch_count}`. What share of the lanes is active, on average over the instructions?",
             measure=lambda: _measure_lanes(device, branch_count),
             unit="%",
-            near=1.2,
+            max_error_factor=1.2,
         )
 
     return DrawnCard(
-        parts=(make_part(path_count), make_part(other_path_count)),
-        points=(
+        questions=(make_part(path_count), make_part(other_path_count)),
+        rubric_points=(
             "A warp runs its branches one after the other, while the other lanes are idle.",
             (
                 "Divergence happens within one warp. It costs nothing if different warps take different "
@@ -469,12 +469,12 @@ def make_divergence_card(rng: Random) -> DrawnCard:
             ),
             "It can be avoided by sorting the work, so that all lanes of a warp take the same branch.",
         ),
-        sentence="The warp runs every branch that one of its lanes takes, so the share is one divided by the number of branches.",
+        strong_answer="The warp runs every branch that one of its lanes takes, so the share is one divided by the number of branches.",
         parameters={"device": device, "ways": path_count, "then": other_path_count},
     )
 
 
-def measure_launches(device: str, launch_count: int, uses_graph: bool) -> FoundValue:
+def measure_launches(device: str, launch_count: int, uses_graph: bool) -> TrueValue:
     with use_device(device) as cp:
         x = cp.zeros(256, "float32")
         y = cp.zeros(256, "float32")
@@ -499,7 +499,7 @@ def measure_launches(device: str, launch_count: int, uses_graph: bool) -> FoundV
         stream.synchronize()
         time_ns = backend.host_ns() - start_ns
         origin = Provenance("modelled", f"virtual {read_published_info(device).name}")
-    return FoundValue(
+    return TrueValue(
         round(time_ns / 1000, 1), origin, f"{number(time_ns / 1000 / launch_count)} µs per kernel."
     )
 
@@ -519,12 +519,12 @@ def make_launches_card(rng: Random) -> DrawnCard:
             f"{choose_article(device)} {device}?",
             measure=lambda: measure_launches(device, launch_count, uses_graph),
             unit="µs",
-            near=2.5,
+            max_error_factor=2.5,
         )
 
     return DrawnCard(
-        parts=(make_part(False), make_part(True)),
-        points=(
+        questions=(make_part(False), make_part(True)),
+        rubric_points=(
             (
                 "A launch from Python takes the host about 5 to 10 µs, and from C++ about 2 to 3 µs: with "
                 "short kernels the host is the limit."
@@ -533,7 +533,7 @@ def make_launches_card(rng: Random) -> DrawnCard:
             "Fusing the kernels removes launches, and memory traffic as well.",
             "A kernel that takes longer than a launch hides the next launch.",
         ),
-        sentence="About 6 µs per launch from Python, unless the kernels take longer. In a graph, 1 to 2 µs per kernel.",
+        strong_answer="About 6 µs per launch from Python, unless the kernels take longer. In a graph, 1 to 2 µs per kernel.",
         parameters={"device": device, "launches": launch_count},
     )
 
@@ -543,7 +543,7 @@ def make_pool_card(rng: Random) -> DrawnCard:
     n = rng.choice([1_000_001, 250_001, 2_500_003, 700_001])
     array_count = rng.choice([2, 3])
 
-    def count_bytes(is_total: bool) -> FoundValue:
+    def count_bytes(is_total: bool) -> TrueValue:
         with use_device("T4") as cp:
             pool = cp.cuda.MemoryPool()
             cp.cuda.set_allocator(pool.malloc)
@@ -557,7 +557,7 @@ def make_pool_card(rng: Random) -> DrawnCard:
             f"Each array of {4 * n:,} bytes uses a pool block of {block_bytes:,}; {array_count} "
             "were made and one was freed."
         )
-        return FoundValue(counted_bytes, Provenance("modelled", "virtual T4", "CuPy's pool"), explanation)
+        return TrueValue(counted_bytes, Provenance("modelled", "virtual T4", "CuPy's pool"), explanation)
 
     def make_part(is_total: bool) -> CardQuestion:
         state_text = (
@@ -570,17 +570,17 @@ def make_pool_card(rng: Random) -> DrawnCard:
             f"{state_text} then?",
             measure=lambda: count_bytes(is_total),
             unit="bytes",
-            near=1.0,
+            max_error_factor=1.0,
         )
 
     return DrawnCard(
-        parts=(make_part(False), make_part(True)),
-        points=(
+        questions=(make_part(False), make_part(True)),
+        rubric_points=(
             "Sizes are rounded up to 512 bytes.",
             "Freed memory stays in the pool, for the next array of this size.",
             "`nvidia-smi` shows all memory of the process: pools, context, and freed memory in the pools.",
         ),
-        sentence="Each array is rounded up to 512 bytes. A deleted array goes back to the pool, not to the driver.",
+        strong_answer="Each array is rounded up to 512 bytes. A deleted array goes back to the pool, not to the driver.",
         parameters={"n": n, "arrays": array_count},
     )
 
@@ -589,14 +589,14 @@ def make_segments_card(rng: Random) -> DrawnCard:
     tensor_kib, tensor_count = rng.choice([(300, 5), (700, 4), (900, 3), (1500, 3)])
     request_sizes_bytes = [tensor_kib << 10] * tensor_count
 
-    def measure_reserved_mib() -> FoundValue:
+    def measure_reserved_mib() -> TrueValue:
         with use_device("A100") as cp:
             with allocator() as recorded_allocator:
                 arrays = [cp.empty(request_bytes, "uint8") for request_bytes in request_sizes_bytes]
             arrays.clear()
             replay_report = recorded_allocator.replayed("PyTorch")
         last_state: Any = replay_report.at(-1)
-        return FoundValue(
+        return TrueValue(
             int(last_state.total_bytes) // MIB,
             Provenance("modelled", "virtual A100", "PyTorch's caching allocator"),
             "Tensors of up to 1 MiB are in segments of 2 MiB. Larger ones, below 10 MiB, are in segments of "
@@ -604,16 +604,16 @@ def make_segments_card(rng: Random) -> DrawnCard:
         )
 
     return DrawnCard(
-        parts=(
+        questions=(
             CardQuestion(
                 question=f"PyTorch's caching allocator is empty. A program then makes {tensor_count} tensors of {tensor_kib} KiB each. How many MiB "
                 "has it reserved then?",
                 measure=measure_reserved_mib,
                 unit="MiB",
-                near=1.0,
+                max_error_factor=1.0,
             ),
         ),
-        points=(
+        rubric_points=(
             (
                 "*Reserved* memory is the memory that was taken from the driver. It is not the same as "
                 "*allocated* memory."
@@ -621,7 +621,7 @@ def make_segments_card(rng: Random) -> DrawnCard:
             "Small requests share segments of 2 MiB, and medium ones share segments of 20 MiB.",
             "A segment goes back to the driver only if all of it is free.",
         ),
-        sentence="I assign each request to its kind of segment, and count segments instead of tensors.",
+        strong_answer="I assign each request to its kind of segment, and count segments instead of tensors.",
         parameters={"kib": tensor_kib, "tensors": tensor_count},
     )
 

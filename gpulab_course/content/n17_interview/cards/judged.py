@@ -12,7 +12,7 @@ import numpy as np
 
 from gpulab_course.content.own import import_own_module
 from gpulab_course.teach.interview import Outcome
-from gpulab_course.teach.judge import Case, Draw, KernelExercise
+from gpulab_course.teach.judge import Case, DataGenerator, KernelExercise
 from gpulab_course.teach.judge.check import judge
 from gpulab_course.teach.judge.kernel.bench import KernelFault, open_bench, read_kernel_answer
 from gpulab_course.teach.judge.kernel.trial import Trial
@@ -63,7 +63,10 @@ def judge_kernel(name: str, code: str, *, grid: Any = None, block: Any = None) -
     kernel_exercise = find_exercise(name)
     kernel_exercise = replace(
         kernel_exercise,
-        measured=replace(kernel_exercise.measured, slack=max(_SLACK_FACTOR, kernel_exercise.measured.slack)),
+        measured_launch=replace(
+            kernel_exercise.measured_launch,
+            max_instruction_factor=max(_SLACK_FACTOR, kernel_exercise.measured_launch.max_instruction_factor),
+        ),
     )
     if grid is not None or block is not None:
         kernel_exercise = replace_launch(kernel_exercise, grid, block)
@@ -139,13 +142,13 @@ def replace_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Ke
     size_names = [
         argument.name
         for argument in kernel_exercise.arguments
-        if not argument.pointer and argument.type == "int"
+        if not argument.is_pointer and argument.type == "int"
     ]
     compute_own_grid = _make_grid_function(grid, size_names)
 
     def wrap_case_maker(make_case: Callable[..., Case]) -> Callable[..., Case]:
         @wraps(make_case)
-        def make_own_case(random_data: Draw, size: Any, _block: Dim3) -> Case:
+        def make_own_case(random_data: DataGenerator, size: Any, _block: Dim3) -> Case:
             reference_case = make_case(random_data, size, reference_block)
             reference_case.block = reference_block
             if compute_own_grid is None:
@@ -159,8 +162,8 @@ def replace_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Ke
 
         return make_own_case
 
-    measured_launch = kernel_exercise.measured
-    draw_launches = measured_launch.drawn
+    measured_launch = kernel_exercise.measured_launch
+    draw_launches = measured_launch.draw_launches
 
     def draw_sizes(rng: np.random.Generator) -> list[tuple[Any, Dim3]]:
         assert draw_launches is not None
@@ -174,11 +177,11 @@ def replace_launch(kernel_exercise: KernelExercise, grid: Any, block: Any) -> Ke
             for table_row in kernel_exercise.table
         ),
         blocks=lambda rng: [own_block],
-        measured=replace(
+        measured_launch=replace(
             measured_launch,
             block=own_block,
-            busiest=_BUSIEST_FACTOR,
-            drawn=draw_sizes if draw_launches else None,
+            max_busiest_share_factor=_BUSIEST_FACTOR,
+            draw_launches=draw_sizes if draw_launches else None,
         ),
     )
 

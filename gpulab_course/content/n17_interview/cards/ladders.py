@@ -13,7 +13,7 @@ from gpulab.words import duration, listing, number, shape
 from gpulab_course.content import kernels
 from gpulab_course.content.n17_interview.cards.diagnoses import NOTHING_WORTH_FIXING, find_other_causes
 from gpulab_course.content.n17_interview.cards.laboratory import DEVICES, read_published_info, use_device
-from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, FoundValue
+from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, TrueValue
 from virtualgpu.records import Provenance
 from virtualgpu.records.launch.causes import CauseKind
 
@@ -94,7 +94,7 @@ def draw_series_questions(rng: Random, series_name: str) -> DrawnCard:
     }
     diagnosis_tables = list(tables_by_name.values())
 
-    def find_limit(name: str) -> FoundValue:
+    def find_limit(name: str) -> TrueValue:
         diagnosis_table = tables_by_name[name]
         cause_text = listing(
             [CAUSE_NAMES[cause.kind] for cause in diagnosis_table.worth_fixing if cause.kind != "launch"]
@@ -106,11 +106,13 @@ def draw_series_questions(rng: Random, series_name: str) -> DrawnCard:
             "modelled", diagnosis_table.provenance.device, "modelled again without each cause"
         )
         version_index = diagnosis_tables.index(diagnosis_table)
-        return FoundValue(
+        return TrueValue(
             find_main_limit(diagnosis_table),
             origin,
             explanation,
-            also=find_other_right_answers(diagnosis_table, diagnosis_tables[version_index + 1 :]),
+            other_right_choices=find_other_right_answers(
+                diagnosis_table, diagnosis_tables[version_index + 1 :]
+            ),
         )
 
     def make_times_table(version_index: int) -> Table:
@@ -138,7 +140,7 @@ def draw_series_questions(rng: Random, series_name: str) -> DrawnCard:
         NOTHING_WORTH_FIXING,
     )
     return DrawnCard(
-        parts=tuple(
+        questions=tuple(
             CardQuestion(
                 question=f"`{versions[version_index].name}`: what would you fix next?",
                 measure=partial(find_limit, versions[version_index].name),
@@ -147,12 +149,12 @@ def draw_series_questions(rng: Random, series_name: str) -> DrawnCard:
             )
             for version_index in asked_indices
         ),
-        points=(
+        rubric_points=(
             "After each version, named the counter that the next version improves.",
             "Said when to stop: which ceiling remains, and how close the kernel is to it.",
             "Said how the size of the problem matters: with few blocks, no version helps.",
         ),
-        sentence=_make_times_text(
+        strong_answer=_make_times_text(
             {name: version_table.time_ns for name, version_table in tables_by_name.items()}
         ),
         parameters={"device": device, "ladder": series_name},

@@ -18,7 +18,7 @@ from gpulab_course.content.n17_interview.cards.laboratory import (
     read_tensor_tflops,
     use_device,
 )
-from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, FoundValue
+from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, TrueValue
 from virtualgpu.records import Provenance
 
 MIB = 1 << 20
@@ -29,10 +29,10 @@ GIB = 1 << 30
 def make_ridge_card(rng: Random) -> DrawnCard:
     device, other_device = rng.sample(DEVICES, 2)
 
-    def compute_ridge(name: str, uses_tensor_cores: bool) -> FoundValue:
+    def compute_ridge(name: str, uses_tensor_cores: bool) -> TrueValue:
         device_info = read_published_info(name)
         tflops = device_info.fp16_tensor_tflops if uses_tensor_cores else device_info.fp32_tflops
-        return FoundValue(
+        return TrueValue(
             round(tflops * 1000 / device_info.memory_bandwidth_gbps, 1),
             device_info.provenance,
             f"{tflops} TFLOPS over {device_info.memory_bandwidth_gbps:,} GB/s.",
@@ -49,18 +49,18 @@ def make_ridge_card(rng: Random) -> DrawnCard:
             f"arithmetic on {choose_article(name)} {name}? A multiply-add counts as two operations.",
             measure=lambda: compute_ridge(name, uses_tensor_cores),
             unit="operations",
-            near=1.4,
+            max_error_factor=1.4,
         )
 
     return DrawnCard(
-        parts=(make_part(device), make_part(other_device), make_part(device, uses_tensor_cores=True)),
-        points=(
+        questions=(make_part(device), make_part(other_device), make_part(device, uses_tensor_cores=True)),
+        rubric_points=(
             "It is the ridge of the roofline, that is, peak rate / bandwidth.",
             "A multiply-add counts as two operations.",
             "With tensor cores, the ridge is at many times as many operations per byte.",
             "Bytes are those that are moved, not those that the kernel requests.",
         ),
-        sentence="Peak FLOPS divided by bandwidth. With fewer operations per byte, memory is the limit, and with more, arithmetic is.",
+        strong_answer="Peak FLOPS divided by bandwidth. With fewer operations per byte, memory is the limit, and with more, arithmetic is.",
         parameters={"device": device, "then": other_device},
     )
 
@@ -70,14 +70,14 @@ def make_product_card(rng: Random) -> DrawnCard:
     n = rng.choice([2048, 4096, 6144, 8192])
     other_device = draw_other_device(rng, device)
 
-    def compute_time(name: str, uses_tensor_cores: bool) -> FoundValue:
+    def compute_time(name: str, uses_tensor_cores: bool) -> TrueValue:
         device_info = read_published_info(name)
         tflops, element_bytes = (
             (device_info.fp16_tensor_tflops, 2) if uses_tensor_cores else (device_info.fp32_tflops, 4)
         )
         time_ms = 2 * n**3 / (tflops * 1e9)
         memory_ms = 3 * element_bytes * n * n / (device_info.memory_bandwidth_gbps * 1e6)
-        return FoundValue(
+        return TrueValue(
             round(time_ms, 3),
             device_info.provenance,
             f"2 × {n:,}³ operations at {tflops} TFLOPS; memory alone, each matrix moved once, would take "
@@ -94,17 +94,17 @@ def make_product_card(rng: Random) -> DrawnCard:
             question=f"What is the shortest time for the multiplication of two {n:,} × {n:,} matrices {method_text}, on {choose_article(name)} {name}?",
             measure=lambda: compute_time(name, uses_tensor_cores),
             unit="ms",
-            near=1.3,
+            max_error_factor=1.3,
         )
 
     return DrawnCard(
-        parts=(make_part(device), make_part(other_device), make_part(device, uses_tensor_cores=True)),
-        points=(
+        questions=(make_part(device), make_part(other_device), make_part(device, uses_tensor_cores=True)),
+        rubric_points=(
             "2 n³ operations on 3 n² numbers, so the operations per byte grow with n.",
             "There are two lower bounds, arithmetic and memory, and the larger one counts.",
             "For large n, cuBLAS reaches most of this rate, and a naive kernel a few percent.",
         ),
-        sentence="2 n³ divided by the peak rate, after I have checked that memory is not the larger bound.",
+        strong_answer="2 n³ divided by the peak rate, after I have checked that memory is not the larger bound.",
         parameters={"device": device, "n": n, "then": other_device},
     )
 
@@ -119,9 +119,9 @@ def make_formats_card(rng: Random) -> DrawnCard:
     def make_part(name: str, format_name: str, format_text: str) -> CardQuestion:
         fp16_tflops = read_published_info(name).fp16_tensor_tflops
 
-        def find_shortest_time() -> FoundValue:
+        def find_shortest_time() -> TrueValue:
             tflops = read_tensor_tflops(name, format_name)
-            return FoundValue(
+            return TrueValue(
                 round(2 * n**3 / (tflops * 1e9), 3),
                 read_published_info(name).provenance,
                 f"2 × {n:,}³ operations at {number(tflops)} TFLOPS, {number(tflops / fp16_tflops)} times the "
@@ -134,12 +134,12 @@ def make_formats_card(rng: Random) -> DrawnCard:
             "also dense and with sums in FP32?",
             measure=find_shortest_time,
             unit="ms",
-            near=1.3,
+            max_error_factor=1.3,
         )
 
     return DrawnCard(
-        parts=(make_part(device, "tf32 to f32", "TF32"), make_part(other_device, "f8 to f32", "FP8")),
-        points=(
+        questions=(make_part(device, "tf32 to f32", "TF32"), make_part(other_device, "f8 to f32", "FP8")),
+        rubric_points=(
             "The rate doubles when the factors have half the width. TF32 numbers are stored in 32 bits.",
             "2 n³ operations: a multiply-add counts as two.",
             "The accumulator matters, too: on GeForce cards, sums in FP16 are twice as fast as sums in FP32.",
@@ -148,7 +148,7 @@ def make_formats_card(rng: Random) -> DrawnCard:
                 "same."
             ),
         ),
-        sentence="2 n³ divided by the rate: half of the FP16 rate with TF32, and twice the FP16 rate with FP8.",
+        strong_answer="2 n³ divided by the rate: half of the FP16 rate with TF32, and twice the FP16 rate with FP8.",
         parameters={"device": device, "n": n, "then": other_device},
     )
 
@@ -158,21 +158,21 @@ def make_registers_card(rng: Random) -> DrawnCard:
     registers_per_thread = rng.choice([40, 64, 72, 96, 128, 168])
     other_device = draw_other_device(rng, device)
 
-    def compute_file_size(name: str) -> FoundValue:
+    def compute_file_size(name: str) -> TrueValue:
         device_info = read_published_info(name)
-        return FoundValue(
+        return TrueValue(
             device_info.registers_per_sm * 4 // 1024,
             device_info.provenance,
             f"{device_info.registers_per_sm:,} registers of 4 bytes. A common wrong answer, 64 KB, "
             "forgets that a register has 4 bytes.",
         )
 
-    def compute_warp_limit(name: str) -> FoundValue:
+    def compute_warp_limit(name: str) -> TrueValue:
         device_info = read_published_info(name)
         # Rounded up to units of 256 registers per warp (CUDA's occupancy rules since compute capability 3).
         registers_per_warp = -(-registers_per_thread * 32 // 256) * 256
         warp_count = device_info.registers_per_sm // registers_per_warp // 4 * 4
-        return FoundValue(
+        return TrueValue(
             warp_count,
             device_info.provenance,
             f"{device_info.registers_per_sm:,} / {registers_per_warp:,} registers per warp, over four "
@@ -180,22 +180,22 @@ def make_registers_card(rng: Random) -> DrawnCard:
         )
 
     return DrawnCard(
-        parts=(
+        questions=(
             CardQuestion(
                 question=f"How many KiB is the register file of one SM of {choose_article(device)} {device}?",
                 measure=lambda: compute_file_size(device),
                 unit="KiB",
-                near=1.03,
+                max_error_factor=1.03,
             ),
             CardQuestion(
                 question=f"A kernel uses {registers_per_thread} registers per thread. How many warps do the registers of an SM of "
                 f"{choose_article(other_device)} {other_device} allow, whatever its other limits are?",
                 measure=lambda: compute_warp_limit(other_device),
                 unit="warps",
-                near=1.1,
+                max_error_factor=1.1,
             ),
         ),
-        points=(
+        rubric_points=(
             "An SM has 65,536 registers of 32 bits.",
             "They are allocated per warp, in units of 256.",
             (
@@ -203,7 +203,7 @@ def make_registers_card(rng: Random) -> DrawnCard:
                 "cached DRAM."
             ),
         ),
-        sentence="64 K registers of four bytes are 256 KiB per SM, usually its largest memory.",
+        strong_answer="64 K registers of four bytes are 256 KiB per SM, usually its largest memory.",
         parameters={"device": device, "registers": registers_per_thread, "then": other_device},
     )
 
@@ -213,10 +213,10 @@ def make_in_flight_card(rng: Random) -> DrawnCard:
     latency_ns = rng.choice([400, 500, 600, 800])
     other_device = draw_other_device(rng, device)
 
-    def compute_bytes_in_flight(name: str) -> FoundValue:
+    def compute_bytes_in_flight(name: str) -> TrueValue:
         device_info = read_published_info(name)
         bytes_per_sm_kib = device_info.memory_bandwidth_gbps * latency_ns / device_info.sm_count / 1024
-        return FoundValue(
+        return TrueValue(
             round(bytes_per_sm_kib, 1),
             device_info.provenance,
             f"{device_info.memory_bandwidth_gbps:,} GB/s × {latency_ns} ns = "
@@ -229,17 +229,17 @@ def make_in_flight_card(rng: Random) -> DrawnCard:
             "have in flight to use all of its bandwidth?",
             measure=lambda: compute_bytes_in_flight(name),
             unit="KiB",
-            near=1.4,
+            max_error_factor=1.4,
         )
 
     return DrawnCard(
-        parts=(make_part(device), make_part(other_device)),
-        points=(
+        questions=(make_part(device), make_part(other_device)),
+        rubric_points=(
             "Little's law: bytes in flight = bandwidth × latency.",
             "More warps, more independent loads per thread, or wider loads all put more bytes in flight.",
             "So full occupancy is one way, but not the only one.",
         ),
-        sentence="Bandwidth times latency, divided by the number of SMs. This many bytes must be in flight at any time.",
+        strong_answer="Bandwidth times latency, divided by the number of SMs. This many bytes must be in flight at any time.",
         parameters={"device": device, "latency_ns": latency_ns, "then": other_device},
     )
 
@@ -253,32 +253,32 @@ def make_key_cache_card(rng: Random) -> DrawnCard:
     device = rng.choice(["A100", "H100", "H200"])
     cache_bytes = 2 * layer_count * head_count * head_dimension * token_count * batch_size * 2
 
-    def compute_cache_size() -> FoundValue:
+    def compute_cache_size() -> TrueValue:
         # Keys and values of one token.
         token_bytes = np.empty((2, layer_count, head_count, head_dimension), np.float16).nbytes
-        return FoundValue(
+        return TrueValue(
             round(token_bytes * token_count * batch_size / GIB, 2),
             ARITHMETIC_SOURCE,
             f"2 × {layer_count} layers × {head_count} heads × {head_dimension} × 2 bytes = {token_bytes:,} bytes per token.",
         )
 
-    def compute_step_time() -> FoundValue:
+    def compute_step_time() -> TrueValue:
         device_info = read_published_info(device)
         time_ms = cache_bytes / (device_info.memory_bandwidth_gbps * 1e6)
-        return FoundValue(
+        return TrueValue(
             round(time_ms, 3),
             device_info.provenance,
             f"{size(cache_bytes)} at {device_info.memory_bandwidth_gbps:,} GB/s.",
         )
 
     return DrawnCard(
-        parts=(
+        questions=(
             CardQuestion(
                 question=f"A model has {layer_count} layers with {head_count} key-value heads of {head_dimension} numbers, in FP16. How many GiB do "
                 f"the keys and values of {batch_size} × {token_count:,} tokens take?",
                 measure=compute_cache_size,
                 unit="GiB",
-                near=1.1,
+                max_error_factor=1.1,
             ),
             CardQuestion(
                 question="One decoding step adds a token to "
@@ -287,10 +287,10 @@ def make_key_cache_card(rng: Random) -> DrawnCard:
                 f"{choose_article(device)} {device}, if they fit into its memory?",
                 measure=compute_step_time,
                 unit="ms",
-                near=1.3,
+                max_error_factor=1.3,
             ),
         ),
-        points=(
+        rubric_points=(
             (
                 "Two (keys and values) × layers × key-value heads × head size × bytes, for each token of "
                 "each sequence."
@@ -301,7 +301,7 @@ def make_key_cache_card(rng: Random) -> DrawnCard:
                 "only the weights."
             ),
         ),
-        sentence="2 × layers × key-value heads × head size × bytes for every stored token, and then divided by the bandwidth.",
+        strong_answer="2 × layers × key-value heads × head size × bytes for every stored token, and then divided by the bandwidth.",
         parameters={
             "layers": layer_count,
             "heads": head_count,
@@ -320,19 +320,19 @@ def make_decoding_card(rng: Random) -> DrawnCard:
         [("A100", "H100"), ("T4", "A100"), ("H100", "H200"), ("RTX 3090", "RTX 4090")]
     )
 
-    def compute_token_rate() -> FoundValue:
+    def compute_token_rate() -> TrueValue:
         device_info = read_published_info(device)
-        return FoundValue(
+        return TrueValue(
             round(device_info.memory_bandwidth_gbps / (billion_parameters * weight_bytes), 1),
             device_info.provenance,
             f"{billion_parameters * weight_bytes} GB of weights per token, at {device_info.memory_bandwidth_gbps:,} "
             "GB/s.",
         )
 
-    def compute_bandwidth_gain() -> FoundValue:
+    def compute_bandwidth_gain() -> TrueValue:
         old_info = read_published_info(device)
         new_info = read_published_info(other_device)
-        return FoundValue(
+        return TrueValue(
             round(new_info.memory_bandwidth_gbps / old_info.memory_bandwidth_gbps, 2),
             new_info.provenance,
             f"{old_info.memory_bandwidth_gbps:,} → {new_info.memory_bandwidth_gbps:,} GB/s. A memory-bound "
@@ -340,7 +340,7 @@ def make_decoding_card(rng: Random) -> DrawnCard:
         )
 
     return DrawnCard(
-        parts=(
+        questions=(
             CardQuestion(
                 question=f"A model of {billion_parameters} billion weights of {weight_bytes} "
                 f"byte{('s' if weight_bytes > 1 else '')} decodes one sequence. How many tokens per "
@@ -348,16 +348,16 @@ def make_decoding_card(rng: Random) -> DrawnCard:
                 "fit into its memory?",
                 measure=compute_token_rate,
                 unit="tokens/s",
-                near=1.3,
+                max_error_factor=1.3,
             ),
             CardQuestion(
                 question=f"How many times as fast is it at most on {choose_article(other_device)} {other_device}?",
                 measure=compute_bandwidth_gain,
                 unit="times",
-                near=1.15,
+                max_error_factor=1.15,
             ),
         ),
-        points=(
+        rubric_points=(
             "Each token reads every weight once, so the time is bytes of the weights / bandwidth.",
             "With batch size 1, bandwidth matters, and tensor cores do not.",
             (
@@ -365,7 +365,7 @@ def make_decoding_card(rng: Random) -> DrawnCard:
                 "values is the limit."
             ),
         ),
-        sentence="Bandwidth divided by the bytes of the weights, because every token reads all of them.",
+        strong_answer="Bandwidth divided by the bytes of the weights, because every token reads all of them.",
         parameters={
             "billions": billion_parameters,
             "bytes": weight_bytes,
@@ -378,45 +378,45 @@ def make_decoding_card(rng: Random) -> DrawnCard:
 def make_halves_card(rng: Random) -> DrawnCard:
     addition_count = rng.choice([3000, 4096, 6000])
 
-    def count_ones_in_half() -> FoundValue:
+    def count_ones_in_half() -> TrueValue:
         with use_device("A100") as cp:
             device_sum = cp.zeros(1, "float32")
             compile_kernel(cp, "ones")((1,), (1,), (device_sum, np.int32(addition_count)))
             last_count = int(device_sum[0])
-        return FoundValue(
+        return TrueValue(
             last_count,
             Provenance("modelled", "virtual A100", "results are exact"),
             "Above this number, neighbouring numbers differ by 2, and a tie is rounded to the even one.",
         )
 
-    def find_count_limit_in_single() -> FoundValue:
+    def find_count_limit_in_single() -> TrueValue:
         next_sum = np.float32(0)
         for exponent in range(24, 26):
             next_sum = np.float32(2**exponent) + np.float32(1)
             if next_sum == 2**exponent:
-                return FoundValue(2**exponent, "computed by NumPy", "FP32 has 24 bits of significand.")
+                return TrueValue(2**exponent, "computed by NumPy", "FP32 has 24 bits of significand.")
         raise AssertionError(next_sum)
 
     return DrawnCard(
-        parts=(
+        questions=(
             CardQuestion(
                 question=f"A kernel adds 1 to an FP16 sum {addition_count:,} times. The sum starts at 0. What "
                 "is it at the end?",
                 measure=count_ones_in_half,
-                near=1.0,
+                max_error_factor=1.0,
             ),
             CardQuestion(
                 question="And at which number does an FP32 sum of ones stop?",
                 measure=find_count_limit_in_single,
-                near=1.0,
+                max_error_factor=1.0,
             ),
         ),
-        points=(
+        rubric_points=(
             "The significand has 11 bits in FP16, 24 in FP32 and 8 in BF16.",
             "A sum stops growing when 1 is at most half of the distance to the next number.",
             "So accumulate in FP32, or in a tree, or with compensation.",
         ),
-        sentence="The sum counts to 2 to the power of the number of significand bits, and stays there.",
+        strong_answer="The sum counts to 2 to the power of the number of significand bits, and stays there.",
         parameters={"times": addition_count},
     )
 
@@ -425,7 +425,7 @@ def make_all_reduce_card(rng: Random) -> DrawnCard:
     gpu_count = rng.choice([4, 8, 16])
     array_mib = rng.choice([256, 512, 1024])
 
-    def compute_ring_traffic() -> FoundValue:
+    def compute_ring_traffic() -> TrueValue:
         # Each rank's buffer has `gpu_count` chunks. Count the MiB that rank 0 sends, step by step.
         chunk_mib = array_mib / gpu_count
         sent_mib = 0.0
@@ -433,37 +433,37 @@ def make_all_reduce_card(rng: Random) -> DrawnCard:
             sent_mib += chunk_mib
         for _ in range(gpu_count - 1):  # all-gather
             sent_mib += chunk_mib
-        return FoundValue(
+        return TrueValue(
             sent_mib,
             "counted over the ring's steps",
             f"2 × ({gpu_count} − 1) / {gpu_count} × {array_mib} MiB.",
         )
 
-    def compute_star_traffic() -> FoundValue:
-        return FoundValue(
+    def compute_star_traffic() -> TrueValue:
+        return TrueValue(
             (gpu_count - 1) * array_mib,
             "counted over the copies",
             f"{gpu_count - 1} others send all of it to GPU 0.",
         )
 
     return DrawnCard(
-        parts=(
+        questions=(
             CardQuestion(
                 question=f"A ring all-reduce adds arrays of {array_mib} MiB on {gpu_count} GPUs. How many MiB does "
                 "each GPU send?",
                 measure=compute_ring_traffic,
                 unit="MiB",
-                near=1.05,
+                max_error_factor=1.05,
             ),
             CardQuestion(
                 question="If all other GPUs send their arrays to GPU 0, which adds them up, how many MiB "
                 "does GPU 0 receive?",
                 measure=compute_star_traffic,
                 unit="MiB",
-                near=1.05,
+                max_error_factor=1.05,
             ),
         ),
-        points=(
+        rubric_points=(
             "Reduce-scatter and all-gather, with n − 1 steps each, and one n-th of the data per step.",
             (
                 "It is less than twice the data for any n. The bandwidth of a ring does not fall with n, "
@@ -471,7 +471,7 @@ def make_all_reduce_card(rng: Random) -> DrawnCard:
             ),
             "Traffic is counted per port, and a port that all data must pass is the limit.",
         ),
-        sentence="2 (n − 1) / n times the data, in and out of every port, for any number of GPUs.",
+        strong_answer="2 (n − 1) / n times the data, in and out of every port, for any number of GPUs.",
         parameters={"gpus": gpu_count, "mib": array_mib},
     )
 
@@ -480,36 +480,36 @@ def make_amdahl_card(rng: Random) -> DrawnCard:
     kernel_percent = rng.choice([20, 35, 60, 80])
     kernel_factor = rng.choice([3, 5, 10])
 
-    def compute_speedup(kernel_speedup: float) -> FoundValue:
+    def compute_speedup(kernel_speedup: float) -> TrueValue:
         total_speedup = 100 / (100 - kernel_percent + kernel_percent / kernel_speedup)
         term_text = (
             f" + {kernel_percent / 100:g} / {kernel_speedup:g}" if math.isfinite(kernel_speedup) else ""
         )
-        return FoundValue(
+        return TrueValue(
             round(total_speedup, 2), ARITHMETIC_SOURCE, f"1 / ({(100 - kernel_percent) / 100:g}{term_text})."
         )
 
     return DrawnCard(
-        parts=(
+        questions=(
             CardQuestion(
                 question=f"A kernel takes {kernel_percent} % of a step and becomes {kernel_factor} times as fast. How many times as fast is the step?",
                 measure=lambda: compute_speedup(kernel_factor),
                 unit="times",
-                near=1.05,
+                max_error_factor=1.05,
             ),
             CardQuestion(
                 question="How many times as fast is the step if the kernel takes no time at all?",
                 measure=lambda: compute_speedup(math.inf),
                 unit="times",
-                near=1.05,
+                max_error_factor=1.05,
             ),
         ),
-        points=(
+        rubric_points=(
             "Amdahl's law: the time of the unchanged part stays the same.",
             "Shares refer to wall time, not to the busy time of the GPU.",
             "After each improvement the shares are different, so measure again.",
         ),
-        sentence="1 divided by the remaining time: the unchanged share, plus the changed share divided by its speed-up.",
+        strong_answer="1 divided by the remaining time: the unchanged share, plus the changed share divided by its speed-up.",
         parameters={"share": kernel_percent, "factor": kernel_factor},
     )
 

@@ -19,7 +19,7 @@ from gpulab_course.content.n17_interview.cards.laboratory import (
     read_published_info,
     use_device,
 )
-from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, FoundValue
+from gpulab_course.teach.interview import Card, CardQuestion, DrawnCard, TrueValue
 from virtualgpu.records import Provenance
 
 FAIR_EXPERIMENT = "can fail, and changes one thing"
@@ -36,7 +36,7 @@ def _make_claim_card(
     claim_source: str,
     claim: str,
     experiments: tuple[tuple[str, str], ...],
-    draw_claim: Callable[[Random], tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]],
+    draw_claim: Callable[[Random], tuple[str, str, str, float, Callable[[], TrueValue], dict[str, object]]],
     sentence: str,
     section: str,
     level: str = "L4",
@@ -54,7 +54,7 @@ def _make_claim_card(
         shuffled_experiments = list(experiments)
         rng.shuffle(shuffled_experiments)
 
-        def find_fair_experiment() -> FoundValue:
+        def find_fair_experiment() -> TrueValue:
             explanation = " ".join(
                 f"“{experiment}”: {experiment_flaw}." for experiment, experiment_flaw in shuffled_experiments
             )
@@ -63,23 +63,26 @@ def _make_claim_card(
                 for experiment, experiment_flaw in shuffled_experiments
                 if experiment_flaw == FAIR_EXPERIMENT
             )
-            return FoundValue(fair_experiment, "by design of experiments", explanation)
+            return TrueValue(fair_experiment, "by design of experiments", explanation)
 
         claim_text = f"Claimed ({claim_source}): “{drawn_claim or claim}” "
         return DrawnCard(
-            parts=(
+            questions=(
                 CardQuestion(
                     question=f"{claim_text}Which experiment can refute it?",
                     measure=find_fair_experiment,
                     choices=tuple(experiment for experiment, _ in shuffled_experiments),
                 ),
                 CardQuestion(
-                    question=question, measure=measure_claim, unit=answer_unit, near=accepted_factor
+                    question=question,
+                    measure=measure_claim,
+                    unit=answer_unit,
+                    max_error_factor=accepted_factor,
                 ),
                 *([follow_up(parameters)] if follow_up else []),
             ),
-            points=_CLAIM_POINTS,
-            sentence=sentence,
+            rubric_points=_CLAIM_POINTS,
+            strong_answer=sentence,
             parameters=parameters,
         )
 
@@ -89,7 +92,7 @@ def _make_claim_card(
 # --- occupancy --------------------------------------------------------------------------------------
 def _draw_blocks_claim(
     rng: Random,
-) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
+) -> tuple[str, str, str, float, Callable[[], TrueValue], dict[str, object]]:
     device = rng.choice(["A100", "H100", "H200", "L40S"])
     block_kib = rng.choice([6, 10, 12])
     shared_kib = read_published_info(device).shared_per_sm_bytes >> 10
@@ -107,16 +110,16 @@ def _draw_blocks_claim(
 # --- coalescing -------------------------------------------------------------------------------------
 def _draw_sgemm_claim(
     rng: Random,
-) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
+) -> tuple[str, str, str, float, Callable[[], TrueValue], dict[str, object]]:
     n = rng.choice([128, 192, 256])
 
-    def measure() -> FoundValue:
+    def measure() -> TrueValue:
         with use_device("A100"):
             kernel_launch = kernels.launch("sgemm_naive", *kernels.example("sgemm", (n, n, n)).arrays)
             counters = count(**kernel_launch.step)
         requests = counters.total("requests", "global", "load")
         sectors = counters.total("sectors", "global", "load")
-        return FoundValue(
+        return TrueValue(
             round(sectors / requests, 2),
             counters.provenance,
             f"{sectors:,} sectors in {requests:,} requests: the lanes of a row load the same element of A, "
@@ -136,12 +139,12 @@ def _draw_sgemm_claim(
 # --- data sheets ------------------------------------------------------------------------------------
 def _draw_registers_claim(
     rng: Random,
-) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
+) -> tuple[str, str, str, float, Callable[[], TrueValue], dict[str, object]]:
     device = rng.choice(["T4", "A100", "H100", "L40S"])
 
-    def measure() -> FoundValue:
+    def measure() -> TrueValue:
         device_info = read_published_info(device)
-        return FoundValue(
+        return TrueValue(
             device_info.registers_per_sm * 4 >> 10,
             device_info.provenance,
             f"{device_info.registers_per_sm:,} registers of 4 bytes.",
@@ -159,16 +162,16 @@ def _draw_registers_claim(
 
 def _draw_decode_claim(
     rng: Random,
-) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
+) -> tuple[str, str, str, float, Callable[[], TrueValue], dict[str, object]]:
     old_device, new_device = rng.choice([("A100", "H100"), ("A100", "H200"), ("T4", "L40S")])
     claim = f"Decoding is bound by memory, so going from {read_published_info(old_device).name} to {read_published_info(new_device).name} makes it exactly 0 % faster."
 
-    def measure() -> FoundValue:
+    def measure() -> TrueValue:
         time_ratio = (
             read_published_info(new_device).memory_bandwidth_gbps
             / read_published_info(old_device).memory_bandwidth_gbps
         )
-        return FoundValue(
+        return TrueValue(
             round(time_ratio, 2),
             read_published_info(new_device).provenance,
             f"{read_published_info(old_device).memory_bandwidth_gbps:,} → {read_published_info(new_device).memory_bandwidth_gbps:,} GB/s: a memory-bound "
@@ -187,12 +190,12 @@ def _draw_decode_claim(
 
 def _draw_energy_claim(
     rng: Random,
-) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
+) -> tuple[str, str, str, float, Callable[[], TrueValue], dict[str, object]]:
     energy_pj = rng.choice([1, 2, 5])
     claim = f"10¹² operations at {energy_pj} pJ each cost {energy_pj} mJ."
 
-    def measure() -> FoundValue:
-        return FoundValue(
+    def measure() -> TrueValue:
+        return TrueValue(
             10**12 * energy_pj / 10**12,
             ARITHMETIC_SOURCE,
             f"10¹² × {energy_pj} × 10⁻¹² J: a thousand times what was claimed.",
@@ -203,16 +206,16 @@ def _draw_energy_claim(
 
 def _draw_hbm_stack_claim(
     rng: Random,
-) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
+) -> tuple[str, str, str, float, Callable[[], TrueValue], dict[str, object]]:
     moved_mib = rng.choice([128, 160, 192])
 
-    def measure() -> FoundValue:
+    def measure() -> TrueValue:
         n = moved_mib << 17  # floats: half is read, half is written
         with use_device("A100") as cp:
             x = cp.zeros(n, "float32")
             y = cp.empty(n, "float32")
             diagnosis_table = diagnosis(compile_kernel(cp, "scaled"), 864, 256, (x, y, np.int32(n)))
-        return FoundValue(
+        return TrueValue(
             round(8 * n / diagnosis_table.time_ns),
             diagnosis_table.provenance,
             f"{size(8 * n)} in {duration(diagnosis_table.time_ns)}. 460 GB/s is one stack of HBM2e; the "
@@ -232,10 +235,10 @@ def _draw_hbm_stack_claim(
 # --- memory -----------------------------------------------------------------------------------------
 def _draw_freed_claim(
     rng: Random,
-) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
+) -> tuple[str, str, str, float, Callable[[], TrueValue], dict[str, object]]:
     array_mib = rng.choice([64, 100, 256])
 
-    def measure() -> FoundValue:
+    def measure() -> TrueValue:
         with use_device("T4") as cp:
             pool = cp.cuda.MemoryPool()
             cp.cuda.set_allocator(pool.malloc)
@@ -243,7 +246,7 @@ def _draw_freed_claim(
             del array
             reserved_mib = pool.total_bytes() >> 20
             cp.cuda.set_allocator(cp.get_default_memory_pool().malloc)
-        return FoundValue(
+        return TrueValue(
             reserved_mib,
             Provenance("modelled", "virtual T4", "CuPy's pool"),
             "The pool keeps the memory, and `free_all_blocks` returns it.",
@@ -261,11 +264,11 @@ def _draw_freed_claim(
 
 def _draw_million_claim(
     rng: Random,
-) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
+) -> tuple[str, str, str, float, Callable[[], TrueValue], dict[str, object]]:
     n = rng.choice([1_000_000, 2_000_000, 500_000])
     claim = f"{n:,} floats take exactly {4 * n:,} bytes of the pool."
 
-    def measure() -> FoundValue:
+    def measure() -> TrueValue:
         with use_device("T4") as cp:
             pool = cp.cuda.MemoryPool()
             cp.cuda.set_allocator(pool.malloc)
@@ -273,7 +276,7 @@ def _draw_million_claim(
             used_bytes = pool.used_bytes()
             del array
             cp.cuda.set_allocator(cp.get_default_memory_pool().malloc)
-        return FoundValue(
+        return TrueValue(
             used_bytes,
             Provenance("modelled", "virtual T4", "CuPy's pool"),
             "Sizes are rounded up to 512 bytes.",
@@ -285,14 +288,14 @@ def _draw_million_claim(
 # --- time -------------------------------------------------------------------------------------------
 def _draw_graphs_claim(
     rng: Random,
-) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
+) -> tuple[str, str, str, float, Callable[[], TrueValue], dict[str, object]]:
     device = rng.choice(["A100", "H100", "L40S"])
     launch_count = rng.choice([100, 200])
 
-    def measure() -> FoundValue:
+    def measure() -> TrueValue:
         launch_time = estimates.measure_launches(device, launch_count, uses_graph=True)
         assert isinstance(launch_time.value, float | int)
-        return FoundValue(
+        return TrueValue(
             round(launch_time.value / launch_count, 2),
             launch_time.origin,
             "A node takes less time than a launch, but not zero, because the device starts each node.",
@@ -313,15 +316,15 @@ def _draw_graphs_claim(
 
 def _draw_divergence_claim(
     rng: Random,
-) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
+) -> tuple[str, str, str, float, Callable[[], TrueValue], dict[str, object]]:
     device = rng.choice(["T4", "A100", "RTX 4090"])
 
-    def measure() -> FoundValue:
+    def measure() -> TrueValue:
         with use_device(device) as cp:
             x = cp.ones(256, "float32")
             y = cp.zeros(256, "float32")
             counters = count(compile_kernel(cp, "by_warp"), 1, 256, (x, y))
-        return FoundValue(
+        return TrueValue(
             round(100 * counters.lane_efficiency),
             counters.provenance,
             f"{counters.divergent_branches} divergent branches: all lanes of a warp take the same branch.",
@@ -341,7 +344,7 @@ def _draw_divergence_claim(
 _UNUSED_KIB = {"A100": (12, 32), "H100": (20, 48), "L40S": (12, 48), "RTX 4090": (12, 48)}
 
 
-def _measure_slowdown(device: str, shared_kib: int) -> FoundValue:
+def _measure_slowdown(device: str, shared_kib: int) -> TrueValue:
     n = 1 << 22
     times_and_occupancies = []
     with use_device(device) as cp:
@@ -363,7 +366,7 @@ def _measure_slowdown(device: str, shared_kib: int) -> FoundValue:
             )
     (full_occupancy_ns, full_occupancy), (low_occupancy_ns, low_occupancy) = times_and_occupancies
     assert low_occupancy < full_occupancy, "an experiment that changes nothing"
-    return FoundValue(
+    return TrueValue(
         round(low_occupancy_ns / full_occupancy_ns, 2),
         diagnosis_table.provenance,
         f"{duration(full_occupancy_ns)} at {percent(full_occupancy)} occupancy, {duration(low_occupancy_ns)} at "
@@ -373,7 +376,7 @@ def _measure_slowdown(device: str, shared_kib: int) -> FoundValue:
 
 def _draw_occupancy_claim(
     rng: Random,
-) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
+) -> tuple[str, str, str, float, Callable[[], TrueValue], dict[str, object]]:
     device = rng.choice(list(_UNUSED_KIB))
     unused_kib, _ = _UNUSED_KIB[device]
     question = (
@@ -391,17 +394,17 @@ def _make_occupancy_part(parameters: dict[str, object]) -> CardQuestion:
         question=f"With {unused_kib} KiB per block, how many times as long does it take as without shared memory?",
         measure=lambda: _measure_slowdown(device, unused_kib),
         unit="times",
-        near=1.6,
+        max_error_factor=1.6,
     )
 
 
 def _draw_async_copy_claim(
     rng: Random,
-) -> tuple[str, str, str, float, Callable[[], FoundValue], dict[str, object]]:
+) -> tuple[str, str, str, float, Callable[[], TrueValue], dict[str, object]]:
     device = rng.choice(["T4", "A100", "H100"])
     copy_mib = rng.choice([32, 64])
 
-    def measure() -> FoundValue:
+    def measure() -> TrueValue:
         size_bytes = copy_mib << 20
         with use_device(device) as cp:
             device_array = cp.empty(size_bytes, "uint8")
@@ -413,7 +416,7 @@ def _draw_async_copy_claim(
             call_ns = backend.host_ns() - start_ns
             stream.synchronize()
             copy_ns = backend.host_ns() - start_ns
-        return FoundValue(
+        return TrueValue(
             round(100 * call_ns / copy_ns),
             Provenance("modelled", f"virtual {read_published_info(device).name}"),
             f"The call returned after {duration(call_ns)} of {duration(copy_ns)}: the driver copies "

@@ -33,23 +33,23 @@ def draw_kernel_question(rng: Random, name: str) -> DrawnCard:
         size_names = ", ".join(
             argument.name
             for argument in kernel_exercise.arguments
-            if not argument.pointer and argument.type == "int"
+            if not argument.is_pointer and argument.type == "int"
         )
         launch_text = f" Or choose the launch yourself: `answer(code, block=(32, 8), grid=lambda {size_names}: (…, …))`."
     return DrawnCard(
-        parts=(
+        questions=(
             CardQuestion(
                 question=f"{TASKS[name]} `answer(code)` tests the results with any order of blocks, "
                 f"hazards, costs and parallelism.{launch_text} A kernel that does not compile is not "
                 "locked.",
                 judge=partial(judge_kernel, name),
                 code=kernel_stub,
-                launchable=has_own_launch,
-                model=read_model_answer(name),
+                accepts_launch=has_own_launch,
+                model_answer=read_model_answer(name),
             ),
         ),
-        points=_KERNEL_POINTS,
-        sentence="First right for every size, then coalesced, then with as few barriers and atomics as possible.",
+        rubric_points=_KERNEL_POINTS,
+        strong_answer="First right for every size, then coalesced, then with as few barriers and atomics as possible.",
         parameters={"exercise": name},
     )
 

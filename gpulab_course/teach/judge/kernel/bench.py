@@ -17,7 +17,7 @@ from gpulab import session
 from gpulab.words import count
 from gpulab_course.teach.judge.compare import Array, get_expected_values
 from gpulab_course.teach.judge.draw import draw_garbage
-from gpulab_course.teach.judge.exercise import Case, KernelExercise, NotYet, Unwritten
+from gpulab_course.teach.judge.exercise import Case, KernelExercise, NotYet, UnwrittenAnswerError
 from virtualgpu.compile import nvrtc
 from virtualgpu.errors import ArgumentWarning, SourceWarning
 from virtualgpu.protocol import Counters, Hazards, Launch, kernel_source
@@ -30,11 +30,11 @@ PATIENT_WATCHDOG_S = 8.0
 SHORT_IDLE_S = 1.0
 # The unowned gap between two arrays: an access that leaves its array is a fault there.
 _GAP_BYTES = 1 << 18
-_SHOWN_CHARACTERS = 70
+_MAX_SHOWN_CHARACTERS = 70
 _BYTE_ORDER_MARK = "\ufeff"  # some editors put it before a text
 # A kernel of an exercise compiles within seconds.
 _COMPILE_S = 8.0
-_COMPILE_BYTES = 1 << 30
+_COMPILE_LIMIT_BYTES = 1 << 30
 
 
 # The declaration of dynamic shared memory. A kernel without it gets none, because an array that is too small
@@ -59,8 +59,8 @@ class LaunchOutcome:
     """The results of a kernel launch, such as its outputs, their initial contents, and its counters."""
 
     outputs: dict[str, Array]
-    start: dict[str, Array]
-    overwritten: tuple[str, ...]
+    initial_contents: dict[str, Array]
+    overwritten_inputs: tuple[str, ...]
     counters: KernelCounters
 
 
@@ -94,14 +94,14 @@ class Bench:
 
         Raises
         ------
-        Fault
+        KernelFault
             If the kernel causes a CUDA error, does not end, or has other parameters.
         """
         arrays, args, initial_arrays = copy_to_device(self.cp, exercise, case, seed)
         launch = Launch.of(source, case.grid, case.block, args, _find_dynamic_bytes(source, case))
         counters = self._observe(exercise, case, launch, counting or Counters())
-        outputs = {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
-        input_names = [p.name for p in exercise.arguments if p.pointer and p.read_only]
+        outputs = {name: self.cp.asnumpy(arrays[name]) for name in case.expected_outputs}
+        input_names = [p.name for p in exercise.arguments if p.is_pointer and p.is_read_only]
         overwritten_names = tuple(
             name
             for name in input_names
@@ -116,7 +116,7 @@ class Bench:
         arrays, args, _ = copy_to_device(self.cp, exercise, case)
         launch = Launch.of(source, case.grid, case.block, args, _find_dynamic_bytes(source, case))
         report: SanitizerReport = self._observe(exercise, case, launch, Hazards(restore=False))
-        return report, {name: self.cp.asnumpy(arrays[name]) for name in case.wanted}
+        return report, {name: self.cp.asnumpy(arrays[name]) for name in case.expected_outputs}
 
     @contextmanager
     def order(self, order: str, seed: int) -> Iterator[None]:
@@ -200,7 +200,7 @@ def check_compiles(bench: Bench, exercise: KernelExercise, source: KernelSource)
         If the kernel does not compile. The message has the first error and the line of the source.
     """
     try:
-        with nvrtc.limit_compilations(_COMPILE_S, _COMPILE_BYTES):
+        with nvrtc.limit_compilations(_COMPILE_S, _COMPILE_LIMIT_BYTES):
             bench.stats(source)
     except Exception as error:
         if has_todo(source):
@@ -218,7 +218,7 @@ def has_todo(source: KernelSource) -> bool:
 
 def make_unwritten_error() -> NotYet:
     """Return the error for a stub that still contains its TODO comment."""
-    return Unwritten("the kernel still has its TODO; write the body first.")
+    return UnwrittenAnswerError("the kernel still has its TODO; write the body first.")
 
 
 def _describe_first_error(log: str, code: str) -> str:
@@ -253,7 +253,7 @@ def _find_dynamic_bytes(source: KernelSource, case: Case) -> int:
 def shorten_line(text: str) -> str:
     """Return a source line, shortened to at most 70 characters."""
     text = text.strip()
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+    return text if len(text) <= _MAX_SHOWN_CHARACTERS else text[: _MAX_SHOWN_CHARACTERS - 1] + "…"
 
 
 def _make_parameter_message(exercise: KernelExercise, error: Exception) -> str:
@@ -338,15 +338,15 @@ def copy_to_device(
     for argument_index, parameter in enumerate(exercise.arguments):
         name = parameter.name
         value = case.values.get(name)
-        if name in case.wanted:
-            expected_array = get_expected_values(case.wanted[name])
+        if name in case.expected_outputs:
+            expected_array = get_expected_values(case.expected_outputs[name])
             value = (
                 draw_garbage(seed, expected_array.shape, expected_array.dtype, argument_index)
                 if value is None
                 else value
             )
             initial_arrays[name] = value
-        if parameter.pointer:
+        if parameter.is_pointer:
             gap_allocations.append(cp.cuda.alloc(_GAP_BYTES))
             arrays[name] = cp.asarray(value)
             args.append(arrays[name])
@@ -363,4 +363,4 @@ def launch_on_gpu(
     kernel = cp.RawKernel(source.code, source.name, options=source.options)
     arrays, args, initial_arrays = copy_to_device(cp, exercise, case)
     Launch.of(kernel, case.grid, case.block, args, case.shared_bytes).run()
-    return {name: cp.asnumpy(arrays[name]) for name in case.wanted}, initial_arrays
+    return {name: cp.asnumpy(arrays[name]) for name in case.expected_outputs}, initial_arrays

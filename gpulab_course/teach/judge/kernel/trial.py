@@ -20,7 +20,7 @@ from gpulab_course.teach.judge.compare import (
     find_wrong_elements,
     get_expected_values,
 )
-from gpulab_course.teach.judge.draw import Draw
+from gpulab_course.teach.judge.draw import DataGenerator
 from gpulab_course.teach.judge.exercise import Case, KernelExercise, Mistake, NotYet, Stage
 from gpulab_course.teach.judge.kernel.bench import (
     Bench,
@@ -29,7 +29,7 @@ from gpulab_course.teach.judge.kernel.bench import (
     has_todo,
     make_unwritten_error,
 )
-from gpulab_course.teach.judge.past import Past
+from gpulab_course.teach.judge.past import PastFailures
 from virtualgpu.protocol import Counters
 from virtualgpu.records import Dim3, KernelCounters, KernelSource
 
@@ -59,25 +59,26 @@ class CountedLaunch:
 class Trial:
     """The state of a check of one kernel, with its test launches and the results of the stages so far.
 
-    If the kernel executes many more instructions than the reference, ``hopeless`` contains the mistake to
-    report, and large sizes are skipped. ``large`` contains the large launches with their counters, and
-    ``longest`` the small launch with the busiest warp. ``failed`` is the launch that failed.
+    If the kernel executes many more instructions than the reference, ``hopeless_mistake`` contains the
+    mistake to report, and large sizes are skipped. ``large_launches`` contains the large launches with their
+    counters, and ``busiest_launch`` the small launch with the busiest warp. ``failed_case`` is the launch
+    that failed.
     """
 
     exercise: KernelExercise
     source: KernelSource
     bench: Bench
     seed: int = 0
-    past: Past = field(default_factory=Past)
-    failed: Case | None = None
+    past: PastFailures = field(default_factory=PastFailures)
+    failed_case: Case | None = None
     scores: list[Score] = field(default_factory=list)
-    hopeless: Mistake | None = None
-    large: list[tuple[Case, KernelCounters]] = field(default_factory=list)
-    longest: tuple[Case, KernelCounters] | None = None
-    counted: list[CountedLaunch] = field(default_factory=list)
+    hopeless_mistake: Mistake | None = None
+    large_launches: list[tuple[Case, KernelCounters]] = field(default_factory=list)
+    busiest_launch: tuple[Case, KernelCounters] | None = None
+    counted_launches: list[CountedLaunch] = field(default_factory=list)
 
     @cached_property
-    def plan(self) -> list[tuple[Any, Dim3]]:
+    def size_block_pairs(self) -> list[tuple[Any, Dim3]]:
         """The pairs of size and block shape in the order in which they are tested."""
         rng = np.random.default_rng(self.seed)
         blocks = self.exercise.blocks(rng)
@@ -90,29 +91,45 @@ class Trial:
         """The small test launches with random data. A small launch on which the last answer failed comes
         first.
         """
-        cases = [self.case(size, block) for size, block in self.plan if np.prod(size) <= MAX_SMALL_ELEMENTS]
+        cases = [
+            self.case(size, block)
+            for size, block in self.size_block_pairs
+            if np.prod(size) <= MAX_SMALL_ELEMENTS
+        ]
         return [*self._list_failed_cases(True), *cases]
 
     def _list_failed_cases(self, is_small: bool, *stages: str) -> list[Case]:
         """Return a list with the launch on which the last answer failed, if its size and stage match."""
-        case = self.past.again_in(*stages) if stages else self.past.again
+        case = self.past.get_failed_case(*stages) if stages else self.past.failed_case
         return [case] if case is not None and (np.prod(case.size) <= MAX_SMALL_ELEMENTS) == is_small else []
 
     def make_large_cases(self) -> Iterator[Case]:
         """Yield the large test launches, and create the data of each one only when it is needed."""
         yield from self._list_failed_cases(False)
-        yield from (self.case(size, block) for size, block in self.plan if np.prod(size) > MAX_SMALL_ELEMENTS)
+        yield from (
+            self.case(size, block)
+            for size, block in self.size_block_pairs
+            if np.prod(size) > MAX_SMALL_ELEMENTS
+        )
 
     def make_data_cases(self) -> list[Case]:
         """Return test launches with special values. Each kind of value occurs with a medium size and with the
         largest block.
         """
-        case_draw = Draw(self.seed)
-        size, block = min(self.plan, key=lambda pair: abs(int(np.prod(pair[0])) - _MEDIUM_ELEMENTS))
+        case_draw = DataGenerator(self.seed)
+        size, block = min(
+            self.size_block_pairs, key=lambda pair: abs(int(np.prod(pair[0])) - _MEDIUM_ELEMENTS)
+        )
         self.exercise.case(case_draw, size, block)
-        data_kinds = draw.KINDS[1:] if case_draw.special else (draw.DUPLICATES, draw.EXTREME)
+        data_kinds = (
+            draw.DATA_KINDS[1:]
+            if case_draw.has_special_values
+            else (draw.DUPLICATE_VALUES, draw.EXTREME_VALUES)
+        )
         small_pairs = [
-            size_and_block for size_and_block in self.plan if np.prod(size_and_block[0]) <= MAX_SMALL_ELEMENTS
+            size_and_block
+            for size_and_block in self.size_block_pairs
+            if np.prod(size_and_block[0]) <= MAX_SMALL_ELEMENTS
         ]
         largest_block_pair = max(small_pairs, key=lambda pair: (prod(pair[1]), np.prod(pair[0])))
         return [
@@ -123,8 +140,10 @@ class Trial:
 
     def make_table_cases(self) -> list[Case]:
         """Return test launches with the special inputs of the exercise."""
-        medium_size, block = min(self.plan, key=lambda pair: abs(int(np.prod(pair[0])) - _MEDIUM_ELEMENTS))
-        blocks = list(dict.fromkeys(size_and_block[1] for size_and_block in self.plan))
+        medium_size, block = min(
+            self.size_block_pairs, key=lambda pair: abs(int(np.prod(pair[0])) - _MEDIUM_ELEMENTS)
+        )
+        blocks = list(dict.fromkeys(size_and_block[1] for size_and_block in self.size_block_pairs))
         cases = []
         for row_index, row in enumerate(self.exercise.table):
             for size_index, size in enumerate(row.sizes or (medium_size,)):
@@ -137,9 +156,9 @@ class Trial:
                     row.block
                     or (suitable_blocks or blocks)[(row_index + size_index) % len(suitable_blocks or blocks)]
                 )
-                case_draw = Draw([self.seed, row_index, size_index])
+                case_draw = DataGenerator([self.seed, row_index, size_index])
                 cases.append(
-                    make_labelled_case(self.exercise, case_draw, size, row_block, row.case, row.what)
+                    make_labelled_case(self.exercise, case_draw, size, row_block, row.case, row.description)
                 )
         return cases
 
@@ -156,9 +175,11 @@ class Trial:
             if multi_block_cases
             else []
         )
-        if self.exercise.crowded:
+        if self.exercise.waits_between_blocks:
             cases.append(
-                self.case(*max(self.plan, key=lambda size_and_block: int(np.prod(size_and_block[0]))))
+                self.case(
+                    *max(self.size_block_pairs, key=lambda size_and_block: int(np.prod(size_and_block[0])))
+                )
             )
         return cases
 
@@ -178,10 +199,10 @@ class Trial:
         cases += [case for case in small_cases if np.prod(case.size) == 1][:1]
         return list({id(case): case for case in cases}.values())
 
-    def case(self, size: Any, block: Dim3, kind: str = draw.RANDOM) -> Case:
+    def case(self, size: Any, block: Dim3, kind: str = draw.RANDOM_VALUES) -> Case:
         """Return a test launch whose random data depend on the answer, the size and the block."""
         seed = [self.seed, *(int(length) for length in np.atleast_1d(size)), *block]
-        return make_labelled_case(self.exercise, Draw(seed, kind), size, block)
+        return make_labelled_case(self.exercise, DataGenerator(seed, kind), size, block)
 
     def run(self, case: Case, stage: Stage, seed: int = 0, counting: Counters | None = None) -> LaunchOutcome:
         """Launch the kernel, and check its outputs. Also check that its inputs are unchanged.
@@ -195,10 +216,10 @@ class Trial:
             launch_outcome = self.bench.run(self.exercise, self.source, case, seed, counting)
         except KernelFault as fault:
             raise self.make_fault_error(stage, case, fault) from None
-        for name in launch_outcome.overwritten:
+        for name in launch_outcome.overwritten_inputs:
             raise NotYet(f"{case.label}: it writes to `{name}`, which it may only read.")
         try:
-            self.compare(stage, case, launch_outcome.outputs, launch_outcome.start)
+            self.compare(stage, case, launch_outcome.outputs, launch_outcome.initial_contents)
         except NotYet:
             if not seed:
                 raise
@@ -214,56 +235,73 @@ class Trial:
         """Return the exception for a kernel that a fault stopped."""
         if fault.kind == "parameters":
             return NotYet(fault.message)
-        mistake = Mistake(stage, case, f"{case.label}: {fault.message}", fault=fault.kind, array=fault.array)
+        mistake = Mistake(
+            stage, case, f"{case.label}: {fault.message}", fault_kind=fault.kind, fault_array=fault.array
+        )
         return self.record_mistake(mistake)
 
     def record_mistake(self, mistake: Mistake) -> NotYet:
         """Store a failed test launch, and return the exception with the message and the exercise's advice."""
-        self.failed = mistake.case
+        self.failed_case = mistake.case
         return NotYet(add_advice(self.exercise.advice, mistake))
 
-    def compare(self, stage: Stage, case: Case, outputs: dict[str, Array], start: dict[str, Array]) -> None:
+    def compare(
+        self, stage: Stage, case: Case, outputs: dict[str, Array], initial_contents: dict[str, Array]
+    ) -> None:
         """Raise `NotYet` for the first output that differs from the expected one."""
-        for name, expected in case.wanted.items():
+        for name, expected in case.expected_outputs.items():
             is_wrong = find_wrong_elements(outputs[name], expected)
             if not is_wrong.any():
                 continue
-            if has_todo(self.source) and all(outputs[n].tobytes() == start[n].tobytes() for n in outputs):
+            if has_todo(self.source) and all(
+                outputs[n].tobytes() == initial_contents[n].tobytes() for n in outputs
+            ):
                 raise make_unwritten_error()
             expected_values = get_expected_values(expected)
             message = f"{case.label}: {describe_first_wrong(name, outputs[name], expected_values, is_wrong)}."
             raise self.record_mistake(
-                Mistake(stage, case, message, name, outputs[name], expected_values, start[name], is_wrong)
+                Mistake(
+                    stage,
+                    case,
+                    message,
+                    name,
+                    outputs[name],
+                    expected_values,
+                    initial_contents[name],
+                    is_wrong,
+                )
             )
 
 
 def make_labelled_case(
     exercise: KernelExercise,
-    data: Draw,
+    data_generator: DataGenerator,
     size: Any,
     block: Dim3,
-    create: Callable[..., Case] | None = None,
+    create_case: Callable[..., Case] | None = None,
     row_title: str = "",
 ) -> Case:
     """Create a test launch with a block and a size, and label it for messages.
 
-    The function `create` makes the case; by default it is the exercise's own ``case``.
+    The function `create_case` makes the case; by default it is the exercise's own ``case``.
     """
-    case = (create or exercise.case)(data, size, block)
+    case = (create_case or exercise.case)(data_generator, size, block)
     case.block = block
     case.size = size
     threads_text = "×".join(str(n) for n in block if n > 1) or "1"
     shape_text = f"{count(prod(case.launch_grid), 'block')} of {threads_text} {noun(prod(block), 'thread')}"
-    scalar_values = {p.name: case.values.get(p.name) for p in exercise.arguments if not p.pointer}
+    scalar_values = {p.name: case.values.get(p.name) for p in exercise.arguments if not p.is_pointer}
     integer_texts = [
         f"{name} = {n:,}" for name, n in scalar_values.items() if isinstance(n, int | np.integer)
     ]
-    data_text = f", data with {data.kind}" if data.kind else f", {row_title}" if row_title else ""
+    data_text = (
+        f", data with {data_generator.kind}" if data_generator.kind else f", {row_title}" if row_title else ""
+    )
     case.label = f"{', '.join([*integer_texts, shape_text])}{data_text}"
     return case
 
 
 def _count_idle_threads(case: Case) -> Any:
     """Return the number of threads without an element; 0 for a launch of one element."""
-    elements = np.prod(case.size)
-    return (case.threads - elements) * (elements > 1)
+    element_count = np.prod(case.size)
+    return (case.threads - element_count) * (element_count > 1)

@@ -12,15 +12,15 @@ import numpy as np
 
 from gpulab.processes import child
 from gpulab.processes.values import OtherObject
-from gpulab_course.teach.judge.draw import Draw
-from gpulab_course.teach.judge.python.functions import must_be_a_function, must_return, spell
+from gpulab_course.teach.judge.draw import DataGenerator
+from gpulab_course.teach.judge.python.functions import format_call, must_be_a_function, must_return
 
 
 class Answer:
     """A learner's function or value in another process, which the judge can call from here.
 
     A call sends the arguments to that process. The reply contains only plain types (`values`): numbers,
-    strings, lists, tuples, dictionaries, arrays, and `values.Other` for everything else.
+    strings, lists, tuples, dictionaries, arrays, and `values.OtherObject` for everything else.
 
     Parameters
     ----------
@@ -45,11 +45,13 @@ class Answer:
         self.kind = kind
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.calling("", *arguments)
+        return self.call_as("", *arguments)
 
-    def calling(self, shown: str, *arguments: Any) -> Any:
-        """Call the learner's function. Messages about exceptions contain `shown` as the text of the call."""
-        return self._ask_process(shown, child.call_answer, *arguments)
+    def call_as(self, call_text: str, *arguments: Any) -> Any:
+        """Call the learner's function. The string `call_text` is the text of the call in messages about
+        exceptions.
+        """
+        return self._ask_process(call_text, child.call_answer, *arguments)
 
     def value(self) -> Any:
         """Return an answer that is not a function as plain data."""
@@ -75,9 +77,9 @@ class Answer:
         """A NumPy random number generator whose seed depends on the answer."""
         return self.draw().rng
 
-    def draw(self) -> Draw:
-        """Return a new generator of test data (`Draw`) whose seed depends on the answer."""
-        return Draw(self.seed)
+    def draw(self) -> DataGenerator:
+        """Return a new generator of test data (`DataGenerator`) whose seed depends on the answer."""
+        return DataGenerator(self.seed)
 
 
 def call(function: Answer, *args: Any, name: str, shown: str = "") -> Any:
@@ -90,18 +92,18 @@ def call(function: Answer, *args: Any, name: str, shown: str = "") -> Any:
     NotYet
         If `function` is not callable, raises an exception, or returns None.
     """
-    shown = shown or spell(name, args)
+    shown = shown or format_call(name, args)
     must_be_a_function(name, function.is_function, function.kind)
-    result = function.calling(shown, *args)
+    result = function.call_as(shown, *args)
     must_return(shown, None if isinstance(result, OtherObject) and result.type_name == "ellipsis" else result)
     return result
 
 
-def make_answer_seed(answer: Any, pickled: bytes) -> int:
+def make_answer_seed(answer: Any, pickled_answer: bytes) -> int:
     """Return a seed that depends on an answer's source text, or on its pickle if there is no text."""
     try:
         text = inspect.getsource(answer)
     except (OSError, TypeError):
-        return zlib.crc32(pickled)
+        return zlib.crc32(pickled_answer)
     # A changed layout alone does not change the data.
     return zlib.crc32("".join(text.split()).encode(errors="replace"))

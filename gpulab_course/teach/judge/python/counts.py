@@ -8,7 +8,7 @@ from itertools import groupby
 from gpulab.analysis.overlap import make_intervals, sum_interval_ns
 from gpulab_course.teach.judge.budget import Score
 from gpulab_course.teach.judge.exercise import Budget
-from gpulab_course.teach.judge.python.flow import Flow, count_concurrent_kernels, count_waiting_kernels
+from gpulab_course.teach.judge.python.flow import DataFlow, count_concurrent_kernels, count_waiting_kernels
 from gpulab_course.teach.judge.python.memory_use import MemoryUse
 from virtualgpu.records import Activity, Synchronization, Timeline
 
@@ -17,24 +17,24 @@ class ProgramRecord:
     """The recorded work of one program call, such as its timeline, its waits and its memory use.
 
     The attribute ``kernel_bus_bytes`` is the number of bytes that kernels read or wrote in host memory.
-    ``stream_id`` is the stream that was current when the program was called. ``flow`` is the work on which
-    the result depends; it is empty unless memory uses were checked.
+    ``stream_id`` is the stream that was current when the program was called. ``data_flow`` is the work on
+    which the result depends; it is empty unless memory uses were checked.
     """
 
     def __init__(
         self,
         timeline: Timeline,
-        waits: int,
+        wait_count: int,
         kernel_bus_bytes: int = 0,
-        memory: MemoryUse | None = None,
+        memory_use: MemoryUse | None = None,
         stream_id: int = 0,
     ) -> None:
         self.timeline = timeline
-        self.waits = waits
+        self.waits = wait_count
         self.kernel_bus_bytes = kernel_bus_bytes
-        self.memory = memory or MemoryUse()
+        self.memory = memory_use or MemoryUse()
         self.stream_id = stream_id
-        self.flow = Flow()
+        self.data_flow = DataFlow()
         self.activities = sorted(timeline.activities, key=lambda a: a.correlation_id)
 
     def copies(self, *kinds: str) -> list[Activity]:
@@ -47,10 +47,10 @@ class ProgramRecord:
     @property
     def copied_by_kernels(self) -> int:
         """The number of array copies for which CuPy used its copy kernel."""
-        return len([a for a in self.of_kind("CONCURRENT_KERNEL") if a.name.startswith(_COPY_KERNEL)])
+        return len([a for a in self.list_activities("CONCURRENT_KERNEL") if a.name.startswith(_COPY_KERNEL)])
 
     @property
-    def polls(self) -> int:
+    def poll_count(self) -> int:
         """The number of uninterrupted series of event or stream queries. Each series counts as one wait."""
         calls = sorted(self.timeline.calls, key=lambda call: call.start_ns)
         return sum(is_query for is_query, _ in groupby(calls, key=lambda call: call.name in QUERIES))
@@ -58,17 +58,17 @@ class ProgramRecord:
     @property
     def working_kernels(self) -> list[Activity]:
         """The kernel launches whose work affects the result."""
-        return self.flow.kernels(self.activities)
+        return self.data_flow.select_kernels(self.activities)
 
     @property
-    def loose_kernels(self) -> int:
+    def ungraphed_kernel_count(self) -> int:
         """The number of kernels that were launched without a graph."""
-        return len([a for a in self.of_kind("CONCURRENT_KERNEL") if not a.graph_id])
+        return len([a for a in self.list_activities("CONCURRENT_KERNEL") if not a.graph_id])
 
     @property
     def host_launches(self) -> int:
         """The number of launches by the host, each of which is a single kernel or a graph."""
-        return self.loose_kernels + self.graph_launches
+        return self.ungraphed_kernel_count + self.graph_launches
 
     @property
     def graph_launches(self) -> int:
@@ -97,17 +97,17 @@ class ProgramRecord:
         The value 0 means that all operations run one after the other. 100 means that the duration is that of
         the busiest engine alone.
         """
-        engines = [self.copies("HtoD"), self.copies("DtoH"), self.of_kind("CONCURRENT_KERNEL")]
+        engines = [self.copies("HtoD"), self.copies("DtoH"), self.list_activities("CONCURRENT_KERNEL")]
         busy_ns = [sum_interval_ns(make_intervals(engine)) for engine in engines]
         max_hidden_ns = sum(busy_ns) - max(busy_ns)
         hidden_ns = sum(busy_ns) - sum_interval_ns(make_intervals([a for engine in engines for a in engine]))
         return round(100 * hidden_ns / max_hidden_ns) if max_hidden_ns else 0
 
-    def waits_of(self, *types: str) -> list[Synchronization]:
+    def list_waits(self, *types: str) -> list[Synchronization]:
         """Return the synchronizations of these CUPTI types."""
         return [wait for wait in self.timeline.synchronizations if wait.type in types]
 
-    def of_kind(self, kind: str) -> list[Activity]:
+    def list_activities(self, kind: str) -> list[Activity]:
         """Return the operations of this CUPTI kind, such as ``"MEMSET"``."""
         return [a for a in self.activities if a.kind == kind]
 
@@ -146,7 +146,7 @@ CHECKED_COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
     ),
     "working_graph_launches": (
         "graph <n launch|launches> on which the result depends",
-        lambda record: record.flow.graph_launches,
+        lambda record: record.data_flow.graph_launches,
     ),
     "computed_outside": (
         "<n kernel|kernels> that <n computes|compute> outside of graphs",
@@ -164,7 +164,10 @@ CHECKED_COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
 # the host stands still until the device has finished something, ``.get()`` and ``float(array)`` included, and
 # so is asking whether it has.
 COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
-    "launches": ("kernel <n launch|launches>", lambda record: len(record.of_kind("CONCURRENT_KERNEL"))),
+    "launches": (
+        "kernel <n launch|launches>",
+        lambda record: len(record.list_activities("CONCURRENT_KERNEL")),
+    ),
     "host_launches": (
         "<n launch|launches> by the host, of kernels and of graphs",
         lambda record: record.host_launches,
@@ -179,7 +182,7 @@ COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
         "floating-point <n operation|operations> in double precision",
         lambda record: sum(a.double_flop or 0 for a in record.activities),
     ),
-    "memsets": ("memory <n set|sets>", lambda record: len(record.of_kind("MEMSET"))),
+    "memsets": ("memory <n set|sets>", lambda record: len(record.list_activities("MEMSET"))),
     "copies": ("<n copy|copies>", lambda record: len(record.copies()) + record.copied_by_kernels),
     "copied_bytes": ("<n byte|bytes> copied", _count_copied_bytes()),
     "to_device_copies": ("<n copy|copies> to the device", lambda record: len(record.copies("HtoD"))),
@@ -194,14 +197,14 @@ COUNTS: dict[str, tuple[str, Callable[[ProgramRecord], int]]] = {
         "<n byte|bytes> between host and device",
         lambda record: record.kernel_bus_bytes + _count_copied_bytes("HtoD", "DtoH")(record),
     ),
-    "waits": ("<n wait|waits> of the host for the device", lambda record: record.waits + record.polls),
+    "waits": ("<n wait|waits> of the host for the device", lambda record: record.waits + record.poll_count),
     "device_waits": (
         "<n wait|waits> for the whole device",
-        lambda record: len(record.waits_of("CONTEXT_SYNCHRONIZE")),
+        lambda record: len(record.list_waits("CONTEXT_SYNCHRONIZE")),
     ),
     "stream_waits": (
         "<n wait|waits> of one stream for another",
-        lambda record: len(record.waits_of("STREAM_WAIT_EVENT")),
+        lambda record: len(record.list_waits("STREAM_WAIT_EVENT")),
     ),
     "hidden_percent": (
         "% of the possible overlap of copies and kernels",
@@ -236,12 +239,17 @@ def read_counts(record: ProgramRecord) -> dict[str, int]:
 
 
 def make_score(
-    item: Budget, yours: dict[str, int], reference: dict[str, int], naive: dict[str, int] | None
+    budget: Budget,
+    answer_counts: dict[str, int],
+    reference_counts: dict[str, int],
+    naive_counts: dict[str, int] | None,
 ) -> Score:
     """Return the score for one budget, computed from the counts of the answer, the reference and the naive
     version.
     """
-    name = item.counter
-    is_golf = item.most != 0 and item.least is None and item.least_share is None
-    naive_count = None if naive is None else naive[name]
-    return Score(name, COUNTS[name][0], yours[name], reference[name], naive_count, golf=is_golf)
+    name = budget.counter
+    is_golf = budget.max_count != 0 and budget.min_count is None and budget.min_reference_share is None
+    naive_count = None if naive_counts is None else naive_counts[name]
+    return Score(
+        name, COUNTS[name][0], answer_counts[name], reference_counts[name], naive_count, golf=is_golf
+    )

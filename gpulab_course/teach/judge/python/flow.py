@@ -14,20 +14,24 @@ from virtualgpu.records.acts import Act, GraphLaunch, Region, Work
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class DataFlow:
     """The correlation ids of the operations on which a result depends, and the number of graph launches among
     them.
     """
 
-    numbers: frozenset[int] = frozenset()
+    correlation_ids: frozenset[int] = frozenset()
     graph_launches: int = 0
 
-    def kernels(self, activities: Iterable[Activity]) -> list[Activity]:
+    def select_kernels(self, activities: Iterable[Activity]) -> list[Activity]:
         """Return the kernels among `activities` on which the result depends."""
-        return [a for a in activities if a.kind == "CONCURRENT_KERNEL" and a.correlation_id in self.numbers]
+        return [
+            a
+            for a in activities
+            if a.kind == "CONCURRENT_KERNEL" and a.correlation_id in self.correlation_ids
+        ]
 
 
-def find_flow(acts: Sequence[Act], results: Iterable[Region]) -> Flow:
+def find_data_flow(acts: Sequence[Act], results: Iterable[Region]) -> DataFlow:
     """Return the operations on which the final contents of the memory regions `results` depend."""
     regions = list(results)
     work_numbers = set[int]()
@@ -40,13 +44,13 @@ def find_flow(acts: Sequence[Act], results: Iterable[Region]) -> Flow:
             for node in reversed(act.nodes):
                 regions = _find_inputs(node, regions, work_numbers)
             launch_count += len(work_numbers) > earlier_work_count
-    return Flow(frozenset(work_numbers), launch_count)
+    return DataFlow(frozenset(work_numbers), launch_count)
 
 
 def _find_inputs(work: Work, regions: list[Region], work_numbers: set[int]) -> list[Region]:
-    """Return the memory whose contents matter before an operation if `regions` matter after it.
+    """Return the memory regions on which the contents of `regions` after an operation depend.
 
-    If the operation writes to `regions`, its number is added to `numbers`.
+    If the operation writes to `regions`, its number is added to `work_numbers`.
     """
     written_regions = (*work.writes, *work.atomics)
     if not any(
@@ -66,7 +70,7 @@ def _find_inputs(work: Work, regions: list[Region], work_numbers: set[int]) -> l
 
 
 def count_concurrent_kernels(kernels: Sequence[Activity], activities: Sequence[Activity]) -> int:
-    """Return how many kernels can run at the same time as a kernel in another stream.
+    """Return the number of kernels that can overlap at least one kernel of another stream.
 
     The parameter `activities` contains all operations in the order in which they were issued.
     """
@@ -93,7 +97,9 @@ def count_waiting_kernels(kernels: Sequence[Activity], activities: Sequence[Acti
 
 
 def _compute_ancestor_masks(activities: Sequence[Activity]) -> tuple[dict[int, int], dict[int, int]]:
-    """Return a bit for each operation, and a mask with the bits of all operations that it waits for."""
+    """Return two dictionaries by correlation id. The first contains a bit for each operation. The second
+    contains a mask with the bits of the operation and of all operations that it waits for.
+    """
     activity_bits: dict[int, int] = {}
     ancestor_masks: dict[int, int] = {}
     for a in activities:

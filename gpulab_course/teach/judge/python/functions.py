@@ -29,10 +29,10 @@ def must_be_a_function(name: str, is_callable: bool, kind: str) -> None:
         raise NotYet(f"{name} should be a function, not {kind}. Pass it without calling it.")
 
 
-def must_return(shown: str, result: Any) -> None:
+def must_return(call_text: str, result: Any) -> None:
     """Raise `NotYet` if a call returned None or ``...``, as an unfinished stub does."""
     if result is None or result is ...:
-        raise NotYet(f"{shown} returns nothing; replace the TODO and end with a return.")
+        raise NotYet(f"{call_text} returns nothing; replace the TODO and end with a return.")
 
 
 def list_parts(value: Any) -> list[Any] | None:
@@ -50,7 +50,7 @@ def equals(value: Any, expected: Any) -> bool:
         return False
 
 
-def is_whole(value: Any) -> bool:
+def is_integer(value: Any) -> bool:
     """Return whether a value is an integer of Python or NumPy."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
@@ -59,7 +59,7 @@ def is_number(value: Any) -> bool:
     """Return whether a value is one real number of Python or NumPy."""
     if isinstance(value, np.ndarray):
         return value.ndim == 0 and value.dtype.kind in "iuf"
-    return is_whole(value) or isinstance(value, float | np.floating)
+    return is_integer(value) or isinstance(value, float | np.floating)
 
 
 def as_float(number: Any) -> float:
@@ -70,6 +70,6 @@ def as_float(number: Any) -> float:
         return math.inf if number > 0 else -math.inf
 
 
-def spell(name: str, args: tuple[Any, ...]) -> str:
+def format_call(name: str, args: tuple[Any, ...]) -> str:
     """Return a call as source text, such as ``waves(5, 2, 3)``."""
     return f"{name}({', '.join(map(short_repr, args))})"

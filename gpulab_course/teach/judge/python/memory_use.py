@@ -36,19 +36,19 @@ class MemoryUse:
         return self.peak_reserved_bytes - self.peak_used_bytes
 
     @contextmanager
-    def counting(self, device: Any) -> Iterator[None]:
+    def count_memory(self, device: Any) -> Iterator[None]:
         """Count the device memory that a program uses in a `with` block."""
         ledger = device.memory.memory_totals
         ledger.reset_peaks()
-        calls = ledger.driver_calls
-        segments = ledger.segment_count
-        reserved_bytes = ledger.reserved_bytes
-        array_bytes = ledger.array_bytes
+        earlier_calls = ledger.driver_calls
+        earlier_segments = ledger.segment_count
+        earlier_reserved_bytes = ledger.reserved_bytes
+        earlier_array_bytes = ledger.array_bytes
         try:
             yield
         finally:
-            self.driver_calls = ledger.driver_calls - calls
-            self.segments = ledger.segment_count - segments
-            self.peak_reserved_bytes = ledger.peak_reserved_bytes - reserved_bytes
-            self.peak_used_bytes = ledger.peak_array_bytes - array_bytes
-            self.kept_bytes = ledger.array_bytes - array_bytes
+            self.driver_calls = ledger.driver_calls - earlier_calls
+            self.segments = ledger.segment_count - earlier_segments
+            self.peak_reserved_bytes = ledger.peak_reserved_bytes - earlier_reserved_bytes
+            self.peak_used_bytes = ledger.peak_array_bytes - earlier_array_bytes
+            self.kept_bytes = ledger.array_bytes - earlier_array_bytes

@@ -13,13 +13,13 @@ from gpulab import session
 from gpulab.processes.values import DeviceContents
 from gpulab_course.teach.judge.python.bench import Bench
 from gpulab_course.teach.judge.python.counts import read_counts
-from gpulab_course.teach.judge.python.flow import find_flow
+from gpulab_course.teach.judge.python.flow import find_data_flow
 from gpulab_course.teach.judge.python.functions import call_here
 
 # Where nothing waits for another: as it comes; the same, and every use of memory is looked at; another order
 # that the streams allow, with a seed (`Machine.stream_order`).
 RunMode = Literal["as given", "checked"] | tuple[str, int]
-_MOST_HAZARDS = 3
+_MAX_HAZARD_MESSAGES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +30,27 @@ class Task:
     ----------
     name, label
         The function's name, and the text of the call in messages.
-    calls
-        `ProgramExercise.calls`.
-    arguments, on_device, unchanged
+    call_program
+        `ProgramExercise.call_program`.
+    arguments, on_device, keeps_arguments
         As in `ProgramCase`.
-    how
+    run_mode
         The order in which streams run, and whether uses of memory are checked.
-    returns
-        `ProgramExercise.returns`.
+    returns_result
+        `ProgramExercise.returns_result`.
     """
 
     name: str
     label: str
-    calls: Callable[..., Any]
+    call_program: Callable[..., Any]
     arguments: tuple[Any, ...]
     on_device: bool = False
-    unchanged: bool = False
-    how: RunMode = "as given"
-    returns: bool = True
+    keeps_arguments: bool = False
+    run_mode: RunMode = "as given"
+    returns_result: bool = True
 
 
-def perform(program: Any, task: Task) -> dict[str, Any]:
+def perform_task(program: Any, task: Task) -> dict[str, Any]:
     """Call a program on a new virtual device or on the real GPU, and return its result and its costs.
 
     The program runs in a new stream, in which the device arrays of the arguments are still being written.
@@ -77,10 +77,10 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
             ]
             cp.cuda.Device().synchronize()
             order_context: Any = nullcontext([])
-            if task.how == "checked":
-                order_context = bench.checking(current_stream)
-            elif backend is not None and task.how != "as given":
-                order_context = backend.machine.use_stream_order(*task.how)
+            if task.run_mode == "checked":
+                order_context = bench.check_streams(current_stream)
+            elif backend is not None and task.run_mode != "as given":
+                order_context = backend.machine.use_stream_order(*task.run_mode)
             with order_context as hazards:
                 for argument, source_array in zip(inputs, source_arrays, strict=True):
                     if source_array is not None:
@@ -89,31 +89,38 @@ def perform(program: Any, task: Task) -> dict[str, Any]:
 
                 def call(*arguments: Any) -> Any:
                     label_arguments = {"name": task.name, "shown": task.label}
-                    return bench.watched(
-                        lambda: call_here(program, *arguments, returns=task.returns, **label_arguments)
+                    return bench.run_recorded(
+                        lambda: call_here(program, *arguments, returns=task.returns_result, **label_arguments)
                     )
 
-                result = task.calls(bench, call, *inputs)
+                result = task.call_program(bench, call, *inputs)
                 result_parts = result if isinstance(result, tuple | list) else (result,)
                 if bench.record is not None:
-                    bench.record.flow = find_flow(bench.acts, bench.regions(result_parts))
-                is_written = [isinstance(a, cp.ndarray) and bench.writes_to(a) for a in inputs]
+                    bench.record.data_flow = find_data_flow(
+                        bench.acts, bench.list_memory_regions(result_parts)
+                    )
+                written_flags = [isinstance(a, cp.ndarray) and bench.writes_to(a) for a in inputs]
                 result = _copy_to_host(bench, result)
             cp.cuda.Device().synchronize()
             changed_indices = []
             for argument_index, (argument, original_argument) in enumerate(
                 zip(inputs, original_arguments, strict=True)
             ):
-                if not task.unchanged or original_argument is None:
+                if not task.keeps_arguments or original_argument is None:
                     continue
-                copies = (argument, *bench.pinned_of(argument))
-                if is_written[argument_index] or any(
+                copies = (argument, *bench.list_pinned_copies(argument))
+                if written_flags[argument_index] or any(
                     _has_changed(cp, copy, original_argument) for copy in copies
                 ):
                     changed_indices.append(argument_index)
-        messages = [hazard.message for hazard in (hazards or ())[:_MOST_HAZARDS]]
+        hazard_messages = [hazard.message for hazard in (hazards or ())[:_MAX_HAZARD_MESSAGES]]
         program_counts = bench.record and read_counts(bench.record)
-        return {"result": result, "counts": program_counts, "hazards": messages, "changed": changed_indices}
+        return {
+            "result": result,
+            "counts": program_counts,
+            "hazards": hazard_messages,
+            "changed": changed_indices,
+        }
 
 
 def _make_garbage_like(cp: Any, source_array: Any) -> Any:

@@ -16,55 +16,58 @@ from gpulab.processes.values import DamagedBytesError
 from gpulab.words import count
 from gpulab_course.teach.judge import budget
 from gpulab_course.teach.judge.budget import Score
-from gpulab_course.teach.judge.draw import Draw
+from gpulab_course.teach.judge.draw import DataGenerator
 from gpulab_course.teach.judge.exercise import Budget, NotYet, ProgramCase, ProgramExercise, Stage
-from gpulab_course.teach.judge.past import Past
+from gpulab_course.teach.judge.past import PastFailures
 from gpulab_course.teach.judge.python.answer import Answer
 from gpulab_course.teach.judge.python.counts import CHECKED_COUNTS, COUNTS, make_score
-from gpulab_course.teach.judge.python.performed import RunMode, Task, perform
-from gpulab_course.teach.judge.python.results import compare
+from gpulab_course.teach.judge.python.performed import RunMode, Task, perform_task
+from gpulab_course.teach.judge.python.results import check_result
 from gpulab_course.teach.judge.verdict import StageResult, Verdict
 
 Counts = dict[str, int]
-Call = tuple[ProgramCase, RunMode]
+TestCall = tuple[ProgramCase, RunMode]
 ReferenceProcess = Callable[[], AbstractContextManager[Callable[[Any], Answer]]]
 
 # Other lawful orders in which a program has to give the same results.
-ORDERS: tuple[tuple[str, int], ...] = (("last first", 0), ("random", 1))
-_RUN_MODES: tuple[RunMode, ...] = ("as given", "checked", *ORDERS)
+STREAM_ORDERS: tuple[tuple[str, int], ...] = (("last first", 0), ("random", 1))
+_RUN_MODES: tuple[RunMode, ...] = ("as given", "checked", *STREAM_ORDERS)
 _LARGE_SIZES = 2  # number of the last sizes that count as large
 
 
 def judge_program(
-    exercise: ProgramExercise, answer: Answer, reference_process: ReferenceProcess, past: Past | None = None
+    exercise: ProgramExercise,
+    answer: Answer,
+    reference_process: ReferenceProcess,
+    past: PastFailures | None = None,
 ) -> Verdict:
     """Judge a program's results, the synchronization of its streams, and its budgets at every size.
 
     The function `reference_process` starts a separate process for the reference. The call on which the last
     answer failed is tested first.
     """
-    past = past or Past()
-    trial = _Trial(exercise, answer.seed, past.again)
+    past = past or PastFailures()
+    trial = _Trial(exercise, answer.seed, past.failed_case)
     stage_names: list[Stage] = ["results", "hazards", "orders", "counts"]
-    if not exercise.checked:
+    if not exercise.checks_stream_order:
         stage_names = ["results", "counts"]
     with session.show_steps(len(stage_names), "gl.check") as begin_step:
         verdict = _judge_stages(trial, stage_names, answer, reference_process, begin_step)
     if not verdict:
-        past.failed(verdict.failed_stage, trial.failed)
+        past.record_failure(verdict.failed_stage, trial.failed)
     return verdict
 
 
 def _judge_stages(
     trial: _Trial,
-    names: Sequence[Stage],
+    stage_names: Sequence[Stage],
     answer: Answer,
     reference_process: ReferenceProcess,
     begin_step: Callable[[], None],
 ) -> Verdict:
     exercise = trial.exercise
     name = trial.exercise.exercise_id
-    results: tuple[StageResult, ...] = ()
+    stage_results: tuple[StageResult, ...] = ()
     size_indices = range(len(trial.sizes))
     checked_costs: dict[int, Counts] = {}
     try:
@@ -72,43 +75,52 @@ def _judge_stages(
         trial.run_failed_call(answer)
         answer_costs = {size_index: trial.run(answer, size_index) for size_index in size_indices}
         trial.run_table(answer)
-        results += (
+        stage_results += (
             StageResult(
                 "results", "passed", f"the results are right for {count(len(size_indices), 'size')}."
             ),
         )
         if not all(answer_costs.values()):  # on a real device, where nothing is counted
-            return Verdict(name, True, exercise.praise, results)
-        if exercise.checked:
+            return Verdict(name, True, exercise.praise, stage_results)
+        if exercise.checks_stream_order:
             checked_sizes = size_indices[:-1] or size_indices
             begin_step()
             checked_costs = {
                 size_index: trial.run(answer, size_index, "checked") for size_index in checked_sizes
             }
-            results += (StageResult("hazards", "passed", "all necessary waits between streams are present."),)
+            stage_results += (
+                StageResult("hazards", "passed", "all necessary waits between streams are present."),
+            )
             begin_step()
-            for stream_order in ORDERS:
+            for stream_order in STREAM_ORDERS:
                 # A medium size, and the last one, which has not been checked.
                 for size_index in sorted({checked_sizes[len(checked_sizes) // 2], size_indices[-1]}):
                     trial.run(answer, size_index, stream_order)
-            message = f"the results are right in {len(ORDERS)} other orders that its streams allow."
-            results += (StageResult("orders", "passed", message),)
+            message = f"the results are right in {len(STREAM_ORDERS)} other orders that its streams allow."
+            stage_results += (StageResult("orders", "passed", message),)
     except NotYet as reason:
         message = add_advice(exercise, str(reason))
-        failed_stage, *later_stages = names[len(results) :]
+        failed_stage, *later_stages = stage_names[len(stage_results) :]
         skipped_stages = (StageResult(name, "not reached") for name in later_stages)
         return Verdict(
-            name, False, message, (*results, StageResult(failed_stage, "failed", message), *skipped_stages)
+            name,
+            False,
+            message,
+            (*stage_results, StageResult(failed_stage, "failed", message), *skipped_stages),
         )
     if not exercise.budgets:
-        return Verdict(name, True, exercise.praise, results)
+        return Verdict(name, True, exercise.praise, stage_results)
     begin_step()
     with reference_process() as load_reference:
         scores, message = trial.score_budgets(load_reference, answer_costs, checked_costs)
     if message:
-        return Verdict(name, False, message, (*results, StageResult("counts", "failed", message)), scores)
-    summary = "; ".join(score.figure for score in scores) + "."
-    return Verdict(name, True, exercise.praise, (*results, StageResult("counts", "passed", summary)), scores)
+        return Verdict(
+            name, False, message, (*stage_results, StageResult("counts", "failed", message)), scores
+        )
+    summary = "; ".join(score.count_text for score in scores) + "."
+    return Verdict(
+        name, True, exercise.praise, (*stage_results, StageResult("counts", "passed", summary)), scores
+    )
 
 
 class _Trial:
@@ -117,40 +129,42 @@ class _Trial:
     ``failed`` is the call on which the current answer has failed.
     """
 
-    def __init__(self, exercise: ProgramExercise, seed: int, failed_call: Call | None = None) -> None:
+    def __init__(self, exercise: ProgramExercise, seed: int, failed_call: TestCall | None = None) -> None:
         self.exercise = exercise
         self._seed = seed
         self._failed_call = failed_call
-        self.failed: Call | None = None
+        self.failed: TestCall | None = None
         sizes = exercise.sizes
         self.sizes: Sequence[Any] = sizes(np.random.default_rng(seed)) if callable(sizes) else sizes
 
     def _make_case(self, size_index: int, mode: RunMode) -> ProgramCase:
-        """Return a call with new data in each mode, so that a result stored from an earlier call is wrong."""
+        """Return a test call whose data differ between run modes, so that a result stored from an earlier
+        call is wrong.
+        """
         return self.exercise.case(
-            Draw([self._seed, size_index, _RUN_MODES.index(mode)]), self.sizes[size_index]
+            DataGenerator([self._seed, size_index, _RUN_MODES.index(mode)]), self.sizes[size_index]
         )
 
     def run(self, program: Answer, size_index: int, mode: RunMode = "as given") -> Counts:
         """Run a program on the test case of one size, with the order of streams that `mode` selects."""
-        return self._run(program, self._make_case(size_index, mode), mode)
+        return self._run_case(program, self._make_case(size_index, mode), mode)
 
     def run_failed_call(self, program: Answer) -> None:
         """Repeat the call on which the last answer failed, if there is one."""
         if self._failed_call is not None:
-            self._run(program, *self._failed_call)
+            self._run_case(program, *self._failed_call)
 
     def run_table(self, program: Answer) -> None:
         """Run the calls with the special inputs of the exercise."""
         for row_index, row in enumerate(self.exercise.table):
             for size_index, size in enumerate(row.sizes or (self.sizes[len(self.sizes) // 2],)):
-                case = row.case(Draw([self._seed, len(_RUN_MODES), row_index, size_index]), size)
-                label = f"{_call_label(self.exercise, case)}, {row.what}"
-                self._run(program, replace(case, label=label), "as given")
+                case = row.case(DataGenerator([self._seed, len(_RUN_MODES), row_index, size_index]), size)
+                label = f"{_call_label(self.exercise, case)}, {row.description}"
+                self._run_case(program, replace(case, label=label), "as given")
 
-    def _run(self, program: Answer, case: ProgramCase, mode: RunMode) -> Counts:
+    def _run_case(self, program: Answer, case: ProgramCase, mode: RunMode) -> Counts:
         self.failed = case, mode
-        program_counts = run(self.exercise, program, case, mode) or {}
+        program_counts = run_test_call(self.exercise, program, case, mode) or {}
         self.failed = None
         return program_counts
 
@@ -184,7 +198,7 @@ class _Trial:
         scores = tuple(score(counter_budget, last_size_index) for counter_budget in exercise.budgets)
         for size_index in reversed(range(last_size_index + 1)):
             for counter_budget, last_score in zip(exercise.budgets, scores, strict=True):
-                if counter_budget.large and size_index <= last_size_index - _LARGE_SIZES:
+                if counter_budget.large_sizes_only and size_index <= last_size_index - _LARGE_SIZES:
                     continue
                 size_score = (
                     last_score if size_index == last_size_index else score(counter_budget, size_index)
@@ -205,7 +219,7 @@ class _Trial:
                 mode: RunMode = "checked" if is_checked else "as given"
                 case = self._make_case(size_index, mode)
                 counts_cache[size_index, is_checked] = (
-                    run(self.exercise, load_reference(program), case, mode) or {}
+                    run_test_call(self.exercise, load_reference(program), case, mode) or {}
                 )
             return counts_cache[size_index, is_checked]
 
@@ -221,7 +235,7 @@ def add_advice(exercise: ProgramExercise, message: str) -> str:
     return f"{message.rstrip()}{period} {advice_text}"
 
 
-def run(
+def run_test_call(
     exercise: ProgramExercise, program: Answer, case: ProgramCase, mode: RunMode = "as given"
 ) -> Counts | None:
     """Call a program in the answer's process, and check its result and the order of its streams.
@@ -238,13 +252,13 @@ def run(
         its streams.
     """
     label = _call_label(exercise, case)
-    case_data = case.arguments, case.on_device, case.unchanged
-    task = Task(exercise.name, label, exercise.calls, *case_data, mode, exercise.returns)
-    facts = _check_facts(program.ask(perform, task, shown=label), len(case.arguments))
-    if facts["hazards"]:
-        raise NotYet(f"{label}: {facts['hazards'][0]}")
+    case_data = case.arguments, case.on_device, case.keeps_arguments
+    task = Task(exercise.name, label, exercise.call_program, *case_data, mode, exercise.returns_result)
+    program_facts = _check_facts(program.ask(perform_task, task, shown=label), len(case.arguments))
+    if program_facts["hazards"]:
+        raise NotYet(f"{label}: {program_facts['hazards'][0]}")
     try:
-        compare(label, facts["result"], case)
+        check_result(label, program_facts["result"], case)
     except NotYet as reason:
         if isinstance(mode, tuple):
             raise NotYet(f"In another order that its streams allow, {reason}") from None
@@ -253,19 +267,21 @@ def run(
                 f"{reason} The result was right for other numbers, so do not keep results of an earlier call."
             ) from None
         raise
-    if facts["changed"]:
+    if program_facts["changed"]:
         parameter_names = list(inspect.signature(exercise.reference).parameters)
-        raise NotYet(f"{label} changes {parameter_names[facts['changed'][0]]}, which belongs to its caller.")
-    program_counts: Counts | None = facts["counts"]
+        raise NotYet(
+            f"{label} changes {parameter_names[program_facts['changed'][0]]}, which belongs to its caller."
+        )
+    program_counts: Counts | None = program_facts["counts"]
     return program_counts
 
 
-def _check_facts(facts: Any, argument_count: int) -> dict[str, Any]:
-    """Check the dict that `perform` returned, because an answer may have replaced `perform`."""
-    if isinstance(facts, dict) and facts.keys() == {"result", "counts", "hazards", "changed"}:
-        program_counts = facts["counts"]
-        hazards = facts["hazards"]
-        changed_indices = facts["changed"]
+def _check_facts(program_facts: Any, argument_count: int) -> dict[str, Any]:
+    """Check the dict that `perform_task` returned, because an answer may have replaced `perform_task`."""
+    if isinstance(program_facts, dict) and program_facts.keys() == {"result", "counts", "hazards", "changed"}:
+        program_counts = program_facts["counts"]
+        hazards = program_facts["hazards"]
+        changed_indices = program_facts["changed"]
         counts_are_valid = program_counts is None or (
             isinstance(program_counts, dict)
             and program_counts.keys() == COUNTS.keys()
@@ -276,7 +292,7 @@ def _check_facts(facts: Any, argument_count: int) -> dict[str, Any]:
             index in range(argument_count) for index in changed_indices
         )
         if counts_are_valid and hazards_are_valid and changes_are_valid:
-            return facts
+            return program_facts
     raise DamagedBytesError("the facts of the program are missing")
 
 

@@ -10,7 +10,7 @@ from gpulab.processes.errors import short_repr
 from gpulab.processes.values import DeviceContents, find_type_name
 from gpulab.words import count
 from gpulab_course.teach.judge.compare import (
-    Near,
+    ExpectedFloats,
     describe_first_wrong,
     find_wrong_elements,
     get_expected_values,
@@ -22,7 +22,7 @@ class _WrongValuesError(NotYet):
     """Error for a result with the right type, shape and place, but with wrong values."""
 
 
-def compare(label: str, result: Any, case: ProgramCase) -> None:
+def check_result(label: str, result: Any, case: ProgramCase) -> None:
     """Check that a result equals the expected one. The device arrays of the result are represented by
     `DeviceContents` objects.
 
@@ -32,13 +32,17 @@ def compare(label: str, result: Any, case: ProgramCase) -> None:
         If the result is wrong. The message explains known mistakes.
     """
     try:
-        _compare_result(label, result, case.wanted, case.place)
+        _compare_result(label, result, case.expected_result, case.required_place)
     except _WrongValuesError as reason:
-        advice = next(
-            (sentence for mistaken_result, sentence in case.mistakes if _is_equal(result, mistaken_result)),
+        advice_sentence = next(
+            (
+                sentence
+                for mistaken_result, sentence in case.known_mistakes
+                if _equals_expected(result, mistaken_result)
+            ),
             "",
         )
-        raise NotYet(f"{reason} {advice}".rstrip()) from None
+        raise NotYet(f"{reason} {advice_sentence}".rstrip()) from None
 
 
 def _compare_result(label: str, result: Any, expected_result: Any, place: str) -> None:
@@ -67,7 +71,7 @@ def _compare_value(label: str, name: str, result: Any, expected: Any, place: str
     if place == "host" and not isinstance(result, np.ndarray):
         place_text = "is still on the device" if isinstance(result, DeviceContents) else "is a number"
         raise NotYet(f"{label}: {name} should be a NumPy array, but it {place_text}.")
-    expected = expected if isinstance(expected, Near) else np.asarray(expected)
+    expected = expected if isinstance(expected, ExpectedFloats) else np.asarray(expected)
     array = result.values if isinstance(result, DeviceContents) else np.asarray(result)
     expected_values = get_expected_values(expected)
     if array.dtype.kind not in "biuf":
@@ -87,7 +91,7 @@ def _compare_value(label: str, name: str, result: Any, expected: Any, place: str
         raise _WrongValuesError(f"{label}: {describe_first_wrong(name, array, expected_values, is_wrong)}.")
 
 
-def _is_equal(result: Any, expected: Any) -> bool:
+def _equals_expected(result: Any, expected: Any) -> bool:
     try:
         _compare_result("", result, expected, "")
     except NotYet:

@@ -12,7 +12,7 @@ from gpulab_course.teach.judge.python.counts import QUERIES
 
 # The given order; the given order with checks of every memory use; two other orders that streams allow.
 RUN_MODES: tuple[Any, ...] = ("as given", "checked", ("last first", 0), ("random", 1))
-_MOST_HAZARDS = 1
+_MAX_HAZARD_MESSAGES = 1
 
 
 class GpuMachine:
@@ -26,20 +26,20 @@ class GpuMachine:
         One stream per GPU, in which the data of the GPU are written and read.
     """
 
-    def __init__(self, side: Any, count: int) -> None:
-        self.side = side
-        self.cp = side.cp
-        self.count = count
+    def __init__(self, backend: Any, gpu_count: int) -> None:
+        self.side = backend
+        self.cp = backend.cp
+        self.count = gpu_count
         runtime = self.cp.cuda.runtime
         self.streams = []
-        for gpu in range(count):
+        for gpu in range(gpu_count):
             with self.cp.cuda.Device(gpu):
                 self.streams.append(self.cp.cuda.Stream(non_blocking=True))
-                for peer in range(count):
+                for peer in range(gpu_count):
                     if runtime.deviceCanAccessPeer(gpu, peer):
                         runtime.deviceEnablePeerAccess(peer)
 
-    def put(self, gpu: int, array: Any) -> Any:
+    def copy_to_gpu(self, gpu: int, array: Any) -> Any:
         """Copy an array to a GPU in the stream of this GPU, without waiting for the copy."""
         with self.cp.cuda.Device(gpu), self.streams[gpu]:
             device_array = self.cp.empty(array.shape, array.dtype)
@@ -53,12 +53,12 @@ class GpuMachine:
         with self.cp.cuda.Device(gpu), self.streams[gpu]:
             return array.get()
 
-    def quiet(self) -> None:
+    def wait_for_gpus(self) -> None:
         """Wait until all GPUs of the machine have finished their work."""
         for gpu in range(self.count):
             self.cp.cuda.Device(gpu).synchronize()
 
-    def called(self, program: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
+    def run_recorded(self, program: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
         """Run a program on the GPUs, and return its result and its costs."""
         port_recorder = self.side.port_recorder()
         recorder = self.side.timeline_recorder()
@@ -82,18 +82,18 @@ class GpuMachine:
             "pcie": sum(c.size_bytes for c in port_traffic.crossings if c.over == "PCIe"),
             "messages": [sum(c.target == gpu for c in port_traffic.crossings) for gpu in gpu_indices],
         }
-        self.after = {a.correlation_id: a.after for a in timeline.activities}
-        self.crossings = port_traffic.crossings
+        self.predecessor_ids = {a.correlation_id: a.after for a in timeline.activities}
+        self.link_crossings = port_traffic.crossings
         return result, call_facts
 
-    def follows(self, later_id: int, earlier_id: int) -> bool:
+    def must_follow(self, later_id: int, earlier_id: int) -> bool:
         """Return whether an operation had to wait for an earlier operation, directly or through other
         operations.
         """
         unvisited_ids = [later_id]
         visited_ids = set[int]()
         while unvisited_ids:
-            for predecessor in self.after.get(unvisited_ids.pop(), ()):
+            for predecessor in self.predecessor_ids.get(unvisited_ids.pop(), ()):
                 if predecessor == earlier_id:
                     return True
                 if predecessor > earlier_id and predecessor not in visited_ids:
@@ -103,10 +103,10 @@ class GpuMachine:
 
 
 @contextmanager
-def open_gpu_machine(count: int, links: str = "nvswitch") -> Iterator[GpuMachine]:
+def open_gpu_machine(gpu_count: int, links: str = "nvswitch") -> Iterator[GpuMachine]:
     """Create a virtual machine with `count` H200 GPUs for the duration of a `with` block."""
-    with session.use_bench_device(session.find_table_info("H200"), count, links) as backend:
-        yield GpuMachine(backend, count)
+    with session.use_bench_device(session.find_table_info("H200"), gpu_count, links) as backend:
+        yield GpuMachine(backend, gpu_count)
 
 
 @contextmanager
@@ -125,7 +125,7 @@ def run_in_order(machine: GpuMachine, mode: Any) -> Iterator[list[str]]:
             yield messages
         finally:
             findings: Sequence[Any] = checker.report(machine.side.provenance, watcher.stop()).findings
-            messages += [hazard.message for hazard in findings[:_MOST_HAZARDS]]
+            messages += [hazard.message for hazard in findings[:_MAX_HAZARD_MESSAGES]]
         return
-    with nullcontext() if mode == "as given" else machine.side.machine.stream_order(*mode):
+    with nullcontext() if mode == "as given" else machine.side.machine.use_stream_order(*mode):
         yield messages

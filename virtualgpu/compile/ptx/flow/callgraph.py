@@ -14,14 +14,14 @@ def split_call(call: ir.Instruction) -> tuple[str, list[str], list[str]]:
     For a call through a pointer, the name of the callee is empty.
     """
     operands = list(call.operands)
-    results: list[str] = []
+    result_names: list[str] = []
     if isinstance(operands[0], ir.Vector):
-        results = [o.name for o in operands.pop(0).items if isinstance(o, ir.Symbol)]  # type: ignore[union-attr]
+        result_names = [o.name for o in operands.pop(0).items if isinstance(o, ir.Symbol)]  # type: ignore[union-attr]
     callee = operands.pop(0)
-    arguments: list[str] = []
+    argument_names: list[str] = []
     if operands and isinstance(operands[0], ir.Vector):
-        arguments = [o.name for o in operands[0].items if isinstance(o, ir.Symbol)]
-    return callee.name if isinstance(callee, ir.Symbol) else "", arguments, results
+        argument_names = [o.name for o in operands[0].items if isinstance(o, ir.Symbol)]
+    return callee.name if isinstance(callee, ir.Symbol) else "", argument_names, result_names
 
 
 def list_callees(function: ir.Function) -> list[str]:
@@ -36,10 +36,14 @@ def find_memory_results(module: ir.Module, function: ir.Function) -> frozenset[s
     memory_results: set[str] = set()
     for call in function.instructions:
         if call.root == "call":
-            name, _, results = split_call(call)
-            functions = [module.functions[n] for n in find_reachable(module, [name])]
-            if any(cfg.reads_shared_state(instruction) for f in functions for instruction in f.instructions):
-                memory_results.update(results)
+            name, _, result_names = split_call(call)
+            reachable_functions = [module.functions[n] for n in find_reachable(module, [name])]
+            if any(
+                cfg.reads_shared_state(instruction)
+                for f in reachable_functions
+                for instruction in f.instructions
+            ):
+                memory_results.update(result_names)
     return frozenset(memory_results)
 
 
@@ -65,7 +69,7 @@ def find_waiting_functions(module: ir.Module, entry: str) -> set[str]:
     callees_of = {
         name: find_reachable(module, list_callees(module.functions[name])) for name in reachable_names
     }
-    waiting_names = {name for name in reachable_names if _can_wait(module, module.functions[name])}
+    waiting_names = {name for name in reachable_names if _can_thread_wait(module, module.functions[name])}
     return {
         name
         for name in reachable_names
@@ -73,7 +77,7 @@ def find_waiting_functions(module: ir.Module, entry: str) -> set[str]:
     }
 
 
-def _can_wait(module: ir.Module, function: ir.Function) -> bool:
+def _can_thread_wait(module: ir.Module, function: ir.Function) -> bool:
     if any(cfg.is_block_barrier(instruction) for instruction in function.instructions):
         return True
     flow = cfg.build_flow(function)

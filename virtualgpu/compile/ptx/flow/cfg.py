@@ -20,7 +20,7 @@ _ORDERED_LOADS = {"volatile", "acquire", "relaxed"}
 _BLOCK_END_ROOTS = {"bra", "brx", "ret", "exit", "trap"}
 
 
-def is_warp_meeting(instruction: ir.Instruction) -> bool:
+def is_warp_synchronization(instruction: ir.Instruction) -> bool:
     """Return whether the lanes of a warp synchronise at an instruction such as ``__syncwarp``."""
     if instruction.root in ("bar", "barrier"):
         return "warp" in instruction.parts
@@ -32,7 +32,7 @@ def is_block_barrier(instruction: ir.Instruction) -> bool:
     return instruction.root in ("bar", "barrier") and "warp" not in instruction.parts
 
 
-def waits_for_all(instruction: ir.Instruction) -> bool:
+def waits_for_all_threads(instruction: ir.Instruction) -> bool:
     """Return whether an instruction makes all threads of a block wait for each other.
 
     The result is False for barriers with a nonzero number or a thread count, and for instructions that do not
@@ -40,8 +40,8 @@ def waits_for_all(instruction: ir.Instruction) -> bool:
     """
     if not is_block_barrier(instruction) or "arrive" in instruction.parts:
         return False
-    reduces = "red" in instruction.parts  # ``bar.red`` has its result first and a predicate last
-    operands = instruction.operands[1:-1] if reduces else instruction.operands
+    is_reduction = "red" in instruction.parts  # ``bar.red`` has its result first and a predicate last
+    operands = instruction.operands[1:-1] if is_reduction else instruction.operands
     return len(operands) <= 1 and all(
         isinstance(operand, ir.Immediate) and not operand.value for operand in operands
     )
@@ -84,22 +84,26 @@ def build_flow(function: ir.Function) -> ControlFlow:
             leaders |= {*instruction.targets, index + 1}
         elif instruction.root in _BLOCK_END_ROOTS or is_block_barrier(instruction):
             leaders.add(index + 1)
-        if is_warp_meeting(instruction):
+        if is_warp_synchronization(instruction):
             leaders.add(index)
-    starts = sorted(leader for leader in leaders if leader < instruction_count)
-    ends = dict(zip(starts, [*starts[1:], instruction_count], strict=True))
+    block_starts = sorted(leader for leader in leaders if leader < instruction_count)
+    block_ends = dict(zip(block_starts, [*block_starts[1:], instruction_count], strict=True))
     successors = {
-        start: _find_successors(instructions, start, end, instruction_count) for start, end in ends.items()
+        start: _find_successors(instructions, start, end, instruction_count)
+        for start, end in block_ends.items()
     }
-    block_order = _order_blocks(starts, successors)
-    number_of = {start: block_number for block_number, start in enumerate(block_order)}
+    block_order = _order_blocks(block_starts, successors)
+    number_by_start = {start: block_number for block_number, start in enumerate(block_order)}
     blocks = tuple(
         Block(
-            block_number, start, ends[start], tuple(number_of[successor] for successor in successors[start])
+            block_number,
+            start,
+            block_ends[start],
+            tuple(number_by_start[successor] for successor in successors[start]),
         )
         for block_number, start in enumerate(block_order)
     )
-    return ControlFlow(blocks, number_of)
+    return ControlFlow(blocks, number_by_start)
 
 
 def _find_successors(
@@ -149,7 +153,7 @@ def _find_components(
     index_of_node: dict[int, int] = {}
     low_link: dict[int, int] = {}
     stack: list[int] = []
-    on_stack: set[int] = set()
+    nodes_on_stack: set[int] = set()
     components: list[list[int]] = []
     for root in roots:
         if root in index_of_node or root not in nodes:
@@ -157,7 +161,7 @@ def _find_components(
         visit_stack = [(root, iter(successors[root]))]
         index_of_node[root] = low_link[root] = len(index_of_node)
         stack.append(root)
-        on_stack.add(root)
+        nodes_on_stack.add(root)
         while visit_stack:
             node, successors_left = visit_stack[-1]
             for successor in successors_left:
@@ -166,10 +170,10 @@ def _find_components(
                 if successor not in index_of_node:
                     index_of_node[successor] = low_link[successor] = len(index_of_node)
                     stack.append(successor)
-                    on_stack.add(successor)
+                    nodes_on_stack.add(successor)
                     visit_stack.append((successor, iter(successors[successor])))
                     break
-                if successor in on_stack:
+                if successor in nodes_on_stack:
                     low_link[node] = min(low_link[node], index_of_node[successor])
             else:
                 visit_stack.pop()
@@ -179,7 +183,7 @@ def _find_components(
                     stack_position = stack.index(node)
                     component = stack[stack_position:]
                     del stack[stack_position:]
-                    on_stack -= set(component)
+                    nodes_on_stack -= set(component)
                     components.append(component)
     return components[::-1]
 
@@ -194,21 +198,25 @@ def reads_shared_state(instruction: ir.Instruction) -> bool:
 
 
 def waits_on_memory(
-    function: ir.Function, flow: ControlFlow, source: int, target: int, memory_results: Set[str] = frozenset()
+    function: ir.Function,
+    flow: ControlFlow,
+    last_block: int,
+    first_block: int,
+    memory_results: Set[str] = frozenset(),
 ) -> bool:
     """Return whether a loop waits until another thread has written to memory.
 
     An exit branch of such a loop depends on an atomic or a volatile load, as in a spin lock or a grid
-    barrier. Blocks `target` to `source` are the loop; `memory_results` are results of calls that depend on
-    such memory.
+    barrier. Blocks `first_block` to `last_block` are the loop; `memory_results` are results of calls that
+    depend on such memory.
     """
-    blocks = flow.blocks[target : source + 1]
+    blocks = flow.blocks[first_block : last_block + 1]
     instructions = [instruction for b in blocks for instruction in function.instructions[b.first : b.end]]
     dependent_registers: set[str] = set()
     while True:
         previous_count = len(dependent_registers)
         for instruction in instructions:
-            definitions, uses = find_definitions_and_uses(instruction)
+            definitions, used_names = find_definitions_and_uses(instruction)
             reads_memory_result = instruction.root == "ld" and any(
                 isinstance(operand, ir.Address)
                 and isinstance(operand.base, ir.Symbol)
@@ -218,14 +226,14 @@ def waits_on_memory(
             if (
                 reads_memory_result
                 or reads_shared_state(instruction)
-                or not dependent_registers.isdisjoint(uses)
+                or not dependent_registers.isdisjoint(used_names)
             ):
                 dependent_registers.update(definitions)
         if len(dependent_registers) == previous_count:
             break
     return any(
         instruction.guard in dependent_registers
-        and any(not target <= successor <= source for successor in b.successors)
+        and any(not first_block <= successor <= last_block for successor in b.successors)
         for b in blocks
         for instruction in function.instructions[b.first : b.end]
         if instruction.root in ("bra", "brx")
@@ -349,26 +357,28 @@ def find_excused_blocks(function: ir.Function, flow: ControlFlow, pc: int) -> tu
     blocks = flow.blocks
     barrier_block = _find_block(flow, pc)
 
-    def get_instructions(number: int) -> list[ir.Instruction]:
-        return all_instructions[blocks[number].first : blocks[number].end]
+    def get_instructions(block_number: int) -> list[ir.Instruction]:
+        return all_instructions[blocks[block_number].first : blocks[block_number].end]
 
     barrier_blocks = {b.number for b in blocks if any(map(is_block_barrier, get_instructions(b.number)))}
     end_blocks = {b.number for b in blocks if not b.successors}
-    after_barrier = set[int]().union(
-        *(_find_reachable(flow, block_number) for block_number in blocks[barrier_block].successors)
+    blocks_after_barrier = set[int]().union(
+        *(_find_reachable_blocks(flow, block_number) for block_number in blocks[barrier_block].successors)
     )
     working_blocks = {
         block_number
-        for block_number in after_barrier
+        for block_number in blocks_after_barrier
         if any(instruction.root not in ("ret", "exit") for instruction in get_instructions(block_number))
     }
 
-    def is_excused(start: int) -> bool:
-        reachable_blocks = _find_reachable(flow, start, barrier_block)
-        always_arrives = barrier_block in reachable_blocks and not reachable_blocks & (
+    def is_excused(start_block: int) -> bool:
+        reachable_blocks = _find_reachable_blocks(flow, start_block, barrier_block)
+        always_reaches_barrier = barrier_block in reachable_blocks and not reachable_blocks & (
             (barrier_blocks | end_blocks) - {barrier_block}
         )
-        return always_arrives or not _find_reachable(flow, start) & (working_blocks | barrier_blocks)
+        return always_reaches_barrier or not _find_reachable_blocks(flow, start_block) & (
+            working_blocks | barrier_blocks
+        )
 
     return tuple(block.number for block in blocks if is_excused(block.number))
 
@@ -376,16 +386,21 @@ def find_excused_blocks(function: ir.Function, flow: ControlFlow, pc: int) -> tu
 def is_in_loop(flow: ControlFlow, pc: int) -> bool:
     """Return whether an instruction is in a loop, so that a thread may execute it again."""
     block = _find_block(flow, pc)
-    return any(block in _find_reachable(flow, successor) for successor in flow.blocks[block].successors)
+    return any(
+        block in _find_reachable_blocks(flow, successor) for successor in flow.blocks[block].successors
+    )
 
 
-def share_a_loop(flow: ControlFlow, first: int, second: int) -> bool:
+def share_a_loop(flow: ControlFlow, first_pc: int, second_pc: int) -> bool:
     """Return whether two instructions are in the same loop."""
-    first_block = _find_block(flow, first)
-    second_block = _find_block(flow, second)
+    first_block = _find_block(flow, first_pc)
+    second_block = _find_block(flow, second_pc)
     return all(
-        any(end in _find_reachable(flow, successor) for successor in flow.blocks[start].successors)
-        for start, end in ((first_block, second_block), (second_block, first_block))
+        any(
+            to_block in _find_reachable_blocks(flow, successor)
+            for successor in flow.blocks[from_block].successors
+        )
+        for from_block, to_block in ((first_block, second_block), (second_block, first_block))
     )
 
 
@@ -393,13 +408,13 @@ def _find_block(flow: ControlFlow, pc: int) -> int:
     return next(block.number for block in flow.blocks if block.first <= pc < block.end)
 
 
-def _find_reachable(flow: ControlFlow, start: int, stop_block: int = -1) -> set[int]:
-    """Return the blocks on paths from block `start`, itself included, that do not pass block `stop`."""
-    blocks = set[int]()
-    pending_blocks = [start]
+def _find_reachable_blocks(flow: ControlFlow, start_block: int, stop_block: int = -1) -> set[int]:
+    """Return block `start_block` and the blocks that can be reached from it without passing `stop_block`."""
+    reachable_blocks = set[int]()
+    pending_blocks = [start_block]
     while pending_blocks:
         block_number = pending_blocks.pop()
-        if block_number not in blocks:
-            blocks.add(block_number)
+        if block_number not in reachable_blocks:
+            reachable_blocks.add(block_number)
             pending_blocks += flow.blocks[block_number].successors if block_number != stop_block else ()
-    return blocks
+    return reachable_blocks

@@ -85,7 +85,7 @@ class PooledMemory(BaseMemory):
         try:
             self._untrack(ptr)
             # Not by a weak reference, since the garbage collector clears those of objects that it finalizes.
-            pool._chunks.give(self.chunk)
+            pool._chunks.return_chunk(self.chunk)
         finally:
             for hook in hooks:
                 hook.free_postprocess(**hook_details)
@@ -168,7 +168,7 @@ class SingleDeviceMemoryPool:
             return MemoryPointer(Memory(0, self._owner), 0)
         arena_number = self._find_arena_number(get_current_stream(self._owner.id))
         chunks = self._chunks
-        chunk = chunks.take(rounded_size, arena_number, self._try_allocate_segment)
+        chunk = chunks.take_chunk(rounded_size, arena_number, self._try_allocate_segment)
         if chunk is None:
             raise OutOfMemoryError(rounded_size, chunks.total_bytes(), chunks.limit_bytes)
         memory = PooledMemory(chunk, self._self_reference)
@@ -231,13 +231,13 @@ class SingleDeviceMemoryPool:
 
         CuPy's pools do not have this method.
         """
-        with self._chunks.alone():
+        with self._chunks.lock_pool():
             segments = tuple(
                 Segment(
                     first_chunk.mem.ptr,
                     first_chunk.mem.size,
                     first_chunk.arena.stream,
-                    tuple(map(self._make_block_record, first_chunk.iterate_from())),
+                    tuple(map(self._make_block_record, first_chunk.iterate_to_end())),
                 )
                 for first_chunk in self._chunks.segments()
             )
