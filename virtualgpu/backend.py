@@ -154,7 +154,7 @@ class VirtualBackend:
             return records[observations[0]]
         return tuple(records[observation] for observation in observations)
 
-    def graph(self, graph: Any) -> GraphRecord:
+    def read_graph(self, graph: Any) -> GraphRecord:
         """Return the nodes and edges of a captured graph."""
         return cast(GraphRecord, graph._make_record(self.provenance))
 

@@ -172,9 +172,9 @@ class Hazards(Observation[SanitizerReport]):
     tools
         Checks to run: out-of-bounds and misaligned accesses (``memory``), races in shared and global memory
         (``race``), reads of uninitialized memory (``init``), barriers and masks (``sync``).
-    order, seed
+    block_order, seed
         The order of blocks, see `virtualgpu.sanitizer.block_sequence`.
-    nan
+    stops_at_nan
         Whether to stop at the first NaN that arithmetic produces from operands that are not NaN.
     restore
         Whether to restore the contents of array arguments. Otherwise they contain the results of undefined
@@ -187,9 +187,9 @@ class Hazards(Observation[SanitizerReport]):
     """
 
     tools: tuple[str, ...] = TOOLS
-    order: str = "in order"
+    block_order: str = "in order"
     seed: int = 0
-    nan: bool = False
+    stops_at_nan: bool = False
     restore: bool = True
 
     def __post_init__(self) -> None:
@@ -226,7 +226,7 @@ class TimelineRecorder(Protocol):
     """
 
     @property
-    def blind(self) -> str:
+    def blind_reason(self) -> str:
         """The reason why individual operations could not be recorded since `start`, or an empty string."""
         ...
 
@@ -253,9 +253,9 @@ class StreamWatcher(Protocol):
     each.
     """
 
-    def start(self, see: Callable[[Act], None]) -> None:
-        """Begin to call the function `see` for every use of streams and memory. The argument of `see` is a
-        record from `virtualgpu.records.acts`.
+    def start(self, observer: Callable[[Act], None]) -> None:
+        """Begin to call the function `observer` for every use of streams and memory. The argument of
+        `observer` is a record from `virtualgpu.records.acts`.
 
         Earlier work of the devices counts as finished.
 
@@ -340,7 +340,7 @@ class Backend(Protocol):
         """
         ...
 
-    def graph(self, graph: Any) -> GraphRecord:
+    def read_graph(self, graph: Any) -> GraphRecord:
         """Return the nodes and edges of a captured ``cupy.cuda.Graph``."""
         ...
 
@@ -356,7 +356,7 @@ class Backend(Protocol):
         """
         ...
 
-    def update_graph(self, graph: Any, other: Any) -> None:
+    def update_graph(self, graph: Any, other_graph: Any) -> None:
         """Update an executable graph with the parameters of another graph, which must have the same nodes and
         edges.
 

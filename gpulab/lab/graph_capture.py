@@ -72,7 +72,7 @@ class GraphPool:
                 if session.real_cp() is not None:
                     error.add_note(_find_illegal_line(fn, arrays, stream))
                 raise
-        return Capture(graph, result, session.backend().graph(graph))
+        return Capture(graph, result, session.backend().read_graph(graph))
 
     def used_bytes(self) -> int:
         """Return the number of bytes of the memory pool that are in use. Only the results of graphs are in

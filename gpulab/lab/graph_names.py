@@ -60,9 +60,9 @@ def find_named_arrays(
     """
     arrays_by_name: dict[str, NamedArray] = {}
     program_names = session.make_program_names()
-    program_names.look(caller)
+    program_names.collect_names(caller)
     for array, parameter in zip(arrays, _find_parameter_names(fn, len(arrays)), strict=True):
-        name = program_names.array(id(array))
+        name = program_names.find_array_name(id(array))
         look_up_array = partial(look_up, name, caller.f_globals)
         named_array = NamedArray(
             name or parameter, array, look_up_array if look_up_array() is array else None, parameter
@@ -72,7 +72,7 @@ def find_named_arrays(
         if isinstance(value, ndarray) and not any(
             value is known_array.array for known_array in arrays_by_name.values()
         ):
-            name = program_names.array(id(value)) or name
+            name = program_names.find_array_name(id(value)) or name
             arrays_by_name.setdefault(name, NamedArray(name, value, look_up_value))
     return tuple(arrays_by_name.values())
 
@@ -81,7 +81,7 @@ def find_global_arrays(fn: Any, addresses: Collection[int], ndarray: type) -> It
     """Yield the global arrays of a function's module whose addresses are in `addresses`."""
     variables: dict[str, Any] = getattr(fn, "__globals__", {})
     program_names = session.make_program_names()
-    program_names.take(variables if addresses else {})
+    program_names.collect_from_variables(variables if addresses else {})
     for name in program_names.array_names():
         value = look_up(name, variables)
         if isinstance(value, ndarray):

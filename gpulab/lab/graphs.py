@@ -369,7 +369,7 @@ class CapturedGraph(PicturedResult):
                 if address in old_array
             }
             if moved_addresses:
-                self._set_node_parameters(node.moved(moved_addresses))
+                self._set_node_parameters(node.replace_addresses(moved_addresses))
         self._named_arrays[named_array.name] = named_array.replace_array(array)
         self.arrays = tuple(
             array if bound_array is named_array.array else bound_array for bound_array in self.arrays
@@ -378,7 +378,7 @@ class CapturedGraph(PicturedResult):
     def _set_node_parameters(self, node: GraphNode) -> None:
         capture = self._require_capture
         session.backend().set_graph_node(capture.graph, node, self._template_capture.graph)
-        capture.record = capture.record.replaced({node.number: node})
+        capture.record = capture.record.replace_nodes({node.number: node})
 
     # What it costs
 

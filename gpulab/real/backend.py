@@ -175,7 +175,7 @@ class CudaBackend:
         """Write twice as many bytes as L2 contains, so that no earlier data remain in L2."""
         cupy.zeros(2 * self.device_info().l2_bytes, cupy.uint8)
 
-    def graph(self, graph: Any) -> GraphRecord:
+    def read_graph(self, graph: Any) -> GraphRecord:
         with self._device:
             return graphs.read_graph(graph, self.provenance)
 

@@ -113,7 +113,9 @@ def copy_parameters(graph: Any, source_graph: Any) -> None:
         empty_provenance = Provenance("measured", "")
         raise _make_cuda_error(
             update_status,
-            read_graph(graph, empty_provenance).cannot_become(read_graph(source_graph, empty_provenance)),
+            read_graph(graph, empty_provenance).find_update_obstacle(
+                read_graph(source_graph, empty_provenance)
+            ),
         )
     check_result((update_status,))
 

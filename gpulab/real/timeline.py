@@ -29,7 +29,7 @@ class RealRecorder:
     def __init__(self, provenance: Provenance) -> None:
         self._provenance = provenance
         self._recorder: CuptiRecorder | EventRecorder | None = None
-        self.blind = ""
+        self.blind_reason = ""
 
     def start(self) -> None:
         """Start the recording of a timeline.
@@ -63,13 +63,13 @@ class RealRecorder:
                 )
             else:
                 self._recorder = recorder
-                self.blind = ""
+                self.blind_reason = ""
                 return
         _log.info("A timeline is recorded with pairs of events: %s", fallback_reason)
         event_recorder = EventRecorder(self._provenance, fallback_reason)
         event_recorder.start()
         self._recorder = event_recorder
-        self.blind = fallback_reason
+        self.blind_reason = fallback_reason
 
     def stop(self) -> Timeline:
         """Wait for the device, end the recording, and return the timeline."""

@@ -179,7 +179,7 @@ class RealWatcher:
                 self._register_stream(int(live_object.ptr), runtime.streamGetFlags(live_object.ptr))
         self._stream_watch = _DeviceWatch()
         self._on_act = see
-        self._stream_watch.begin(see)
+        self._stream_watch.add_observer(see)
         with ExitStack() as stack:
             try:
                 stack.enter_context(subscribe_to_calls(cupti, _WATCHED_FUNCTIONS, self._on_call))
@@ -197,8 +197,8 @@ class RealWatcher:
     def stop(self) -> str:
         """Stop the observation, and return a note about what could not be observed."""
         self._exit_stack.close()
-        self._stream_watch.finish()
-        self._stream_watch.end(self._on_act)
+        self._stream_watch.report_remaining_changes()
+        self._stream_watch.remove_observer(self._on_act)
         report_notes = [_UNOBSERVED_NOTE]
         if self._guessed_kernel_count:
             report_notes.append(
@@ -257,7 +257,7 @@ class RealWatcher:
         """Return the blocks that the current source line has allocated and no kernel has written. They may
         receive the results of a library kernel.
         """
-        source_line = self._stream_watch.here()
+        source_line = self._stream_watch.find_current_line()
         return tuple(
             Region(self._device_id, start, self._kernel_regions.block_sizes[start])
             for start, line in self._unwritten_blocks.items()
@@ -385,7 +385,7 @@ class RealWatcher:
     def _record_async_malloc(self, address: Any, size: int, stream: int | None) -> None:
         block_address = address.contents.value
         self._kernel_regions.block_sizes[block_address] = size
-        self._unwritten_blocks[block_address] = self._stream_watch.here()
+        self._unwritten_blocks[block_address] = self._stream_watch.find_current_line()
         self._stream_watch.note_allocation(
             self._device_id, block_address, size, self._make_stream_ref(stream or 0).stream_id
         )
@@ -404,11 +404,11 @@ class RealWatcher:
     def on_block_taken(self, address: int, size: int) -> None:
         """Record that the memory pool of CuPy allocated a block in the current stream."""
         self._kernel_regions.block_sizes[address] = size
-        self._unwritten_blocks[address] = self._stream_watch.here()
+        self._unwritten_blocks[address] = self._stream_watch.find_current_line()
         self._stream_of_block[address] = int(cupy.cuda.get_current_stream().ptr)
         memory_pool = getattr(cupy.cuda.get_allocator(), "__self__", None)
         is_private_pool = memory_pool is not cupy.get_default_memory_pool()
-        self._stream_watch.note_allocation(self._device_id, address, size, private=is_private_pool)
+        self._stream_watch.note_allocation(self._device_id, address, size, is_private=is_private_pool)
 
     def on_block_given_back(self, address: int, size: int) -> None:
         """Record that a memory block was returned to the free blocks of its stream in the pool."""
@@ -454,7 +454,7 @@ class RealWatcher:
         capture = self._find_active_capture(stream)
         stream_ref = self._make_stream_ref(stream)
         if capture is None:
-            self._stream_watch.run(stream_ref, self._operation_count, operation)
+            self._stream_watch.run_operation(stream_ref, self._operation_count, operation)
             for start, end in set().union(*self._host_writes.values()):
                 self._stream_watch.forget_buffers(start, end)
             return

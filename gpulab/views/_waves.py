@@ -82,7 +82,7 @@ class Waves(LaunchWaves):
         """The waves that a picture of the launch shows. If a launch has too many blocks, the picture shows
         only a sample of the blocks of each SM.
         """
-        sampled_trace = self.trace.thinned(MAX_DRAWN_BLOCKS)
+        sampled_trace = self.trace.take_sample(MAX_DRAWN_BLOCKS)
         return self if sampled_trace is self.trace else Waves(sampled_trace)
 
 

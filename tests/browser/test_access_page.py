@@ -88,11 +88,11 @@ def test_javascript_cost_rule_equals_the_python_rule(open_saved: Any) -> None:
             plain.map((a) => twin.patternOf({addresses: a, size_bytes: 4}))]""",
         [
             [{name: getattr(p, name) for name in p.__slots__} for p in patterns],
-            [p.places() for p in plain_ones],
+            [p.find_lane_offsets() for p in plain_ones],
             PAGE,
         ],
     )
-    assert result[0] == [[list(p.places()), access_text.make_expression(p)] for p in patterns]
+    assert result[0] == [[list(p.find_lane_offsets()), access_text.make_expression(p)] for p in patterns]
     assert [AccessPattern(**fields) for fields in result[1]] == plain_ones
 
 

@@ -122,7 +122,11 @@ def test_accesses_of_matrix_fragments_add_up_to_the_counters() -> None:
 @pytest.mark.parametrize("group", [g for index, g in enumerate(GROUPS) if index % 3 == 0])
 def test_single_accesses_equal_counters_fitted_to_nsight_compute(group: str) -> None:
     for pattern in GROUPS[group][::6]:
-        arrays = (np.array(pattern.places, np.int32), np.uint32(pattern.mask), np.zeros(2048 * 16, np.uint8))
+        arrays = (
+            np.array(pattern.find_lane_offsets, np.int32),
+            np.uint32(pattern.mask),
+            np.zeros(2048 * 16, np.uint8),
+        )
         code = cases.source(patterns.FILE)
         traces = traced(code, group, 32, arrays, patterns.SHARED_BYTES)
         equal_to_counters(traces)

@@ -16,7 +16,7 @@ from tools.recordings import wmma_layouts as recording
 from virtualgpu.compile import nvrtc
 from virtualgpu.engine.lower.ops.matrices import wmma_layouts
 from virtualgpu.protocol import Fragments, Launch
-from virtualgpu.records.fragments import FragmentTrace, MatrixExecution, decoded
+from virtualgpu.records.fragments import FragmentTrace, MatrixExecution, decode_bits
 
 Formula = Callable[[int, int, int], tuple[int, int]]  # group, lane in group, element -> row, column
 
@@ -237,7 +237,7 @@ def test_positions_and_values_follow_the_formulas_of_ptx(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["e4m3", "e5m2"])
 def test_every_number_of_eight_bits_is_decoded(kind: str) -> None:
-    values = decoded(np.arange(256, dtype=np.uint32), kind)
+    values = decode_bits(np.arange(256, dtype=np.uint32), kind)
     finite = np.isfinite(values)
     assert finite.sum() == {"e4m3": 254, "e5m2": 248}[kind]
     np.testing.assert_array_equal(
@@ -475,7 +475,7 @@ def test_wmma_fragments_of_a_chosen_warp() -> None:
         np.testing.assert_array_equal(address - address.min(), 48 * matrix.row + 2 * matrix.column)
     assert (load_b.address[0] == -1).all()
     lane, element = trace.of(product).matrices[3].holder(3, 5)
-    stored = decoded(product.bits[3], "f32")
+    stored = decode_bits(product.bits[3], "f32")
     assert stored[element, lane] == exact[3, 5]
 
 

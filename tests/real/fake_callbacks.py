@@ -83,7 +83,7 @@ class Callbacks:
         self._event_init = self._event.__init__
         self._stream = importlib.import_module(f"{second_copy.NAME}.cp.cuda.stream").Stream
         self._stream_init = self._stream.__init__
-        self.fills_host = False
+        self.writes_host_memory = False
 
     # libcupti and libcuda
 
@@ -108,7 +108,7 @@ class Callbacks:
             callbacks._stream_init(stream, *args, **options)
             if stream.ptr > 2:
                 handle = c_void_p(stream.ptr)
-                blocking = machine.devices[0].work_queue.make_stream_ref(stream.ptr).blocking
+                blocking = machine.devices[0].work_queue.make_stream_ref(stream.ptr).is_blocking
                 callbacks._emit(
                     "cudaStreamCreateWithPriority", ctypes.addressof(handle), 0 if blocking else 1, 0
                 )

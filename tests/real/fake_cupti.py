@@ -546,14 +546,14 @@ def install() -> FakeCupti:
     for name in ("reduction", "routine"):
         setattr(core, f"get_{name}_accelerators", list)
         setattr(core, f"set_{name}_accelerators", lambda _: None)
-    belongs = ProgramLines.belongs
+    belongs = ProgramLines.is_program_file
 
     def outside(self: ProgramLines, name: str, module: str) -> bool:
         """On hardware these files and the virtual GPU are compiled code, and have no lines."""
         is_hardware = module.startswith("tests.real.") and not module.startswith("tests.real.test_")
         return not is_hardware and not module.startswith(second_copy.NAME) and belongs(self, name, module)
 
-    ProgramLines.belongs = outside  # type: ignore[method-assign]
+    ProgramLines.is_program_file = outside  # type: ignore[method-assign]
     watcher.load_driver = lambda: fake.callbacks
     library.load_cupti, line_watch.time, recorder.time = lambda: loaded, clock, clock  # type: ignore[assignment]
     return fake

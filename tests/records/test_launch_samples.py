@@ -75,7 +75,7 @@ def test_sample_covers_every_sm_and_its_busy_time(blocks: int, kind: str) -> Non
     elif kind == "one SM in four at first":
         durations[: 8 * 108][np.arange(8 * 108) % 4 == 0] = 3e4
     whole = launched(durations)
-    listed = whole.thinned(MAX_LISTED_BLOCKS)
+    listed = whole.take_sample(MAX_LISTED_BLOCKS)
     assert listed.sm_id.size <= MAX_LISTED_BLOCKS + whole.sm_count
     assert set(listed.sm_id.tolist()) == set(whole.sm_id.tolist())
     assert np.all(np.diff(listed.block_index) > 0)
@@ -106,7 +106,7 @@ def test_idle_sms_stay_idle_in_a_sample() -> None:
     whole = replace(
         launched(np.zeros(number.size)), block_index=number, sm_id=sm, start_ns=start, end_ns=start + 100
     )
-    listed = whole.thinned(MAX_LISTED_BLOCKS)
+    listed = whole.take_sample(MAX_LISTED_BLOCKS)
     assert set(listed.sm_id.tolist()) == set(range(3, 108, 4))
     assert listed.sm_busy_ns[0] == 0
     stretches = [(s, e) for m, s, e in zip(*listed.busy(), strict=True) if m == 7]
@@ -118,7 +118,7 @@ def test_busy_time_counts_concurrent_blocks_once() -> None:
     random = np.random.default_rng(5)
     trace = launched(random.uniform(200, 3_000, 2_000), 12)
     assert trace.sm_busy_ns.tolist() == busy_by_hand(trace)
-    gap = trace.thinned(300)  # with few blocks, busy times are still roughly correct
+    gap = trace.take_sample(300)  # with few blocks, busy times are still roughly correct
     assert gap.sm_busy_ns.sum() == pytest.approx(trace.sm_busy_ns.sum(), rel=0.15)
 
 
@@ -142,5 +142,5 @@ def test_achieved_occupancy_is_the_mean_over_time() -> None:
 
 def test_launch_within_the_limit_is_not_sampled() -> None:
     trace = launched(np.full(1_000, 10.0))
-    assert trace.thinned(1_000) is trace
-    assert trace.thinned(999).sampled == 2
+    assert trace.take_sample(1_000) is trace
+    assert trace.take_sample(999).sampled == 2

@@ -119,11 +119,11 @@ H200 = {number: value for number, (_, _, value) in ATTRIBUTE_ROWS.items()}
 
 def test_attributes_have_cudas_numbers_names_and_h200_values() -> None:
     info = device_info("H200")
-    rows = {known.number: (known.name, known.property, known.of(info)) for known in ATTRIBUTES}
+    rows = {known.number: (known.name, known.property, known.find_value(info)) for known in ATTRIBUTES}
     assert rows == ATTRIBUTE_ROWS
     assert len(ATTRIBUTES) == len(ATTRIBUTE_ROWS)
     unknown = dataclasses.replace(info, boost_clock_mhz=None)
-    assert {known.number: known.of(unknown) for known in ATTRIBUTES}[13] == 0
+    assert {known.number: known.find_value(unknown) for known in ATTRIBUTES}[13] == 0
 
 
 def test_device_info_from_numbered_attributes() -> None:

@@ -33,7 +33,7 @@ def test_every_gpu_has_the_expected_result(operation: str, algorithm: str, gpus:
     last = record.states[-1]
     for rank in range(gpus):
         for chunk, parts in enumerate(last[rank]):
-            assert record.expected_parts(rank, chunk) in (None, parts)
+            assert record.expected_contributions(rank, chunk) in (None, parts)
     assert sum(record.chunk_bytes) == 4 * 1003
     assert "every result is correct" in repr(view)
 
@@ -169,7 +169,7 @@ def test_nccl_collectives_equal_numpy(operation: Operation) -> None:
     assert record.algorithm == "NCCL"
     assert record.size_bytes == 4 * (999 if operation in ("all-gather", "reduce-scatter") else 1000)
     assert all(
-        record.expected_parts(rank, chunk) in (None, parts)
+        record.expected_contributions(rank, chunk) in (None, parts)
         for rank, chunks in enumerate(record.states[-1])
         for chunk, parts in enumerate(chunks)
     )

@@ -164,7 +164,7 @@ class Watcher:
 
     def __init__(self, steps: list[str], blind: str, record: Any) -> None:
         self.steps = steps
-        self.blind = blind
+        self.blind_reason = blind
         self.result = record
 
     def start(self) -> None:

@@ -97,7 +97,7 @@ def test_ceilings_are_the_published_ones() -> None:
     ratio = {(7, 5): 32, (8, 0): 2, (8, 9): 64, (9, 0): 2}[info.compute_capability]
     assert ceilings.gflops["f32"] / ceilings.gflops["f64"] == pytest.approx(ratio, rel=0.05)
     assert record.points[1].flops == {"f64": 2 * N}
-    assert all(point.gflops <= record.roof(point)[1] for point in record.points)
+    assert all(point.gflops <= record.find_ceiling(point)[1] for point in record.points)
 
 
 def test_points_have_distinct_names() -> None:

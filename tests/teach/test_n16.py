@@ -20,7 +20,8 @@ def test_a_virtual_gpu_loads_artefacts_by_the_rules(gpu: str) -> None:
 def test_artefacts_contain_the_named_images() -> None:
     for name, image in figures.artefacts().items():
         parts = [
-            f"{part.kind} {part.number // 10}.{part.number % 10}{part.suffix}" for part in images.parts(image)
+            f"{part.kind} {part.number // 10}.{part.number % 10}{part.suffix}"
+            for part in images.find_parts(image)
         ]
         names = name.removeprefix("fat ").split(" + ")
         kind = "cubin" if name.startswith("fat") else ""

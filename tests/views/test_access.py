@@ -56,7 +56,7 @@ def test_patterns_find_their_elements_in_a_tile(seed: int) -> None:
         for column in range(32):
             place = column ^ (row & 31) if swizzle else column
             memory[row * (32 + padding) + place] = 32 * row + column
-    places = AccessPattern(stride, offset, size, padding, swizzle).places()
+    places = AccessPattern(stride, offset, size, padding, swizzle).find_lane_offsets()
     assert [memory[place // size] for place in places] == [offset + stride * lane for lane in range(32)]
 
 

@@ -177,7 +177,7 @@ def test_cuda_cores_work_while_tensor_cores_multiply() -> None:
         first, flops={"tensor f16 to f32": 989_000, "f32": 67_000_000, "f64": 33_500_000}
     )
     assert roofline.peak(slow) == pytest.approx((989_000 + 100_500_000) / 2_000)
-    assert roofline.roof(dataclasses.replace(slow, size_bytes={}))[0] == "CUDA cores"
+    assert roofline.find_ceiling(dataclasses.replace(slow, size_bytes={}))[0] == "CUDA cores"
 
 
 def test_operations_without_a_published_rate_have_no_ceiling() -> None:

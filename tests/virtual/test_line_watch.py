@@ -153,13 +153,13 @@ def test_a_long_loop_is_watched_only_at_its_beginning(
 ) -> None:
     """A loop of 200,000 lines is watched for its first thousand only."""
     counts: Counter[int] = Counter()
-    begin = LineWatch._begin
+    begin = LineWatch._begin_line
 
     def counting(self: LineWatch, code: CodeType, line: int, *key: Any) -> bool:
         counts[line] += 1
         return begin(self, code, line, *key)
 
-    monkeypatch.setattr(LineWatch, "_begin", counting)
+    monkeypatch.setattr(LineWatch, "_begin_line", counting)
     path = tmp_path / "loop.py"
     text = "def loop(n):\n    for _ in range(n):\n        abs(1)\n"
     path.write_text(text)

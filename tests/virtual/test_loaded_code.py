@@ -186,7 +186,7 @@ def test_targets_run_where_nvidia_says(target: str, capability: tuple[int, int],
 def test_machine_code_comes_before_ptx_and_the_newest_first() -> None:
     parts = [images.Part.of(name) for name in ("sm_75", "sm_80", "sm_86", "compute_80", "compute_86")]
     choices = {
-        capability: images.chosen(parts, capability) for capability in ((7, 0), (8, 0), (8, 9), (9, 0))
+        capability: images.choose_part(parts, capability) for capability in ((7, 0), (8, 0), (8, 9), (9, 0))
     }
     assert [part and (part.kind, part.number) for part in choices.values()] == [
         None,

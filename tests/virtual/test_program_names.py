@@ -48,17 +48,17 @@ from virtualgpu.records.acts import HOST, HostUse, HostWait, Region, Work
     ],
 )
 def test_files_of_the_program_and_of_libraries(name: str, module: str, expected: bool) -> None:
-    assert ProgramLines().belongs(name, module) is expected
+    assert ProgramLines().is_program_file(name, module) is expected
 
 
 def test_classes_of_the_program_and_of_libraries() -> None:
     lines = ProgramLines()
-    assert lines.is_own_class(SimpleNamespace) is False
-    assert lines.is_own_class(np.ndarray) is False
-    assert lines.is_own_class(ProgramLines) is False
+    assert lines.is_program_class(SimpleNamespace) is False
+    assert lines.is_program_class(np.ndarray) is False
+    assert lines.is_program_class(ProgramLines) is False
     model = type("Model", (), {"__module__": "torch.nn"})
-    assert lines.is_own_class(model) is True
-    assert lines.is_own_class(type("Model", (), {"__module__": "numpy.ma.core"})) is False
+    assert lines.is_program_class(model) is True
+    assert lines.is_program_class(type("Model", (), {"__module__": "numpy.ma.core"})) is False
 
 
 def module(name: str, code: str, file: str = "<string>") -> dict[str, Any]:
@@ -72,7 +72,9 @@ def test_the_program_s_line_is_found_through_libraries(tmp_path: Path) -> None:
     path = tmp_path / "prog.py"
     path.write_text("def run(f, lines):\n    return f(lines)  # here\n")
     run = module("prog", path.read_text(), str(path))["run"]
-    library = "def ask(lines):\n    return lines.here()\ndef through(lines):\n    return ask(lines)\n"
+    library = (
+        "def ask(lines):\n    return lines.find_current_line()\ndef through(lines):\n    return ask(lines)\n"
+    )
     for _ in range(2):
         source, called = run(module("numpy.fake", library)["through"], lines)
         assert (source.file, source.line, source.text, called) == (
@@ -81,11 +83,11 @@ def test_the_program_s_line_is_found_through_libraries(tmp_path: Path) -> None:
             "return f(lines)  # here",
             "through",
         )
-    assert lines.here()[1] == "here"
+    assert lines.find_current_line()[1] == "find_current_line"
     with ThreadPoolExecutor(1) as pool:  # whose thread runs nothing of the program
-        source, called = pool.submit(lines.here).result()
+        source, called = pool.submit(lines.find_current_line).result()
     assert (source, bool(called)) == (None, True)
-    assert [*lines.outward(None)] == []
+    assert [*lines.walk_program_frames(None)] == []
 
 
 def test_a_line_of_the_learner_precedes_those_of_helpers_that_it_calls(tmp_path: Path) -> None:
@@ -97,7 +99,7 @@ def test_a_line_of_the_learner_precedes_those_of_helpers_that_it_calls(tmp_path:
     helper_path = tmp_path / "helper.py"
     helper_path.write_text(text)
     helper = module("gpulab_course.content.fake", text, str(helper_path))["helper"]
-    library = module("numpy.fake", "def ask(lines):\n    return lines.here()\n")["ask"]
+    library = module("numpy.fake", "def ask(lines):\n    return lines.find_current_line()\n")["ask"]
     source, called = run(helper, library, lines)
     assert (source.file, source.text) == ("mine.py", "return helper(f, lines)  # mine")
     assert called == "ask", "the function of the library, not the helper"
@@ -110,7 +112,7 @@ def test_frames_of_the_program_from_inside_out() -> None:
     lines = ProgramLines()
 
     def inner() -> list[str]:
-        return [frame.f_code.co_name for frame in lines.outward(sys._getframe())]
+        return [frame.f_code.co_name for frame in lines.walk_program_frames(sys._getframe())]
 
     through = module("numpy.fake", "def through(f):\n    return f()\n")["through"]
 
@@ -126,7 +128,9 @@ def test_functions_of_one_file_name_are_told_apart_by_module() -> None:
     library = module("numpy.fake", "def f(g):\n    return g()\n")["f"]
     program = module("mine", "def h(f, g):\n    return f(g)\n")["h"]
     for _ in range(2):
-        frames = program(library, lambda: [f.f_code.co_name for f in lines.outward(sys._getframe())])
+        frames = program(
+            library, lambda: [f.f_code.co_name for f in lines.walk_program_frames(sys._getframe())]
+        )
         assert frames[1] == "h"
 
 
@@ -180,7 +184,7 @@ Model.__module__ = "mine"
 
 def names_of(**variables: Any) -> ProgramNames:
     names = ProgramNames(ProgramLines())
-    names.take(variables)
+    names.collect_from_variables(variables)
     return names
 
 
@@ -195,7 +199,7 @@ def test_variables_items_and_attributes_are_names() -> None:
         empty=Array(12, 0),
         other=Model(inner=Model(w=Array(13))),
     )
-    result = {address: name for address in range(1, 14) if (name := names.array(address))}
+    result = {address: name for address in range(1, 14) if (name := names.find_array_name(address))}
     items = {2: "xs[0]", 3: "xs[1]", 4: "pair[0]", 5: "by['a']", 6: "by[7]"}
     assert result == {1: "x", **items, 8: "model.w", 10: "model.layers[0]"}
     assert sorted(names.array_names()) == sorted(result.values())
@@ -205,72 +209,81 @@ def test_host_arrays_have_names() -> None:
     a = np.zeros(8)
     names = names_of(a=a, views=[a[2:]])
     address = a.__array_interface__["data"][0]
-    assert (names.array(address), names.array(address + 16)) == ("a", "views[0]")
-    assert names_of(b=a[:], a=a).array(address) == "a", "a view comes after what it views"
-    assert names_of(a=a, b=a[:]).array(address) == "a"
+    assert (names.find_array_name(address), names.find_array_name(address + 16)) == ("a", "views[0]")
+    assert names_of(b=a[:], a=a).find_array_name(address) == "a", "a view comes after what it views"
+    assert names_of(a=a, b=a[:]).find_array_name(address) == "a"
 
 
 def test_the_best_name_is_the_outermost_and_shortest() -> None:
     x = Array(1)
-    assert names_of(x=x, xs=[x]).array(1) == "x"
-    assert names_of(xs=[x], x=x).array(1) == "x"
-    assert names_of(ys=[x], model=Model(xs=[x], y=x)).array(1) == "model.y"
+    assert names_of(x=x, xs=[x]).find_array_name(1) == "x"
+    assert names_of(xs=[x], x=x).find_array_name(1) == "x"
+    assert names_of(ys=[x], model=Model(xs=[x], y=x)).find_array_name(1) == "model.y"
     names = ProgramNames(ProgramLines())
-    names.take({"deep": x}, 2)
-    names.take({"outer": x}, 0)
-    names.take({"deeper": x}, 3)
-    assert names.array(1) == "outer"
+    names.collect_from_variables({"deep": x}, 2)
+    names.collect_from_variables({"outer": x}, 0)
+    names.collect_from_variables({"deeper": x}, 3)
+    assert names.find_array_name(1) == "outer"
     names = ProgramNames(ProgramLines())
-    names.take({"local": x}, 1)
-    names.take({"xs": [x]}, 0)
-    assert names.array(1) == "xs[0]", "a global list goes before a local variable"
-    assert names_of(view=Array(1, base=x), whole=x).array(1) == "whole"
+    names.collect_from_variables({"local": x}, 1)
+    names.collect_from_variables({"xs": [x]}, 0)
+    assert names.find_array_name(1) == "xs[0]", "a global list goes before a local variable"
+    assert names_of(view=Array(1, base=x), whole=x).find_array_name(1) == "whole"
 
 
 def test_a_variable_with_several_arrays_comes_last() -> None:
     names = names_of(xs=[Array(1), Array(2)])
     for address in (1, 2):
-        names.take({"x": Array(address)})
-    assert [names.array(1), names.array(2)] == ["xs[0]", "xs[1]"]
+        names.collect_from_variables({"x": Array(address)})
+    assert [names.find_array_name(1), names.find_array_name(2)] == ["xs[0]", "xs[1]"]
     names = ProgramNames(ProgramLines())
     for address in (1, 2):
-        names.take({"x": Array(address)})
-    assert [names.array(1), names.array(2)] == ["x", "x"]
+        names.collect_from_variables({"x": Array(address)})
+    assert [names.find_array_name(1), names.find_array_name(2)] == ["x", "x"]
 
 
 def test_large_containers_and_scopes_are_skipped() -> None:
     many = [Array(address) for address in range(1, 66)]
-    assert names_of(xs=many[:64]).array(64) == "xs[63]"
-    assert names_of(xs=many).array(1) == ""
+    assert names_of(xs=many[:64]).find_array_name(64) == "xs[63]"
+    assert names_of(xs=many).find_array_name(1) == ""
     members = {f"a{address}": Array(address) for address in range(1, 70)}
-    assert [names_of(m=Model(**members)).array(address) for address in (1, 64, 65)] == ["m.a1", "m.a64", ""]
+    assert [names_of(m=Model(**members)).find_array_name(address) for address in (1, 64, 65)] == [
+        "m.a1",
+        "m.a64",
+        "",
+    ]
     variables = {f"v{address}": address for address in range(1999)} | {"x": Array(1)}
-    assert names_of(**variables).array(1) == "x"
-    assert names_of(**variables, more=1).array(1) == ""
-    assert names_of(**{"not a name": Array(1)}).array(1) == ""
+    assert names_of(**variables).find_array_name(1) == "x"
+    assert names_of(**variables, more=1).find_array_name(1) == ""
+    assert names_of(**{"not a name": Array(1)}).find_array_name(1) == ""
 
 
 def test_streams_have_names_on_each_device() -> None:
     anywhere = names_of(u=Stream(9), v=Stream(9, 0))
-    assert [anywhere.stream(device, 9) for device in (0, 1)] == ["v", "u"]
+    assert [anywhere.find_stream_name(device, 9) for device in (0, 1)] == ["v", "u"]
     names = names_of(s=Stream(7, 0), t=Stream(7, 1), u=Stream(9))
-    assert [names.stream(0, 7), names.stream(1, 7), names.stream(1, 9), names.stream(0, 8)] == [
+    assert [
+        names.find_stream_name(0, 7),
+        names.find_stream_name(1, 7),
+        names.find_stream_name(1, 9),
+        names.find_stream_name(0, 8),
+    ] == [
         "s",
         "t",
         "u",
         "",
     ]
-    assert names.changes == 3
-    names.take({"s": Stream(7, 0)})
-    assert names.changes == 3
-    names.take({"s": Stream(8, 0)})
-    assert names.changes == 4
+    assert names.change_count == 3
+    names.collect_from_variables({"s": Stream(7, 0)})
+    assert names.change_count == 3
+    names.collect_from_variables({"s": Stream(8, 0)})
+    assert names.change_count == 4
 
 
 def test_freed_memory_loses_its_name() -> None:
     names = names_of(x=Array(10), y=Array(20), z=[Array(15)])
-    names.forget(10, 20)
-    assert [names.array(address) for address in (10, 15, 20)] == ["", "", "y"]
+    names.forget_arrays(10, 20)
+    assert [names.find_array_name(address) for address in (10, 15, 20)] == ["", "", "y"]
 
 
 def test_a_line_is_inspected_a_limited_number_of_times() -> None:
@@ -279,27 +292,27 @@ def test_a_line_is_inspected_a_limited_number_of_times() -> None:
     def program(count: int) -> None:
         for index in range(count):
             x = Array(index + 1)  # noqa: F841
-            names.look(sys._getframe())
+            names.collect_names(sys._getframe())
 
     program(5)
-    assert [names.array(index) for index in range(1, 6)] == ["x", "x", "x", "", ""]
+    assert [names.find_array_name(index) for index in range(1, 6)] == ["x", "x", "x", "", ""]
 
     def second_program() -> None:
         y = Array(77)  # noqa: F841
-        names.look_again(sys._getframe())
+        names.collect_again(sys._getframe())
 
     second_program()
-    assert [names.array(index) for index in (1, 2, 3, 77)] == ["", "", "", "y"], (
+    assert [names.find_array_name(index) for index in (1, 2, 3, 77)] == ["", "", "", "y"], (
         "what there was does not count"
     )
     program(1)
-    assert names.array(1) == "x", "and lines count from anew"
+    assert names.find_array_name(1) == "x", "and lines count from anew"
 
 
 def test_globals_go_before_locals_and_callers_before_those_they_call() -> None:
     names = ProgramNames(ProgramLines())
     code = (
-        "def inner(names, frame, mine):\n    z = only\n    names.look(frame())\n    return z\n"
+        "def inner(names, frame, mine):\n    z = only\n    names.collect_names(frame())\n    return z\n"
         "def outer(names, frame, x):\n    y = x\n    inner(names, frame, x)\n    return y\n"
     )
     array = Array(5)
@@ -307,8 +320,8 @@ def test_globals_go_before_locals_and_callers_before_those_they_call() -> None:
     variables = module("mine", code) | {"only": global_array}
     exec(compile(code, "<string>", "exec"), variables)
     variables["outer"](names, lambda: sys._getframe(1), array)
-    assert names.array(6) == "only"
-    assert names.array(5) == "array", "the outermost caller's, not that of those it calls"
+    assert names.find_array_name(6) == "only"
+    assert names.find_array_name(5) == "array", "the outermost caller's, not that of those it calls"
 
 
 @pytest.mark.parametrize("version", [sys.version_info, (3, 12, 9)])
@@ -325,13 +338,13 @@ def test_looking_keeps_no_array_alive(version: Any, monkeypatch: pytest.MonkeyPa
 
     def program() -> None:
         x = Noted(3)
-        names.look(sys._getframe())
+        names.collect_names(sys._getframe())
         del x
         gc.collect()
         assert ends == [3]
         y = Noted(4)
         variables = locals()
-        names.look(sys._getframe())
+        names.collect_names(sys._getframe())
         assert variables["y"] is y, "the program's own copy of its variables stays"
 
     program()
@@ -366,7 +379,7 @@ class Pinned:
             lambda *_: None,
             lambda: [(self.start, size)],
         )
-        self.watch.begin(self.acts.append)
+        self.watch.add_observer(self.acts.append)
 
     def op(
         self, kind: str = "MEMCPY", reads: Any = (), writes: Any = (), run: Any = None, watched: Any = None
@@ -381,7 +394,7 @@ class Pinned:
         )
 
     def run(self, *args: Any, number: int = 1, stream: StreamRef = PLACE, **options: Any) -> Any:
-        self.watch.run(stream, number, self.op(*args, **options))
+        self.watch.run_operation(stream, number, self.op(*args, **options))
         return [act for act in self.take_acts() if isinstance(act, Work)][-1]
 
     def take_acts(self) -> list[Any]:
@@ -409,9 +422,9 @@ def test_host_changes_of_a_buffer_are_reported_at_the_next_act() -> None:
     pinned.contents[10] = 2
     pinned.run(reads=[pinned.contents[128:]])
     pinned.contents[10] = 3
-    pinned.watch.finish()
+    pinned.watch.report_remaining_changes()
     assert [type(act) for act in pinned.take_acts()] == [HostUse]
-    pinned.watch.finish()
+    pinned.watch.report_remaining_changes()
     assert pinned.take_acts() == []
 
 
@@ -424,7 +437,7 @@ def test_a_copy_to_a_buffer_is_not_a_host_change() -> None:
 
     pinned.run(reads=[pinned.contents[:16]])
     pinned.run(writes=[pinned.contents[:8]], run=fill)
-    pinned.watch.finish()
+    pinned.watch.report_remaining_changes()
     assert pinned.take_acts() == []
 
 
@@ -438,7 +451,7 @@ def test_changes_by_a_host_function_are_its_writes() -> None:
     pinned.run(reads=[pinned.contents[:16]])
     work = pinned.run("HOST_LAUNCH", run=change)
     assert intervals(work.writes, pinned.start) == [(HOST, 3, 21)]
-    pinned.watch.finish()
+    pinned.watch.report_remaining_changes()
     assert pinned.take_acts() == []
     assert pinned.run("HOST_LAUNCH").writes == ()
 
@@ -474,7 +487,7 @@ def test_buffers_are_forgotten() -> None:
         forget[0](pinned)
         pinned.take_acts()
         pinned.contents[:] = 1
-        pinned.watch.finish()
+        pinned.watch.report_remaining_changes()
         return [intervals(act.writes, pinned.start)[0] for act in pinned.take_acts()]
 
     both = [(HOST, 0, 64), (HOST, 64, 128)]
@@ -494,7 +507,7 @@ def test_buffers_are_forgotten() -> None:
 
     def given_back_and_taken(pinned: Pinned) -> None:
         pinned.pinned = False
-        pinned.watch.finish()
+        pinned.watch.report_remaining_changes()
         pinned.pinned = True
 
     assert changed(given_back_and_taken) == [], "other memory may lie there now"
@@ -508,7 +521,7 @@ def test_above_a_limit_only_the_last_buffers_are_checked(monkeypatch: pytest.Mon
     pinned.run(reads=[pinned.contents[24:32]])
     pinned.contents[:] = 1
     pinned.take_acts()
-    pinned.watch.finish()
+    pinned.watch.report_remaining_changes()
     assert [intervals(act.writes, pinned.start)[0][1] for act in pinned.take_acts()] == [8, 24]
 
 
@@ -520,7 +533,9 @@ def test_large_buffers_are_checked_when_an_act_uses_them(monkeypatch: pytest.Mon
             pinned.run(reads=[pinned.contents[first : first + 64]])
         pinned.contents[:] = 1
         pinned.take_acts()
-        pinned.watch.run(StreamRef(0, 7), 1, pinned.op(reads=[pinned.contents[part] for part in act]))
+        pinned.watch.run_operation(
+            StreamRef(0, 7), 1, pinned.op(reads=[pinned.contents[part] for part in act])
+        )
         return [intervals(a.writes, pinned.start)[0][1] for a in pinned.take_acts() if isinstance(a, HostUse)]
 
     assert changed_buffers(128) == [0, 64]
@@ -541,18 +556,18 @@ def test_acts_reported_by_a_listener_follow_the_current_act() -> None:
         if act.graph_id == 1:
             pinned.watch.note_graph_creation(2)
 
-    pinned.watch.begin(first)
-    pinned.watch.begin(lambda act: order.append(f"second {act.graph_id}"))
+    pinned.watch.add_observer(first)
+    pinned.watch.add_observer(lambda act: order.append(f"second {act.graph_id}"))
     pinned.watch.note_graph_creation(1)
     assert order == ["first 1", "second 1", "first 2", "second 2"]
 
     def fails(act: Any) -> None:
         raise RuntimeError("mine")
 
-    pinned.watch.begin(fails)
+    pinned.watch.add_observer(fails)
     with pytest.raises(RuntimeError, match="mine"):
         pinned.watch.note_graph_creation(3)
-    pinned.watch.end(fails)
+    pinned.watch.remove_observer(fails)
     pinned.watch.note_graph_creation(4)
     assert order[-2:] == ["first 4", "second 4"]
 

@@ -182,9 +182,9 @@ def _run_case(case: CallCase, space: dict[str, Any], library_calls: LibraryCalls
     library_calls.watch()
     recorder = session.backend().timeline_recorder()
     recorder.start()
-    if recorder.blind:
+    if recorder.blind_reason:
         recorder.stop()
-        raise RuntimeError(recorder.blind)
+        raise RuntimeError(recorder.blind_reason)
     library_calls.clear()
     try:
         result = function()

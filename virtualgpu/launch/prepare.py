@@ -461,7 +461,7 @@ class FinishedLaunch:
             end_ns=np.rint(end_ns).astype(np.int64),
             occupancy=prepared_launch.occupancy,
             note="Times and SMs come from the time model; the kernel itself was executed.",
-        ).thinned(MAX_LISTED_BLOCKS)
+        ).take_sample(MAX_LISTED_BLOCKS)
 
 
 def prepare_launch(

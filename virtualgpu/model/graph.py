@@ -359,7 +359,7 @@ class Capture:
         if not self.is_invalidated:
             self.is_invalidated = True
             self.remedy = remedy
-            source_line, function_name = self.program_lines.here()
+            source_line, function_name = self.program_lines.find_current_line()
             if source_line is not None:
                 quoted_line = f", `{source_line.text}`" if source_line.text else ""
                 self.invalidating_call = (

@@ -90,7 +90,11 @@ class WorkQueue:
             capture = self.find_capture(stream_id, is_driver_call)
             if capture is not None:
                 stream_watch = self._clock.watch
-                source_line = capture.program_lines.here()[0] if stream_watch is None else stream_watch.here()
+                source_line = (
+                    capture.program_lines.find_current_line()[0]
+                    if stream_watch is None
+                    else stream_watch.find_current_line()
+                )
                 begun_ns = self._clock.now_ns
                 self._clock.advance(CAPTURE_NODE_NS)
                 capture.add((self._device_id, stream_id), operation, self.schedule, source_line)
@@ -106,7 +110,9 @@ class WorkQueue:
         elif stream_watch is None:
             duration_ns = operation.run()
         else:
-            duration_ns = stream_watch.run(self.make_stream_ref(stream_id), operation_number, operation)
+            duration_ns = stream_watch.run_operation(
+                self.make_stream_ref(stream_id), operation_number, operation
+            )
         with self._clock.lock:
             begun_ns = self._clock.now_ns
             self._clock.advance(cost.call_ns(operation.kind))

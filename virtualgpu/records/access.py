@@ -37,7 +37,7 @@ WORD_BYTES = 4
 ROW_ELEMENTS = 32
 """Elements in a row of the tile that `AccessPattern` pads and swizzles."""
 MOST_ELEMENTS = 4096
-NOT_TAKING_PART = -1
+INACTIVE_LANE_ADDRESS = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +93,11 @@ class Access:
         passes = 0
         ideal_passes = 0
         max_words = 0
-        access_words = self._words
-        unit_of_lane = self._units
+        access_words = self._words_per_lane
+        unit_of_lane = self._unit_numbers
         for lane_group in self._lane_groups():
             group_units = [unit_of_lane[lane] for lane in lane_group]
-            if not self._one_by_one:
+            if not self._is_one_by_one:
                 group_units = list(set(group_units))
             uses_by_bank = Counter([unit * access_words % BANKS for unit in group_units])
             group_passes = max(uses_by_bank.values(), default=0)
@@ -113,15 +113,15 @@ class Access:
         words in the order of the lanes.
         """
         bank_pieces: list[BankPiece] = []
-        access_words = self._words
-        unit_of_lane = self._units
+        access_words = self._words_per_lane
+        unit_of_lane = self._unit_numbers
         passes = 0
         for lane_group in self._lane_groups():
             words_in_bank: Counter[int] = Counter()
             depth_by_unit: dict[int, int] = {}
             for lane in lane_group:
                 bank = unit_of_lane[lane] * access_words % BANKS
-                access_key = lane if self._one_by_one else unit_of_lane[lane]
+                access_key = lane if self._is_one_by_one else unit_of_lane[lane]
                 if access_key not in depth_by_unit:
                     depth_by_unit[access_key] = words_in_bank[bank]
                     words_in_bank[bank] += 1
@@ -138,22 +138,22 @@ class Access:
         return tuple(bank_pieces)
 
     @property
-    def _words(self) -> int:
+    def _words_per_lane(self) -> int:
         return max(1, self.size_bytes // WORD_BYTES)
 
     @property
-    def _units(self) -> list[int]:
+    def _unit_numbers(self) -> list[int]:
         unit_bytes = max(self.size_bytes, WORD_BYTES)
         return [address // unit_bytes for address in self.addresses]
 
     @property
-    def _one_by_one(self) -> bool:
+    def _is_one_by_one(self) -> bool:
         return self.rule in ("atomic", "swap")
 
     def _lane_groups(self) -> list[list[int]]:
         """Return the active lanes in the groups that the hardware processes at the same time."""
-        group_size = WARP_SIZE // self._words
-        if self.rule == "load" and self._words > 1 and self._neighbours_agree(self._units):
+        group_size = WARP_SIZE // self._words_per_lane
+        if self.rule == "load" and self._words_per_lane > 1 and self._neighbours_agree(self._unit_numbers):
             group_size *= 2
         lanes = self.lanes
         return [
@@ -259,7 +259,7 @@ class AccessPattern:
                     f"from 0 to {max_elements:,}, not {value!r}."
                 )
 
-    def places(self) -> tuple[int, ...]:
+    def find_lane_offsets(self) -> tuple[int, ...]:
         """Return the byte offset of each lane from the start of the tile."""
         offsets = []
         for lane in range(WARP_SIZE):
@@ -270,7 +270,7 @@ class AccessPattern:
 
     def access(self, space: Space = "global", rule: Rule = "load") -> Access:
         """Return the access of a warp with this pattern in which all lanes are active."""
-        return Access(self.places(), self.element_bytes, space, rule)
+        return Access(self.find_lane_offsets(), self.element_bytes, space, rule)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,12 +317,14 @@ class AccessTrace:
         """
         accesses = self.counters.accesses
 
-        def waste(index: int) -> tuple[int, int, int]:
+        def compute_sort_key(index: int) -> tuple[int, int, int]:
             access = accesses[index]
             total_bytes = access.sectors * SECTOR_BYTES + access.wavefronts * LINE_BYTES
             return -excess_bytes(access), -total_bytes, index
 
-        return sorted((index for index, access in enumerate(accesses) if access.requests), key=waste)
+        return sorted(
+            (index for index, access in enumerate(accesses) if access.requests), key=compute_sort_key
+        )
 
 
 SPACES: tuple[Space, ...] = ("global", "shared", "local", "const")

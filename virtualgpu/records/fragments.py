@@ -149,7 +149,7 @@ class FragmentTrace:
         for matrix, bits in zip(self.of(execution).matrices, execution.bits, strict=True):
             if matrix.name == name:
                 matrix_values = np.zeros((matrix.rows, matrix.columns))
-                matrix_values[matrix.row, matrix.column] = decoded(bits, matrix.kind)
+                matrix_values[matrix.row, matrix.column] = decode_bits(bits, matrix.kind)
                 return matrix_values
         raise KeyError(name)
 
@@ -162,13 +162,13 @@ class FragmentTrace:
         )
 
 
-def decoded(bits: npt.NDArray[np.unsignedinteger[Any]], kind: str) -> npt.NDArray[np.float64]:
+def decode_bits(bits: npt.NDArray[np.unsignedinteger[Any]], kind: str) -> npt.NDArray[np.float64]:
     """Convert bits to numbers of a matrix element type such as ``f16``. Bits of the type ``b16`` are
     converted to integers.
 
     Examples
     --------
-    >>> decoded(np.array([0x3C00, 0xC000], np.uint32), "f16")
+    >>> decode_bits(np.array([0x3C00, 0xC000], np.uint32), "f16")
     array([ 1., -2.])
     """
     if kind == "f64":

@@ -43,20 +43,20 @@ class NodeParameter:
     type: str = ""
     addresses: tuple[int, ...] = ()
 
-    def moved(self, moves: Mapping[int, int]) -> NodeParameter:
-        """Return the parameter with its old addresses replaced. The dictionary `moves` maps old addresses to
-        new ones.
+    def replace_addresses(self, new_addresses: Mapping[int, int]) -> NodeParameter:
+        """Return the parameter with its old addresses replaced. The dictionary `new_addresses` maps old
+        addresses to new ones.
         """
-        if not moves.keys() & set(self.addresses):
+        if not new_addresses.keys() & set(self.addresses):
             return self
         moved_bytes = bytearray(self.data)
         for offset in range(0, len(moved_bytes) - ADDRESS_BYTES + 1, ADDRESS_BYTES):
             stored_address = int.from_bytes(moved_bytes[offset : offset + ADDRESS_BYTES], "little")
-            if stored_address in self.addresses and stored_address in moves:
-                moved_bytes[offset : offset + ADDRESS_BYTES] = moves[stored_address].to_bytes(
+            if stored_address in self.addresses and stored_address in new_addresses:
+                moved_bytes[offset : offset + ADDRESS_BYTES] = new_addresses[stored_address].to_bytes(
                     ADDRESS_BYTES, "little"
                 )
-        addresses = tuple(moves.get(address, address) for address in self.addresses)
+        addresses = tuple(new_addresses.get(address, address) for address in self.addresses)
         return replace(self, data=bytes(moved_bytes), addresses=addresses)
 
 
@@ -86,11 +86,11 @@ class GraphNode:
         """All device addresses among the node's parameters."""
         return tuple(address for parameter in self.parameters for address in parameter.addresses)
 
-    def moved(self, moves: Mapping[int, int]) -> GraphNode:
-        """Return the node with new addresses in its parameters. The dictionary `moves` maps old addresses to
-        new ones.
+    def replace_addresses(self, new_addresses: Mapping[int, int]) -> GraphNode:
+        """Return the node with new addresses in its parameters. The dictionary `new_addresses` maps old
+        addresses to new ones.
         """
-        parameters = tuple(parameter.moved(moves) for parameter in self.parameters)
+        parameters = tuple(parameter.replace_addresses(new_addresses) for parameter in self.parameters)
         return self if parameters == self.parameters else replace(self, parameters=parameters)
 
 
@@ -197,25 +197,25 @@ class GraphRecord:
         graph = {node.number: predecessors.get(node.number, ()) for node in self.nodes}
         return tuple(TopologicalSorter(graph).static_order())
 
-    def cannot_become(self, other: GraphRecord) -> str:
+    def find_update_obstacle(self, other_graph: GraphRecord) -> str:
         """Return the reason why a graph cannot be updated to another graph, or an empty string if it can.
 
         As in ``cuGraphExecUpdate`` on an H200 (CUDA 13.0), both graphs must have the same nodes and edges.
         Corresponding nodes must be of the same kind and on the same device, and copies must be between the
         same kinds of memory. The kernel of a node can change.
         """
-        if len(self.nodes) != len(other.nodes) or set(self.edges) != set(other.edges):
+        if len(self.nodes) != len(other_graph.nodes) or set(self.edges) != set(other_graph.edges):
             return "the graphs have different nodes or edges"
-        for node, new_node in zip(self.nodes, other.nodes, strict=True):
+        for node, new_node in zip(self.nodes, other_graph.nodes, strict=True):
             if node.kind != new_node.kind:
                 return f"node {node.number} would become a {new_node.name or new_node.kind}"
             if (node.device_id, node.copy_kind) != (new_node.device_id, new_node.copy_kind):
                 return f"node {node.number} would use memory of another kind or device"
         return ""
 
-    def replaced(self, changed: Mapping[int, GraphNode]) -> GraphRecord:
-        """Return a copy of the record in which some nodes are replaced by those in `changed`."""
-        return replace(self, nodes=tuple(changed.get(node.number, node) for node in self.nodes))
+    def replace_nodes(self, changed_nodes: Mapping[int, GraphNode]) -> GraphRecord:
+        """Return a copy of the record in which some nodes are replaced by those in `changed_nodes`."""
+        return replace(self, nodes=tuple(changed_nodes.get(node.number, node) for node in self.nodes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,7 +138,7 @@ class WriteHistory:
                         kind="operation",
                         name=launch.kernel.name,
                         launch=self.launch_count,
-                        source=self._program_lines.here()[0],
+                        source=self._program_lines.find_current_line()[0],
                     )
                 )
                 self.read_pending_value()
@@ -179,9 +179,9 @@ class WriteHistory:
         """
         self._has_pending_value = False
 
-    def here(self) -> Any:
+    def find_current_line(self) -> Any:
         """Return the source line that the program currently executes."""
-        return self._program_lines.here()[0]
+        return self._program_lines.find_current_line()[0]
 
     def _read_current_value(self) -> Any:
         element_bytes = self._device.memory.view(self.start, self._dtype.itemsize)
@@ -213,7 +213,7 @@ class _ElementObserver:
         self._write_sizes = np.array(write_sizes or [0], np.int64)
         self._history = history
         self._launch = launch
-        self._source = history.here()
+        self._source = history.find_current_line()
         self._code_lines = launch.launch.source.code.split("\n")
         self._element = WatchedElement()
         self._element.start = history.start

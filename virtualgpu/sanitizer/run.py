@@ -70,8 +70,8 @@ def sanitize(
         For a fault of a kind that no chosen tool covers.
     """
     tool_names = options.tools
-    traps_nan = options.nan
-    block_order = block_sequence(options.order, prod(launch.grid), options.seed)
+    traps_nan = options.stops_at_nan
+    block_order = block_sequence(options.block_order, prod(launch.grid), options.seed)
     kernel = launch.kernel.program.generate_uncounted(
         launch.packed_launch.name, is_observed=True, trap_nan=traps_nan
     )
@@ -93,7 +93,7 @@ def sanitize(
             observer=checker,
             trap_nan=traps_nan,
             block_order=block_order,
-            turns_seed=turns_seed(options.order, options.seed),
+            turns_seed=turns_seed(options.block_order, options.seed),
             watchdog_s=TIME_FACTOR * launch.device.watchdog_s,
             patient=False,
             idle_s=None if launch.device.idle_s is None else TIME_FACTOR * launch.device.idle_s,
@@ -133,9 +133,9 @@ def sanitize(
         block=launch.block,
         shared_bytes=launch.packed_launch.shared_bytes,
         tools=(*tool_names, "nan") if traps_nan else tool_names,
-        block_order=options.order
-        if options.order in (IN_ORDER, REVERSED)
-        else f"{options.order}, seed {options.seed}",
+        block_order=options.block_order
+        if options.block_order in (IN_ORDER, REVERSED)
+        else f"{options.block_order}, seed {options.seed}",
         hazards=tuple(hazards),
         fault=type(kernel_fault).__name__ if kernel_fault is not None else "",
         left_out=_make_missing_note(

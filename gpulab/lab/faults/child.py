@@ -123,7 +123,7 @@ def _add_error(error: BaseException, outcome: dict[str, Any]) -> None:
 def _find_frames(error_traceback: TracebackType | None) -> list[tuple[str, int]]:
     """Return the learner's lines in a traceback, or the lines of the course's helpers if there are none."""
     program_lines = session.make_program_lines()
-    for is_shown in (program_lines.is_learners, program_lines.belongs):
+    for is_shown in (program_lines.is_learner_file, program_lines.is_program_file):
         shown_frames = [
             (frame.f_code.co_filename, line)
             for frame, line in traceback.walk_tb(error_traceback)

@@ -63,9 +63,9 @@ def who_wrote(array: Any, index: int | tuple[int, ...], fn: Callable[..., Any], 
     element = array[tuple(slice(axis_index, axis_index + 1 or None) for axis_index in map(int, indices))]
     if element.size != 1:
         raise IndexError(f"{index!r} is outside an array of shape {array.shape}.")
-    program_names, (frame, _) = session.make_program_names(), session.make_program_lines().frame()
+    program_names, (frame, _) = session.make_program_names(), session.make_program_lines().find_frame()
     if frame is not None:
-        program_names.look(frame)
-    array_name = program_names.array(id(array)) or "array"
+        program_names.collect_names(frame)
+    array_name = program_names.find_array_name(id(array)) or "array"
     index_text = ", ".join(str(int(axis_index)) for axis_index in indices)
     return HistoryTable.of(record_element_history(element, f"{array_name}[{index_text}]", lambda: fn(*args)))

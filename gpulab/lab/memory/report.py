@@ -327,12 +327,12 @@ class _ArraySightings:
         """
         start_s = time.perf_counter()
         search_ns = time.perf_counter_ns()
-        self._names.look_again(sys._getframe())
+        self._names.collect_again(sys._getframe())
         for array in gc.get_objects() if searches_all_objects else gc.get_objects(0) + gc.get_objects(1):
             if not issubclass(type(array), self._ndarray):
                 continue
             memory_block = getattr(getattr(array, "data", None), "mem", None)
-            name = self._names.array(id(array))
+            name = self._names.find_array_name(id(array))
             if (
                 memory_block is None
                 or (array.base is not None and not name)

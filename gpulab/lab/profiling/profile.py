@@ -175,8 +175,8 @@ class _ProfileRecorder:
 
     def start(self) -> None:
         self._timeline_recorder.start()
-        if self._timeline_recorder.blind:
-            blind_reason = self._timeline_recorder.blind
+        if self._timeline_recorder.blind_reason:
+            blind_reason = self._timeline_recorder.blind_reason
             self._timeline_recorder.stop()
             error_type = ProfilerInUseError if "in use" in blind_reason else GpulabError
             raise error_type(

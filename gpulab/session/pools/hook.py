@@ -235,7 +235,7 @@ class AllocationRecorder:
         """Return 0 for a library's frame, 1 for a frame of the program, 2 for its outermost frame."""
         code_object = frame.f_code
         frame_kind = int(
-            self._program_lines.belongs(code_object.co_filename, str(frame.f_globals.get("__name__")))
+            self._program_lines.is_program_file(code_object.co_filename, str(frame.f_globals.get("__name__")))
         )
         # The code of a function is optimized, that of a module or a cell is not.
         if (
@@ -249,7 +249,7 @@ class AllocationRecorder:
         return frame_kind
 
     def _add_stack(self, key: tuple[int, ...], frames: list[FrameType]) -> int:
-        source_lines = [self._program_lines.line(frame) for frame in frames]
+        source_lines = [self._program_lines.find_line(frame) for frame in frames]
         stack = tuple(
             Frame(source_line.file, source_line.line, frame.f_code.co_name)
             for source_line, frame in zip(source_lines, frames, strict=True)

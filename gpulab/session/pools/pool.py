@@ -54,10 +54,10 @@ def make_block_map(pool: Any) -> tuple[BlockMap, str]:
     """
     cp = current.cp()
     variable_names = current.make_program_names(lambda array: int(array.data.mem.ptr))
-    variable_names.look(sys._getframe())
+    variable_names.collect_names(sys._getframe())
 
     def add_label(block: Block) -> Block:
-        array_name = "" if block.is_free else variable_names.array(block.address)
+        array_name = "" if block.is_free else variable_names.find_array_name(block.address)
         return replace(block, label=f"{array_name}: {block.label}") if array_name else block
 
     if hasattr(pool, "block_map"):

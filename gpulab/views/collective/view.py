@@ -115,7 +115,7 @@ class CollectiveView(View):
         if self._collective.right[rank]:
             return "Its result is correct."
         for chunk, contributions in enumerate(self._states[-1][rank]):
-            expected_parts = self._collective.expected_parts(rank, chunk)
+            expected_parts = self._collective.expected_contributions(rank, chunk)
             if expected_parts not in (None, contributions):
                 return f"Its chunk {chunk} is {_sum_text(contributions)}."
         return "Its result is wrong."
@@ -323,7 +323,7 @@ class CollectiveView(View):
     def _find_finished_parts(self, chunk: int) -> Parts | None:
         """Return the contributions that a finished chunk must contain, or None if no GPU needs it."""
         expected_parts = (
-            self._collective.expected_parts(rank, chunk) for rank in range(self._collective.gpus)
+            self._collective.expected_contributions(rank, chunk) for rank in range(self._collective.gpus)
         )
         return next((contributions for contributions in expected_parts if contributions is not None), None)
 

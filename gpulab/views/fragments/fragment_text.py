@@ -6,7 +6,7 @@ import math
 
 from gpulab.words import fill_template, number
 from virtualgpu.records.access import BANKS, WORD_BYTES
-from virtualgpu.records.fragments import KIND_BITS, FragmentTrace, Matrix, MatrixExecution, decoded
+from virtualgpu.records.fragments import KIND_BITS, FragmentTrace, Matrix, MatrixExecution, decode_bits
 
 SHOWN_CHOICES = {
     "held": "lane · register",
@@ -78,7 +78,7 @@ def make_cell_texts(execution: MatrixExecution, index: int, matrix: Matrix, show
     """
     element_count, lanes = matrix.row.shape
     if shown == "value":
-        element_values = decoded(execution.bits[index], matrix.kind)
+        element_values = decode_bits(execution.bits[index], matrix.kind)
         return [_make_value_forms(value) for value in element_values.ravel().tolist()]
     if shown == "address":
         addresses = execution.address[index].ravel().tolist()
@@ -101,7 +101,7 @@ def element_sentence(
     address = int(execution.address[index][element, lane])
     old_value_text = ""
     if matrix.name == "d" and instruction.role == "multiply":
-        previous_values = decoded(execution.bits[index - 1], instruction.matrices[index - 1].kind)
+        previous_values = decode_bits(execution.bits[index - 1], instruction.matrices[index - 1].kind)
         old_value_text = fill_template(
             BEFORE_TEXT, {"before": value_text(float(previous_values[element, lane]))}
         )
@@ -111,7 +111,7 @@ def element_sentence(
             "matrix": name_matrix(matrix),
             "row": int(matrix.row[element, lane]),
             "column": int(matrix.column[element, lane]),
-            "value": value_text(float(decoded(execution.bits[index], matrix.kind)[element, lane])),
+            "value": value_text(float(decode_bits(execution.bits[index], matrix.kind)[element, lane])),
             "before": old_value_text,
             "lane": lane,
             "register": find_first_register(matrix) + element // matrix.per_register,

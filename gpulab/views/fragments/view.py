@@ -17,7 +17,7 @@ from gpulab.views.parts.pack import pack
 from gpulab.views.tables import NO_VALUE_MARK
 from gpulab.words import count, number
 from virtualgpu.records import WARP_SIZE
-from virtualgpu.records.fragments import FragmentTrace, MatrixExecution, decoded
+from virtualgpu.records.fragments import FragmentTrace, MatrixExecution, decode_bits
 
 MAX_PICTURE_ROWS = 8
 _TRUNCATION_NOTE = "The warp continued after the steps that are shown."
@@ -106,7 +106,7 @@ class FragmentView(View, module="fragments/view"):
             matrix = trace.of(execution).matrices[index]
             if id(matrix) not in plot_by_matrix_id:
                 plot_by_matrix_id[id(matrix)] = picture.draw_matrix(matrix)
-            element_values = _compact(decoded(execution.bits[index], matrix.kind))
+            element_values = _compact(decode_bits(execution.bits[index], matrix.kind))
             matrix_data: dict[str, Any] = {
                 "index": index,
                 "name": fragment_text.name_matrix(matrix),
@@ -120,7 +120,7 @@ class FragmentView(View, module="fragments/view"):
                 "address": execution.address[index].ravel(),
             }
             if matrix.name == "d" and trace.of(execution).role == "multiply":
-                values_before = decoded(
+                values_before = decode_bits(
                     execution.bits[index - 1], trace.of(execution).matrices[index - 1].kind
                 )
                 matrix_data["before"] = _compact(values_before).ravel()

@@ -90,7 +90,7 @@ class RooflineChart(FigureView):
 
     def point_sentence(self, point: RooflinePoint) -> str:
         """Return a sentence about one launch in the roofline chart."""
-        level, ceiling_gflops = self.roofline.roof(point)
+        level, ceiling_gflops = self.roofline.find_ceiling(point)
         share_of_roof = point.gflops / ceiling_gflops
         share_text = (
             f"{percent(share_of_roof)} of the {LIMIT_NAMES[level]} ceiling ({_format_rate(ceiling_gflops)})"
@@ -171,7 +171,7 @@ class RooflineChart(FigureView):
         """Return a table with one row for each launch."""
         point_rows = []
         for point in self._points:
-            level, ceiling_gflops = self.roofline.roof(point)
+            level, ceiling_gflops = self.roofline.find_ceiling(point)
             point_rows.append(
                 (
                     point.name,

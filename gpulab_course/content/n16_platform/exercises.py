@@ -24,7 +24,7 @@ from gpulab_course.teach.judge import (
 )
 from gpulab_course.teach.judge.python.counts import QUERIES
 from gpulab_course.teach.judge.python.functions import equals, must_be_a_function
-from virtualgpu.records.device.images import Capability, Part, chosen
+from virtualgpu.records.device.images import Capability, Part, choose_part
 
 GPUS: dict[str, Capability] = {
     "T4": (7, 5),
@@ -68,7 +68,7 @@ _OTHER_CAPABILITIES = ((7, 0), (11, 0))
 def taken(targets: Iterable[str], capability: Capability) -> str | None:
     """Return the target of a fat binary that a driver chooses for a device, or None (reference solution)."""
     targets_by_part = {Part.of(target): target for target in targets}
-    image_part = chosen(targets_by_part, capability)
+    image_part = choose_part(targets_by_part, capability)
     return targets_by_part[image_part] if image_part else None
 
 

@@ -49,9 +49,9 @@ def find_outcome_by_rules(name: str, gpu: str) -> str:
     capability = GPUS[gpu]
     image_parts = [
         images.Part(part.kind, part.number, "a" if name.endswith("a") else part.suffix)
-        for part in images.parts(image)
+        for part in images.find_parts(image)
     ]
-    chosen_part = images.chosen(image_parts, capability)
+    chosen_part = images.choose_part(image_parts, capability)
     if chosen_part is None:
         return REFUSED
     return RUNS if chosen_part.kind == "cubin" else COMPILES
@@ -67,7 +67,7 @@ def load(name: str) -> tuple[str, str]:
     image = artefacts()[name]
     module = cp.cuda.function.Module()
     try:
-        module.load(image + b"\0" * (not image.startswith((images.ELF, b"\x50\xed"))))
+        module.load(image + b"\0" * (not image.startswith((images.ELF_MAGIC, b"\x50\xed"))))
         x = cp.arange(8, dtype="f4")
         y = cp.zeros(8, "f4")
         module.get_function(_KERNEL_NAME)((1,), (32,), (x, y, np.int32(8)))
@@ -77,7 +77,7 @@ def load(name: str) -> tuple[str, str]:
     except cp.cuda.driver.CUDADriverError as error:
         return REFUSED, ": ".join(str(error).split(": ")[:2])
     capability = tuple(int(version_part) for version_part in _read_capability(cp))
-    part = images.chosen(images.parts(image), (capability[0], capability[1]))
+    part = images.choose_part(images.find_parts(image), (capability[0], capability[1]))
     return (RUNS if part and part.kind == "cubin" else COMPILES), "it ran"
 
 

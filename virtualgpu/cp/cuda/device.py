@@ -109,7 +109,7 @@ class Device:
     def attributes(self) -> dict[str, int]:
         """Dictionary of the modelled device attributes. The keys are CUDA's names without ``cudaDevAttr``."""
         info = _machine.current().device(self.id).info
-        return {attribute.name: attribute.of(info) for attribute in ATTRIBUTES}
+        return {attribute.name: attribute.find_value(info) for attribute in ATTRIBUTES}
 
     @property
     def pci_bus_id(self) -> str:

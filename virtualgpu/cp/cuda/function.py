@@ -111,8 +111,8 @@ class Module:
         """
         device = _machine.current().current_device
         major, minor = device.info.compute_capability
-        images_in_file = images.parts(cubin)
-        if not images_in_file and cubin.startswith((images.ELF, images.FAT)):
+        images_in_file = images.find_parts(cubin)
+        if not images_in_file and cubin.startswith((images.ELF_MAGIC, images.FAT_BINARY_MAGIC)):
             raise CUDADriverError(
                 200,
                 "CUDA_ERROR_INVALID_IMAGE",
@@ -120,7 +120,7 @@ class Module:
                 "cubin or a fat binary, but the file is incomplete. Copy or build the "
                 "file again.",
             )
-        image = images.chosen(images_in_file, (major, minor))
+        image = images.choose_part(images_in_file, (major, minor))
         if (
             images_in_file
             and image is None
@@ -147,7 +147,7 @@ class Module:
                 "no kernel image is available for execution on the device: the file "
                 f"contains {target_names}, but the {device.info.name} is sm_{major}{minor}.",
             )
-        if cubin.startswith(images.ELF) or (image is not None and image.kind == "cubin"):
+        if cubin.startswith(images.ELF_MAGIC) or (image is not None and image.kind == "cubin"):
             raise NotSupportedError(
                 "A real device could run this machine code, but the virtual GPU cannot. Load PTX instead."
             )

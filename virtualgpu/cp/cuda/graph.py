@@ -116,7 +116,7 @@ class Graph:
             Status 910, ``CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE``.
         """
         provenance = Provenance("modelled", "")
-        refusal_reason = self._make_record(provenance).cannot_become(other._make_record(provenance))
+        refusal_reason = self._make_record(provenance).find_update_obstacle(other._make_record(provenance))
         if refusal_reason:
             raise CUDADriverError(
                 910,

@@ -55,7 +55,7 @@ def ranges() -> tuple[NvtxRange, ...]:
 
     CuPy does not have this function.
     """
-    return tuple(_get_range_log().ended)
+    return tuple(_get_range_log().ended_ranges)
 
 
 def RangePush(message: str, id_color: int = -1) -> None:  # noqa: N802
@@ -74,8 +74,8 @@ def RangePushC(message: str, color: int = 0) -> None:  # noqa: N802
 
 def _push_range(message: str, color: int | None) -> None:
     range_log = _get_range_log()
-    range_log.stacks.setdefault(threading.get_ident(), []).append(
-        range_log.open(_check_message(message), color)
+    range_log.range_stacks.setdefault(threading.get_ident(), []).append(
+        range_log.begin_range(_check_message(message), color)
     )
 
 
@@ -83,10 +83,10 @@ def RangePop() -> None:  # noqa: N802
     """End the innermost open range of the thread. If no range is open, nothing happens."""
     range_log = _get_range_log()
     thread = threading.get_ident()
-    if range_log.stacks.get(thread):
-        range_log.end(range_log.stacks[thread].pop())
-        if not range_log.stacks[thread]:
-            del range_log.stacks[thread]
+    if range_log.range_stacks.get(thread):
+        range_log.end_range(range_log.range_stacks[thread].pop())
+        if not range_log.range_stacks[thread]:
+            del range_log.range_stacks[thread]
 
 
 def Mark(message: str, id_color: int = -1) -> None:  # noqa: N802
@@ -101,14 +101,14 @@ def MarkC(message: str, color: int = 0) -> None:  # noqa: N802
 
 def _add_mark(message: str, color: int | None) -> None:
     range_log = _get_range_log()
-    range_log.end(range_log.open(_check_message(message), color), is_mark=True)
+    range_log.end_range(range_log.begin_range(_check_message(message), color), is_mark=True)
 
 
 def RangeStart(message: str | None, color: int | None) -> int:  # noqa: N802
     """Start an NVTX range that any thread can end, and return the number to pass to `RangeEnd`."""
     range_log = _get_range_log()
-    range_id = next(range_log.numbers)
-    range_log.started[range_id] = range_log.open(
+    range_id = next(range_log.range_numbers)
+    range_log.started_ranges[range_id] = range_log.begin_range(
         "" if message is None else _check_message(message), None if color is None else _check_color(color)
     )
     return range_id
@@ -117,6 +117,6 @@ def RangeStart(message: str | None, color: int | None) -> int:  # noqa: N802
 def RangeEnd(range_id: int) -> None:  # noqa: N802
     """End an NVTX range that `RangeStart` started. An unknown number is ignored."""
     range_log = _get_range_log()
-    open_range = range_log.started.pop(range_id, None)
+    open_range = range_log.started_ranges.pop(range_id, None)
     if open_range is not None:
-        range_log.end(open_range)
+        range_log.end_range(open_range)

@@ -82,7 +82,7 @@ class LateFaults(StreamDeferral):
         self._raise_error()
         if is_kernel:
             self._launch_count += 1
-            frame, _ = self._program_lines.frame()
+            frame, _ = self._program_lines.find_frame()
             launch_site = LaunchSite(self._launch_count, "", 0)
             if frame is not None:
                 launch_site = LaunchSite(self._launch_count, frame.f_code.co_filename, frame.f_lineno)

@@ -29,7 +29,7 @@ class MachineObserver:
         self._machine = machine
         self._run_kernel = run_kernel
         self._observer: Callable[[Act], None] | None = None
-        self._watch: StreamWatch | None = None
+        self._stream_watch: StreamWatch | None = None
 
     def start(self, observer: Callable[[Act], None]) -> None:
         """Begin the observation. Operations that were submitted earlier count as completed."""
@@ -37,37 +37,38 @@ class MachineObserver:
         with clock.lock:
             if clock.watch is None:
                 memories = [device.memory for device in self._machine.devices]
-                ranges = self._machine.pinned_ranges
+                pinned_ranges = self._machine.pinned_ranges
                 clock.watch = StreamWatch(
-                    memories, self._is_pinned, self._run_kernel, lambda: list(ranges.items())
+                    memories, self._is_pinned, self._run_kernel, lambda: list(pinned_ranges.items())
                 )
                 for device in self._machine.devices:
                     device.memory.segment_callback = partial(_report_segment, clock.watch, device)
             self._observer = observer
-            self._watch = clock.watch
-            clock.watch.begin(observer)
+            self._stream_watch = clock.watch
+            clock.watch.add_observer(observer)
 
     def stop(self) -> str:
         """End the observation, and return a description of the memory accesses that could not be observed."""
         clock = self._machine.clock
-        stream_watch = self._watch
+        stream_watch = self._stream_watch
         observer = self._observer
         if stream_watch is None or observer is None:
             return ""
-        stream_watch.finish()
+        stream_watch.report_remaining_changes()
         with clock.lock:
-            if stream_watch.end(observer) and clock.watch is stream_watch:
+            if stream_watch.remove_observer(observer) and clock.watch is stream_watch:
                 clock.watch = None
                 for device in self._machine.devices:
                     device.memory.segment_callback = None
-        self._watch = None
+        self._stream_watch = None
         self._observer = None
-        return _UNSEEN_READS_NOTE if stream_watch.fills_host else ""
+        return _UNSEEN_READS_NOTE if stream_watch.writes_host_memory else ""
 
     def _is_pinned(self, address: int) -> bool:
-        ranges = self._machine.pinned_ranges
+        pinned_ranges = self._machine.pinned_ranges
         return any(
-            pinned_start <= address < pinned_start + size for pinned_start, size in list(ranges.items())
+            pinned_start <= address < pinned_start + size
+            for pinned_start, size in list(pinned_ranges.items())
         )
 
 

@@ -37,17 +37,17 @@ class LineWatch:
     """
 
     def __init__(self) -> None:
-        self._program = ProgramLines()
-        self._is_program: dict[CodeType, bool] = {}
-        self._files: dict[str, bool] = {}
-        self._beginnings: list[_LineStart] = []
-        self._counts: dict[tuple[CodeType, int], int] = defaultdict(int)
-        self._switched_off: dict[
+        self._program_lines = ProgramLines()
+        self._is_program_code: dict[CodeType, bool] = {}
+        self._is_program_file: dict[str, bool] = {}
+        self._line_starts: list[_LineStart] = []
+        self._start_counts: dict[tuple[CodeType, int], int] = defaultdict(int)
+        self._switch_off_times_ns: dict[
             tuple[CodeType, int], int
         ] = {}  # time when the events of a line were switched off
         self._blind_from_ns: int | None = None
         self._stop_callback: Callable[[], None] = lambda: None
-        self._search: _LineSearch | None = None
+        self._line_search: _LineSearch | None = None
 
     def start(self) -> None:
         """Begin to record the lines that the program executes.
@@ -64,7 +64,7 @@ class LineWatch:
         self._stop_callback()
         self._stop_callback = lambda: None
 
-    def line(self, thread: int, time_ns: int, call: str) -> SourceLine | None:
+    def line(self, thread: int, time_ns: int, call_name: str) -> SourceLine | None:
         """Return the source line of a call. For each thread, calls must be passed in chronological order.
 
         Parameters
@@ -76,11 +76,11 @@ class LineWatch:
         call
             Name of the kernel or of CUDA's function.
         """
-        if self._search is None:
-            self._search = _LineSearch(self._beginnings, self._switched_off)
+        if self._line_search is None:
+            self._line_search = _LineSearch(self._line_starts, self._switch_off_times_ns)
         if self._blind_from_ns is not None and time_ns >= self._blind_from_ns:
             return None
-        code_and_line = self._search.line(thread, time_ns, call)
+        code_and_line = self._line_search.line(thread, time_ns, call_name)
         return None if code_and_line is None else _make_source_line(*code_and_line)
 
     # Recording
@@ -92,31 +92,31 @@ class LineWatch:
             return
         tool_id = free_tools[0]
         events = monitoring.events
-        switch_off = monitoring.DISABLE
+        disable_event = monitoring.DISABLE
         line_events = events.LINE | events.PY_RETURN | events.PY_YIELD
         code_objects: list[CodeType] = []
 
-        def watch(code: CodeType) -> None:
+        def watch_code(code: CodeType) -> None:
             code_objects.append(code)
             monitoring.set_local_events(tool_id, code, line_events)
 
-        def function_entered(code: CodeType, _: int) -> Any:
+        def handle_function_entry(code: CodeType, _: int) -> Any:
             # Events of libraries are switched off: each of their lines would cost microseconds.
-            if self._is_ours(code):
-                watch(code)
-            return switch_off
+            if self._is_learner_code(code):
+                watch_code(code)
+            return disable_event
 
         def handle_line(code: CodeType, line: int) -> Any:
-            return switch_off if self._begin(code, line) else None
+            return disable_event if self._begin_line(code, line) else None
 
-        def function_left(code: CodeType, offset: int, _: Any) -> Any:
-            return switch_off if self._continue_caller(sys._getframe(1).f_back, (code, -offset)) else None
+        def handle_function_exit(code: CodeType, offset: int, _: Any) -> Any:
+            return disable_event if self._continue_caller(sys._getframe(1).f_back, (code, -offset)) else None
 
         callbacks = {
-            events.PY_START: function_entered,
+            events.PY_START: handle_function_entry,
             events.LINE: handle_line,
-            events.PY_RETURN: function_left,
-            events.PY_YIELD: function_left,
+            events.PY_RETURN: handle_function_exit,
+            events.PY_YIELD: handle_function_exit,
         }
 
         def stop() -> None:
@@ -133,33 +133,33 @@ class LineWatch:
         monitoring.restart_events()
         frame: FrameType | None = sys._getframe()
         while frame is not None:
-            if self._is_ours(frame.f_code):
-                watch(frame.f_code)
+            if self._is_learner_code(frame.f_code):
+                watch_code(frame.f_code)
             frame = frame.f_back
         monitoring.set_events(tool_id, events.PY_START)
         self._stop_callback = stop
 
     def _start_tracing(self) -> None:
-        def in_frame(frame: FrameType, event: str, _: Any) -> Any:
+        def trace_lines(frame: FrameType, event: str, _: Any) -> Any:
             is_finished = False
             if event == "line":
-                is_finished = self._begin(frame.f_code, frame.f_lineno)
+                is_finished = self._begin_line(frame.f_code, frame.f_lineno)
             elif event == "return":
                 is_finished = self._continue_caller(frame.f_back, (frame.f_code, 0))
             if is_finished:
                 self._blind_from_ns = time.time_ns()
                 self.stop()
                 return None
-            return in_frame
+            return trace_lines
 
-        def entered(frame: FrameType, event: str, _: Any) -> Any:
-            return in_frame if self._is_ours(frame.f_code) else None
+        def trace_calls(frame: FrameType, event: str, _: Any) -> Any:
+            return trace_lines if self._is_learner_code(frame.f_code) else None
 
         traced_frames = []
         frame: FrameType | None = sys._getframe()
         while frame is not None:
-            if frame.f_trace is None and self._is_ours(frame.f_code):
-                frame.f_trace = in_frame
+            if frame.f_trace is None and self._is_learner_code(frame.f_code):
+                frame.f_trace = trace_lines
                 traced_frames.append(frame)
             frame = frame.f_back
 
@@ -168,73 +168,75 @@ class LineWatch:
             while traced_frames:
                 traced_frames.pop().f_trace = None
 
-        sys.settrace(entered)
+        sys.settrace(trace_calls)
         self._stop_callback = stop
 
-    def _begin(self, code: CodeType, line: int, line_start: tuple[CodeType, int] | None = None) -> bool:
+    def _begin_line(self, code: CodeType, line: int, line_start: tuple[CodeType, int] | None = None) -> bool:
         """Record that the calling thread begins a line; return whether its events can be switched off."""
         line_start = line_start or (code, line)
-        self._counts[line_start] += 1
+        self._start_counts[line_start] += 1
         now_ns = time.time_ns()
-        self._beginnings.append((now_ns, threading.get_native_id(), code, line))
-        if self._counts[line_start] < MAX_LINE_EVENTS and len(self._beginnings) < _MAX_LINE_STARTS:
+        self._line_starts.append((now_ns, threading.get_native_id(), code, line))
+        if self._start_counts[line_start] < MAX_LINE_EVENTS and len(self._line_starts) < _MAX_LINE_STARTS:
             return False
-        self._switched_off[line_start] = now_ns
+        self._switch_off_times_ns[line_start] = now_ns
         return True
 
-    def _continue_caller(self, frame: FrameType | None, key: tuple[CodeType, int]) -> bool:
+    def _continue_caller(self, frame: FrameType | None, line_start: tuple[CodeType, int]) -> bool:
         """Record that the caller's line continues after a function returns, for which Python has no event."""
-        while frame is not None and not self._is_ours(frame.f_code):
+        while frame is not None and not self._is_learner_code(frame.f_code):
             frame = frame.f_back
-        return frame is not None and self._begin(frame.f_code, frame.f_lineno, key)
+        return frame is not None and self._begin_line(frame.f_code, frame.f_lineno, line_start)
 
-    def _is_ours(self, code: CodeType) -> bool:
+    def _is_learner_code(self, code: CodeType) -> bool:
         """Return whether the learner wrote the code: a cell, or a file outside of the libraries."""
-        is_program = self._is_program.get(code)
+        is_program = self._is_program_code.get(code)
         if is_program is None:
             file_name = code.co_filename
-            is_program = self._files.get(file_name)
+            is_program = self._is_program_file.get(file_name)
             if is_program is None:
                 frame: FrameType | None = sys._getframe(1)
                 while frame is not None and frame.f_code is not code:
                     frame = frame.f_back
                 module = "" if frame is None else str(frame.f_globals.get("__name__"))
-                is_program = self._program.is_learners(file_name, module)
+                is_program = self._program_lines.is_learner_file(file_name, module)
                 if not file_name.startswith("<"):  # a name that several modules share
-                    self._files[file_name] = is_program
-            self._is_program[code] = is_program
+                    self._is_program_file[file_name] = is_program
+            self._is_program_code[code] = is_program
         return is_program
 
 
 class _LineSearch:
     """A lookup of the source line that a thread executed at a given time, by recorded starts."""
 
-    def __init__(self, beginnings: list[_LineStart], switched_off: dict[tuple[CodeType, int], int]) -> None:
-        self._times: dict[int, list[int]] = defaultdict(list)
-        self._lines: dict[int, list[tuple[CodeType, int]]] = defaultdict(list)
-        for time_ns, thread, code_object, line in beginnings:
-            self._times[thread].append(time_ns)
-            self._lines[thread].append((code_object, line))
-        self._exact_until_ns = min(switched_off.values(), default=None)
+    def __init__(
+        self, line_starts: list[_LineStart], switch_off_times_ns: dict[tuple[CodeType, int], int]
+    ) -> None:
+        self._start_times_ns: dict[int, list[int]] = defaultdict(list)
+        self._code_lines: dict[int, list[tuple[CodeType, int]]] = defaultdict(list)
+        for time_ns, thread, code_object, line in line_starts:
+            self._start_times_ns[thread].append(time_ns)
+            self._code_lines[thread].append((code_object, line))
+        self._exact_until_ns = min(switch_off_times_ns.values(), default=None)
         self._lines_by_call: dict[str, set[tuple[CodeType, int]]] = defaultdict(set)
         self._early_lines: set[tuple[CodeType, int]] | None = None
-        self._last_index: dict[
+        self._last_line_indices: dict[
             int, int
         ] = {}  # by thread: index of the last beginning that a call was assigned to
 
-    def line(self, thread: int, time_ns: int, call: str) -> tuple[CodeType, int] | None:
-        line_index = bisect.bisect_right(self._times.get(thread, ()), time_ns) - 1
+    def line(self, thread: int, time_ns: int, call_name: str) -> tuple[CodeType, int] | None:
+        line_index = bisect.bisect_right(self._start_times_ns.get(thread, ()), time_ns) - 1
         if line_index < 0:
             return None
-        code_line = self._lines[thread][line_index]
+        code_line = self._code_lines[thread][line_index]
         if self._exact_until_ns is None or time_ns < self._exact_until_ns:
-            self._lines_by_call[call].add(code_line)
+            self._lines_by_call[call_name].add(code_line)
             return code_line
         # Some lines have no events any more: the call belongs to this line, which began last, or to one of
         # them.
-        known_lines = self._lines_by_call[call]
-        is_first_call = self._last_index.get(thread) != line_index
-        self._last_index[thread] = line_index
+        known_lines = self._lines_by_call[call_name]
+        is_first_call = self._last_line_indices.get(thread) != line_index
+        self._last_line_indices[thread] = line_index
         if code_line in known_lines:
             return code_line
         if code_line in self._find_lines_before(self._exact_until_ns) or not is_first_call:
@@ -249,8 +251,8 @@ class _LineSearch:
         if self._early_lines is None:
             self._early_lines = {
                 code_line
-                for thread, start_times_ns in self._times.items()
-                for code_line in self._lines[thread][: bisect.bisect_left(start_times_ns, time_ns)]
+                for thread, start_times_ns in self._start_times_ns.items()
+                for code_line in self._code_lines[thread][: bisect.bisect_left(start_times_ns, time_ns)]
             }
         return self._early_lines
 

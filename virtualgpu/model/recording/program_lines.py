@@ -14,7 +14,7 @@ from typing import Any
 from virtualgpu.records.timeline import SourceLine
 
 _OWN_PACKAGES = ("virtualgpu", "gpulab", "gpulab_course")
-_PACKAGES = (*_OWN_PACKAGES, "numpy", "cupy", "cupyx", "cupy_backends", "IPython", "ipykernel")
+_LIBRARY_PACKAGES = (*_OWN_PACKAGES, "numpy", "cupy", "cupyx", "cupy_backends", "IPython", "ipykernel")
 
 
 class ProgramLines:
@@ -23,8 +23,8 @@ class ProgramLines:
     Examples
     --------
     >>> lines = ProgramLines()
-    >>> lines.here()[0].text
-    'lines.here()[0].text'
+    >>> lines.find_current_line()[0].text
+    'lines.find_current_line()[0].text'
     """
 
     def __init__(self) -> None:
@@ -33,20 +33,20 @@ class ProgramLines:
         # A module of this project that was started as a script is called __main__.
         project_folder = Path(__file__).resolve().parents[3]
         folders |= {project_folder / package for package in _OWN_PACKAGES}
-        self._libraries = tuple(f"{folder.as_posix()}/" for folder in folders)
+        self._library_folders = tuple(f"{folder.as_posix()}/" for folder in folders)
         self._is_program: dict[str, bool] = {}  # whether a file belongs to the program, by name
         self._lines: dict[tuple[str, int], SourceLine] = {}
 
-    def here(self) -> tuple[SourceLine | None, str]:
+    def find_current_line(self) -> tuple[SourceLine | None, str]:
         """Return the line that the program executes in the calling thread, and the name of the function it
         calls.
 
         The line is None if the thread runs no code of the program.
         """
-        frame, function_name = self.frame()
-        return None if frame is None else self.line(frame), function_name
+        frame, function_name = self.find_frame()
+        return None if frame is None else self.find_line(frame), function_name
 
-    def frame(self) -> tuple[FrameType | None, str]:
+    def find_frame(self) -> tuple[FrameType | None, str]:
         """Return the frame of the program in the calling thread, and the library function that it calls.
 
         The frame is the innermost frame of the learner's code. A frame of the course's helpers is returned
@@ -56,7 +56,7 @@ class ProgramLines:
         helper_frame: FrameType | None = None
         function_name = ""
         while frame is not None:
-            if self._is_own(frame):
+            if self._is_program_frame(frame):
                 if not _is_helper(str(frame.f_globals.get("__name__"))):
                     return frame, function_name
                 helper_frame = helper_frame or frame
@@ -65,41 +65,41 @@ class ProgramLines:
             frame = frame.f_back
         return helper_frame, function_name
 
-    def outward(self, frame: FrameType | None) -> Iterator[FrameType]:
+    def walk_program_frames(self, frame: FrameType | None) -> Iterator[FrameType]:
         """Yield the frames of the program, beginning with the given frame and continuing with its callers."""
         while frame is not None:
-            if self._is_own(frame):
+            if self._is_program_frame(frame):
                 yield frame
             frame = frame.f_back
 
-    def _is_own(self, frame: FrameType) -> bool:
-        name = frame.f_code.co_filename
-        is_program = self._is_program.get(name)
+    def _is_program_frame(self, frame: FrameType) -> bool:
+        file_name = frame.f_code.co_filename
+        is_program = self._is_program.get(file_name)
         if is_program is None:
-            is_program = self.belongs(name, str(frame.f_globals.get("__name__")))
-            if not name.startswith("<"):  # a name that several modules share
-                self._is_program[name] = is_program
+            is_program = self.is_program_file(file_name, str(frame.f_globals.get("__name__")))
+            if not file_name.startswith("<"):  # a name that several modules share
+                self._is_program[file_name] = is_program
         return is_program
 
-    def line(self, frame: FrameType) -> SourceLine:
+    def find_line(self, frame: FrameType) -> SourceLine:
         """Return the source line that a frame is executing."""
-        name = frame.f_code.co_filename
-        key = name, frame.f_lineno
+        file_name = frame.f_code.co_filename
+        key = file_name, frame.f_lineno
         line = self._lines.get(key)
         if line is None:
-            line_text = linecache.getline(name, key[1], frame.f_globals).strip()
-            line = self._lines[key] = SourceLine(display_name(name), key[1], line_text)
+            line_text = linecache.getline(file_name, key[1], frame.f_globals).strip()
+            line = self._lines[key] = SourceLine(display_name(file_name), key[1], line_text)
         return line
 
-    def is_learners(self, name: str, module: str) -> bool:
+    def is_learner_file(self, file_name: str, module: str) -> bool:
         """Return whether a file was written by the learner. Helper files of the course are not included."""
-        return not _is_helper(module) and self.belongs(name, module)
+        return not _is_helper(module) and self.is_program_file(file_name, module)
 
-    def is_own_class(self, cls: type) -> bool:
+    def is_program_class(self, cls: type) -> bool:
         """Return whether a class is defined neither by this project nor by Python's standard library."""
-        return cls.__module__.partition(".")[0] not in (*_PACKAGES, *sys.stdlib_module_names)
+        return cls.__module__.partition(".")[0] not in (*_LIBRARY_PACKAGES, *sys.stdlib_module_names)
 
-    def belongs(self, name: str, module: str) -> bool:
+    def is_program_file(self, file_name: str, module: str) -> bool:
         """Return whether a file belongs to the program, and not to Python, a library or this project.
 
         Code that was compiled from a string has no file and is identified by its module. The helpers that the
@@ -107,13 +107,13 @@ class ProgramLines:
         """
         if _is_helper(module):
             return True
-        if module.partition(".")[0] in _PACKAGES or module.startswith("namedtuple_"):
+        if module.partition(".")[0] in _LIBRARY_PACKAGES or module.startswith("namedtuple_"):
             return False
-        if name.startswith(("<frozen", "<__array")):
+        if file_name.startswith(("<frozen", "<__array")):
             return False
-        if name.startswith("<"):
+        if file_name.startswith("<"):
             return True
-        return not Path(name).resolve().as_posix().startswith(self._libraries)
+        return not Path(file_name).resolve().as_posix().startswith(self._library_folders)
 
 
 def _is_helper(module: str) -> bool:
@@ -121,13 +121,13 @@ def _is_helper(module: str) -> bool:
     return module.startswith("gpulab_course.content.")
 
 
-def display_name(name: str) -> str:
+def display_name(file_name: str) -> str:
     """Return the name of a file as it is displayed, such as ``cell [12]`` for a notebook cell."""
     ipython: Any = sys.modules.get("IPython")
     shell = ipython.get_ipython() if hasattr(ipython, "get_ipython") else None
     format_code_name = getattr(getattr(shell, "compile", None), "format_code_name", None)
-    description = format_code_name(name) if format_code_name is not None else None
+    description = format_code_name(file_name) if format_code_name is not None else None
     cell = re.fullmatch(r"In\s?(\[\d+\])", description[1]) if description else None
     if cell:
         return f"cell {cell[1]}"
-    return name if name.startswith("<") else Path(name).name
+    return file_name if file_name.startswith("<") else Path(file_name).name

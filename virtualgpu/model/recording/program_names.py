@@ -21,7 +21,7 @@ from virtualgpu.model.recording.program_lines import ProgramLines
 # Largest number of members of a list, a tuple, a dictionary or an object, and of variables of a frame.
 _MAX_MEMBERS = 64
 _MAX_VARIABLES = 2_000
-_MAX_LOOKS_PER_LINE = 3
+_MAX_READS_PER_LINE = 3
 _ANY_DEVICE = -1  # device of a stream without this attribute
 _OWN_REFERENCES = 3  # references to a frame's variables if the program has none
 
@@ -47,7 +47,7 @@ class _NameTable(Generic[ArrayKey]):
 
     def add(self, key: ArrayKey, name: str, rank: NameRank) -> bool:
         """Add a name for an object, and return whether the best name of any object has changed."""
-        previous_state = self.name(key), len(self._reused_variables)
+        previous_state = self.find_name(key), len(self._reused_variables)
         names = self._member_names
         if name.isidentifier():
             names = self._variable_names
@@ -56,23 +56,23 @@ class _NameTable(Generic[ArrayKey]):
                 self._object_of_variable[name] = key
         if key not in names or rank <= names[key][0]:
             names[key] = rank, name
-        return previous_state != (self.name(key), len(self._reused_variables))
+        return previous_state != (self.find_name(key), len(self._reused_variables))
 
-    def name(self, key: ArrayKey) -> str:
+    def find_name(self, key: ArrayKey) -> str:
         """Return the best name that was found for an object, or an empty string."""
-        variable = self._variable_names.get(key)
+        ranked_variable = self._variable_names.get(key)
         ranked_member = self._member_names.get(key)
-        if variable is None or ranked_member is None:
-            only_name = variable or ranked_member
+        if ranked_variable is None or ranked_member is None:
+            only_name = ranked_variable or ranked_member
             return only_name[1] if only_name is not None else ""
-        prefers_member = variable[1] in self._reused_variables or ranked_member[0] < variable[0]
-        return ranked_member[1] if prefers_member else variable[1]
+        prefers_member = ranked_variable[1] in self._reused_variables or ranked_member[0] < ranked_variable[0]
+        return ranked_member[1] if prefers_member else ranked_variable[1]
 
-    def all(self) -> list[str]:
+    def list_names(self) -> list[str]:
         """Return the best name that was found for each object."""
-        return [self.name(key) for key in {**self._variable_names, **self._member_names}]
+        return [self.find_name(key) for key in {**self._variable_names, **self._member_names}]
 
-    def forget(self, is_gone: Callable[[ArrayKey], bool]) -> None:
+    def forget_names(self, is_gone: Callable[[ArrayKey], bool]) -> None:
         """Remove the names of objects that no longer exist."""
         for names in (self._variable_names, self._member_names):
             for key in [key for key in names if is_gone(key)]:
@@ -98,29 +98,29 @@ class ProgramNames:
 
     Attributes
     ----------
-    changes : int
+    change_count : int
         Number of times that a stream got a new name or a name was used for another stream.
     """
 
     def __init__(self, lines: ProgramLines, key: Callable[[Any], int] = address_of) -> None:
-        self.changes = 0
+        self.change_count = 0
         self._lines = lines
-        self._key = key
-        self._look_counts: Counter[tuple[str, int]] = Counter()
-        self._kinds: dict[type, str] = {}
-        self._streams: _NameTable[tuple[int, int]] = _NameTable()
-        self._arrays: _NameTable[int] = _NameTable()
+        self._find_key = key
+        self._read_counts: Counter[tuple[str, int]] = Counter()
+        self._kind_by_class: dict[type, str] = {}
+        self._stream_names: _NameTable[tuple[int, int]] = _NameTable()
+        self._array_names: _NameTable[int] = _NameTable()
 
-    def look(self, frame: FrameType) -> None:
+    def collect_names(self, frame: FrameType) -> None:
         """Collect the names of streams and arrays from the variables of a frame and its callers."""
-        frames = list(self._lines.outward(frame))
+        frames = list(self._lines.walk_program_frames(frame))
         for depth, program_frame in zip(range(len(frames), 0, -1), frames, strict=True):
             key = (program_frame.f_code.co_filename, program_frame.f_lineno)
-            if self._look_counts[key] < _MAX_LOOKS_PER_LINE:
-                self._look_counts[key] += 1
+            if self._read_counts[key] < _MAX_READS_PER_LINE:
+                self._read_counts[key] += 1
                 self._read_frame_names(program_frame, depth)
 
-    def take(self, variables: Mapping[str, Any], depth: int = 0) -> None:
+    def collect_from_variables(self, variables: Mapping[str, Any], depth: int = 0) -> None:
         """Collect the names of streams and arrays from a dictionary of variables. A ``depth`` of 0 means that
         the variables are global.
         """
@@ -130,36 +130,38 @@ class ProgramNames:
 
     def array_names(self) -> list[str]:
         """Return the best name that was found for each array."""
-        return self._arrays.all()
+        return self._array_names.list_names()
 
     def _read_frame_names(self, frame: FrameType, depth: int) -> None:
         local_variables = frame.f_locals
         global_variables = frame.f_globals
         if local_variables is not global_variables:
-            self.take(local_variables, depth)
-        self.take(global_variables, 0)
+            self.collect_from_variables(local_variables, depth)
+        self.collect_from_variables(global_variables, 0)
         # A function's frame keeps this copy, which would keep every array alive. The program may have it too.
         if sys.version_info < (3, 13) and frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             if sys.getrefcount(local_variables) <= _OWN_REFERENCES:
                 local_variables.clear()
 
-    def look_again(self, frame: FrameType) -> None:
+    def collect_again(self, frame: FrameType) -> None:
         """Forget the names of all arrays, and collect the names in a frame again."""
-        self._look_counts.clear()
-        self._arrays.forget(lambda _: True)
-        self.look(frame)
+        self._read_counts.clear()
+        self._array_names.forget_names(lambda _: True)
+        self.collect_names(frame)
 
-    def stream(self, device_id: int, handle: int) -> str:
+    def find_stream_name(self, device_id: int, handle: int) -> str:
         """Return the name of a stream, or an empty string."""
-        return self._streams.name((device_id, handle)) or self._streams.name((_ANY_DEVICE, handle))
+        return self._stream_names.find_name((device_id, handle)) or self._stream_names.find_name(
+            (_ANY_DEVICE, handle)
+        )
 
-    def array(self, key: int) -> str:
+    def find_array_name(self, key: int) -> str:
         """Return the name of an array, or an empty string. A host array is identified by its address."""
-        return self._arrays.name(key)
+        return self._array_names.find_name(key)
 
-    def forget(self, start: int, end: int) -> None:
+    def forget_arrays(self, start: int, end: int) -> None:
         """Remove the names of arrays in a memory range that has been allocated again."""
-        self._arrays.forget(lambda address: start <= address < end)
+        self._array_names.forget_names(lambda address: start <= address < end)
 
     def _add_variables(
         self, variables: Iterable[tuple[str, Any]], depth: int, with_attributes: bool = True
@@ -183,7 +185,7 @@ class ProgramNames:
                 self._add_value(name, value, depth)
 
     def _find_kind(self, cls: type) -> str:
-        class_kind = self._kinds.get(cls)
+        class_kind = self._kind_by_class.get(cls)
         if class_kind is None:
             if issubclass(cls, np.ndarray):
                 class_kind = "host"
@@ -193,11 +195,11 @@ class ProgramNames:
                 class_kind = "stream"
             elif cls in (list, tuple, dict):
                 class_kind = "members"
-            elif cls.__dictoffset__ and self._lines.is_own_class(cls):
+            elif cls.__dictoffset__ and self._lines.is_program_class(cls):
                 class_kind = "object"
             else:
                 class_kind = ""
-            self._kinds[cls] = class_kind
+            self._kind_by_class[cls] = class_kind
         return class_kind
 
     def _add_value(self, name: str, value: Any, depth: int) -> None:
@@ -205,12 +207,14 @@ class ProgramNames:
         access_steps = name.count(".") + name.count("[")
         if value_kind == "stream":
             device_id = int(getattr(value, "device_id", _ANY_DEVICE))
-            self.changes += self._streams.add((device_id, int(value.ptr)), name, (False, depth, access_steps))
+            self.change_count += self._stream_names.add(
+                (device_id, int(value.ptr)), name, (False, depth, access_steps)
+            )
         elif value_kind == "host":
             address = value.__array_interface__["data"][0]
-            self._arrays.add(address, name, (value.base is not None, depth, access_steps))
+            self._array_names.add(address, name, (value.base is not None, depth, access_steps))
         elif value_kind == "array" and hasattr(value.data, "ptr") and value.size:
-            self._arrays.add(self._key(value), name, (value.base is not None, depth, access_steps))
+            self._array_names.add(self._find_key(value), name, (value.base is not None, depth, access_steps))
 
 
 def _find_keyed_members(value: Any) -> Iterator[tuple[Any, Any]]:

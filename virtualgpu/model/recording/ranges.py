@@ -23,7 +23,7 @@ class OpenRange:
     thread: int
     depth: int
 
-    def until(self, end_ns: int, is_mark: bool = False) -> NvtxRange:
+    def make_finished_range(self, end_ns: int, is_mark: bool = False) -> NvtxRange:
         """Return a finished copy of the range that ends at the given time."""
         return NvtxRange(
             name=self.name,
@@ -46,36 +46,36 @@ class RangeLog:
 
     Attributes
     ----------
-    count : int
+    ended_count : int
         Number of ranges that have ended so far, including those that were removed since.
     """
 
     def __init__(self, clock: HostClock) -> None:
         self._clock = clock
-        self.ended: deque[NvtxRange] = deque(maxlen=MAX_RANGES)
-        self.stacks: dict[int, list[OpenRange]] = {}  # of RangePush, by thread
-        self.started: dict[int, OpenRange] = {}  # of RangeStart, by number
-        self.numbers = itertools.count(1)
-        self.count = 0
+        self.ended_ranges: deque[NvtxRange] = deque(maxlen=MAX_RANGES)
+        self.range_stacks: dict[int, list[OpenRange]] = {}  # of RangePush, by thread
+        self.started_ranges: dict[int, OpenRange] = {}  # of RangeStart, by number
+        self.range_numbers = itertools.count(1)
+        self.ended_count = 0
 
-    def open(self, name: str, color: int | None) -> OpenRange:
+    def begin_range(self, name: str, color: int | None) -> OpenRange:
         """Begin an NVTX range in the calling thread, and return it."""
         thread = threading.get_ident()
-        return OpenRange(name, color, self._clock.now_ns, thread, len(self.stacks.get(thread, ())))
+        return OpenRange(name, color, self._clock.now_ns, thread, len(self.range_stacks.get(thread, ())))
 
-    def end(self, open_range: OpenRange, *, is_mark: bool = False) -> None:
+    def end_range(self, open_range: OpenRange, *, is_mark: bool = False) -> None:
         """End an open NVTX range now, or record a mark, which has no duration."""
         now_ns = open_range.start_ns if is_mark else self._clock.now_ns
-        self.count += 1
-        self.ended.append(open_range.until(now_ns, is_mark))
+        self.ended_count += 1
+        self.ended_ranges.append(open_range.make_finished_range(now_ns, is_mark))
 
-    def within(self, start_ns: int, end_ns: int) -> tuple[NvtxRange, ...]:
+    def find_ranges(self, start_ns: int, end_ns: int) -> tuple[NvtxRange, ...]:
         """Return the NVTX ranges within a time interval, cut at its start and end. Ranges that are still open
         are included.
         """
-        pushed_ranges = [open_range for stack in list(self.stacks.values()) for open_range in stack]
-        open_ranges = [*pushed_ranges, *self.started.values()]
-        ranges = [*self.ended, *(open_range.until(end_ns) for open_range in open_ranges)]
+        pushed_ranges = [open_range for stack in list(self.range_stacks.values()) for open_range in stack]
+        open_ranges = [*pushed_ranges, *self.started_ranges.values()]
+        ranges = [*self.ended_ranges, *(open_range.make_finished_range(end_ns) for open_range in open_ranges)]
         clipped_ranges = [
             replace(
                 nvtx_range,

@@ -52,26 +52,26 @@ class Recorder:
 
     Parameters
     ----------
-    now
+    read_clock
         Returns the host's modelled time in ns.
 
     Attributes
     ----------
-    begun : SourceLine, optional
+    begin_line : SourceLine, optional
         The source line that began the timeline.
-    lost : int
+    lost_records : int
         Number of records beyond the limit.
     """
 
     def __init__(self, read_clock: Callable[[], int]) -> None:
         self._read_clock = read_clock
         self._lines = ProgramLines()
-        self.begun, _ = self._lines.here()
+        self.begin_line, _ = self._lines.find_current_line()
         self.start_ns = read_clock()
         self.activities: list[Activity] = []
         self.waits: list[Synchronization] = []
         self.streams: dict[tuple[int, int], StreamFacts] = {}
-        self.lost = 0
+        self.lost_records = 0
         self._calls: list[_CallFields] = []
 
     @property
@@ -87,7 +87,7 @@ class Recorder:
         if len(self.activities) < MAX_RECORDS:
             self.activities.append(activity)
         else:
-            self.lost += 1
+            self.lost_records += 1
         self.record_call(_CALL_NAMES.get(activity.kind, activity.kind), begun_ns, activity.correlation_id)
 
     def record_graph(self, activities: Sequence[Activity], stream: StreamFacts, begun_ns: int) -> None:
@@ -117,9 +117,9 @@ class Recorder:
     def record_call(self, name: str, begun_ns: int, number: int = 0) -> None:
         """Record a host call that ends now and submitted the operation with the given number."""
         if len(self._calls) >= MAX_RECORDS:
-            self.lost += 1
+            self.lost_records += 1
             return
-        source_line, _ = self._lines.here()
+        source_line, _ = self._lines.find_current_line()
         self._calls.append((name, begun_ns, self._read_clock(), threading.get_ident(), number, source_line))
 
     def record_wait(
@@ -136,7 +136,7 @@ class Recorder:
         now.
         """
         now_ns = self._read_clock()
-        source_line, function_name = self._lines.here()
+        source_line, function_name = self._lines.find_current_line()
         self._calls.append((name, begun_ns, now_ns, threading.get_ident(), 0, source_line))
         self.waits.append(
             Synchronization(
@@ -153,7 +153,7 @@ class Recorder:
             )
         )
 
-    def extend_call_to_now(self, copy: Activity, begun_ns: int, has_waited: bool) -> None:
+    def extend_call_to_now(self, copy_activity: Activity, begun_ns: int, has_waited: bool) -> None:
         """Set the end of a copy's host call to now, because the copy has blocked the host.
 
         If `has_waited` is true, the host has waited for the end of the copy; otherwise, it has read pageable
@@ -163,7 +163,7 @@ class Recorder:
         source_line = None
         for index in reversed(range(len(self._calls))):
             name, start_ns, _, thread, correlation_id, source_line = self._calls[index]
-            if correlation_id == copy.correlation_id:
+            if correlation_id == copy_activity.correlation_id:
                 self._calls[index] = (name, start_ns, now_ns, thread, correlation_id, source_line)
                 break
         if not has_waited:
@@ -171,12 +171,12 @@ class Recorder:
         self.waits.append(
             Synchronization(
                 type="STREAM_SYNCHRONIZE",
-                device_id=copy.device_id,
-                stream_id=copy.stream_id,
+                device_id=copy_activity.device_id,
+                stream_id=copy_activity.stream_id,
                 start_ns=begun_ns,
                 end_ns=now_ns,
-                name=_CALL_NAMES[copy.kind],
-                after=(copy.correlation_id,),
+                name=_CALL_NAMES[copy_activity.kind],
+                after=(copy_activity.correlation_id,),
                 hidden=True,
                 source=source_line,
             )
@@ -194,7 +194,7 @@ class Recorder:
         """Record that a stream waits for an event."""
         self.streams.setdefault((device_id, stream_id), stream)
         now_ns = self._read_clock()
-        source_line, _ = self._lines.here()
+        source_line, _ = self._lines.find_current_line()
         self._calls.append(("cudaStreamWaitEvent", now_ns, now_ns, threading.get_ident(), 0, source_line))
         self.waits.append(
             Synchronization(

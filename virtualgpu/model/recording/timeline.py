@@ -25,12 +25,12 @@ class Recording:
         The machine.
     """
 
-    blind = ""  # no operation is missed
+    blind_reason = ""  # no operation is missed
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._recorder: Recorder | None = None
-        self._ranges_before = 0
+        self._range_count_before = 0
 
     def start(self) -> None:
         """Begin to record the timeline.
@@ -43,7 +43,7 @@ class Recording:
         clock = self._machine.clock
         with clock.lock:
             if clock.recorder is not None:
-                begin_text = f" (begun in {clock.recorder.begun})" if clock.recorder.begun else ""
+                begin_text = f" (begun in {clock.recorder.begin_line})" if clock.recorder.begin_line else ""
                 raise GpulabError(
                     f"A timeline is already being recorded{begin_text}, and timelines "
                     "cannot be nested. End that block first, or call .stop() on the "
@@ -59,7 +59,7 @@ class Recording:
                     "could record. Start the timeline before begin_capture(), or around "
                     "the graph's launch."
                 )
-            self._ranges_before = self._machine.get_component(RangeLog, clock=clock).count
+            self._range_count_before = self._machine.get_component(RangeLog, clock=clock).ended_count
             self._recorder = Recorder(lambda: clock.now_ns)
             clock.recorder = self._recorder
 
@@ -79,7 +79,7 @@ class Recording:
                 clock.recorder = None
             now_ns = clock.now_ns
         log = machine.get_component(RangeLog, clock=clock)
-        removed_ranges = max(0, log.count - self._ranges_before - MAX_RANGES)
+        removed_ranges = max(0, log.ended_count - self._range_count_before - MAX_RANGES)
         return Timeline(
             provenance=machine.devices[0].info.as_virtual,
             method="model",
@@ -90,9 +90,9 @@ class Recording:
             ),
             calls=recorder.calls,
             synchronizations=tuple(recorder.waits),
-            ranges=log.within(recorder.start_ns, now_ns),
+            ranges=log.find_ranges(recorder.start_ns, now_ns),
             streams=_make_stream_infos(recorder),
-            lost=recorder.lost + removed_ranges,
+            lost=recorder.lost_records + removed_ranges,
         )
 
 

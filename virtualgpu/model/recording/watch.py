@@ -86,7 +86,7 @@ class StreamRef(NamedTuple):
 
     device_id: int
     stream_id: int
-    blocking: bool = True
+    is_blocking: bool = True
 
 
 _NO_STREAM = StreamRef(0, 0)
@@ -133,48 +133,50 @@ class StreamWatch:
         self._run_kernel = run_kernel
         self._pinned_ranges = pinned_ranges
         self._observers: list[Callable[[Act], None]] = []
-        self._lines = ProgramLines()
-        self._names = ProgramNames(self._lines)
-        self._streams: dict[StreamRef, str | None] = {}
+        self._program_lines = ProgramLines()
+        self._program_names = ProgramNames(self._program_lines)
+        self._names_by_stream: dict[StreamRef, str | None] = {}
         self._reported_changes = 0
-        self._events: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
-        self._numbers = itertools.count(1)
+        self._event_numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._new_event_numbers = itertools.count(1)
         self._buffers: dict[tuple[int, int], _BufferCopy] = {}
         self._private_blocks: set[tuple[int, int]] = set()
         self._lock = threading.RLock()
-        self._pending: deque[Act] = deque()
+        self._pending_acts: deque[Act] = deque()
         self._is_reporting = False
-        self.fills_host = False
+        self.writes_host_memory = False
 
-    def begin(self, observer: Callable[[Act], None]) -> None:
+    def add_observer(self, observer: Callable[[Act], None]) -> None:
         """Add an observer, and report all known streams to it."""
         self._observers.append(observer)
-        self._streams.clear()
+        self._names_by_stream.clear()
 
-    def end(self, observer: Callable[[Act], None]) -> bool:
+    def remove_observer(self, observer: Callable[[Act], None]) -> bool:
         """Remove an observer, and return whether it was the last one."""
         self._observers.remove(observer)
         return not self._observers
 
     # Operations
 
-    def run(self, stream: StreamRef, number: int, operation: WatchedOperation) -> float:
+    def run_operation(self, stream: StreamRef, number: int, operation: WatchedOperation) -> float:
         """Run an operation of a stream, report it to the observers, and return its duration in ns."""
         duration_ns, work_record = self.run_node(stream, number, operation, None)
         self._report_stream(stream)
-        self._report(work_record)
+        self._report_act(work_record)
         return duration_ns
 
     def note_graph_creation(self, graph_id: int) -> None:
         """Report that the capture of a graph has ended."""
-        self._report(GraphMade(graph_id))
+        self._report_act(GraphMade(graph_id))
 
     def note_graph_launch(
         self, stream: StreamRef, nodes: Sequence[Work], edges: Iterable[tuple[int, int]], graph_id: int
     ) -> None:
         """Report the launch of a graph."""
         self._report_stream(stream)
-        self._report(GraphLaunch(*stream[:2], tuple(nodes), tuple(edges), self.here(), graph_id))
+        self._report_act(
+            GraphLaunch(*stream[:2], tuple(nodes), tuple(edges), self.find_current_line(), graph_id)
+        )
 
     def run_node(
         self, stream: StreamRef, number: int, operation: WatchedOperation, source: SourceLine | None
@@ -182,9 +184,9 @@ class StreamWatch:
         """Run a node of a graph. The result is the duration in ns and a record to pass to
         `note_graph_launch`.
         """
-        source = source or self.here()
+        source = source or self.find_current_line()
         changes_host = operation.kind == "HOST_LAUNCH"
-        previous_copies = self._copy_pinned() if changes_host else {}
+        previous_copies = self._copy_pinned_memory() if changes_host else {}
         read_regions = self._make_array_regions(operation.reads)
         written_regions = self._make_array_regions(operation.writes)
         atomic_regions: Regions = ()
@@ -200,7 +202,7 @@ class StreamWatch:
             self._find_changed_buffers()
             written_regions = self._find_changed_regions(previous_copies)
         elif any(region.memory == HOST for region in written_regions):
-            self.fills_host = True
+            self.writes_host_memory = True
             self._find_changed_buffers()
         is_peer_copy = operation.kind == "MEMCPY2"
         for region in read_regions:
@@ -224,16 +226,16 @@ class StreamWatch:
     def note_event_record(self, event: Any, stream: StreamRef) -> None:
         """Report that an event was recorded in a stream."""
         self._report_stream(stream)
-        self._report(EventRecord(self._number_event(event), *stream[:2], self.here()))
+        self._report_act(EventRecord(self._number_event(event), *stream[:2], self.find_current_line()))
 
-    def note_event_wait(self, event: Any, stream: StreamRef, recorded: bool) -> None:
+    def note_event_wait(self, event: Any, stream: StreamRef, is_recorded: bool) -> None:
         """Report that a stream waits for an event. An event that was recorded before the start of the
         observation counts as completed.
         """
-        if recorded and event not in self._events:
+        if is_recorded and event not in self._event_numbers:
             return
         self._report_stream(stream)
-        self._report(EventWait(self._number_event(event), *stream[:2], self.here()))
+        self._report_act(EventWait(self._number_event(event), *stream[:2], self.find_current_line()))
 
     def note_host_wait(
         self,
@@ -243,10 +245,10 @@ class StreamWatch:
         number: int = 0,
     ) -> None:
         """Report that the host has waited for operations, or has found by a query that they have ended."""
-        source_line = self.here()
+        source_line = self.find_current_line()
         self._report_buffer_changes(source_line)
         event_id = 0 if event is None else self._number_event(event)
-        self._report(HostWait(scope, *stream[:2], event_id, number, source_line))
+        self._report_act(HostWait(scope, *stream[:2], event_id, number, source_line))
 
     # Memory
 
@@ -256,39 +258,41 @@ class StreamWatch:
         address: int,
         size_bytes: int,
         stream_id: int | None = None,
-        private: bool = False,
+        is_private: bool = False,
     ) -> None:
         """Report the allocation of a block of memory.
 
-        If the block is allocated in the order of a stream, `stream_id` is that stream. A `private` block
-        comes from a pool that the program uses only for some of its arrays.
+        If the block is allocated in the order of a stream, `stream_id` is that stream. A block with
+        `is_private` comes from a pool that the program uses only for some of its arrays.
         """
-        if private:
+        if is_private:
             self._private_blocks.add((device_id, address))
         else:
             self._private_blocks.discard((device_id, address))
-        self._names.forget(address, address + size_bytes)
-        self._report(Allocation(Region(device_id, address, size_bytes), device_id, stream_id, self.here()))
+        self._program_names.forget_arrays(address, address + size_bytes)
+        self._report_act(
+            Allocation(Region(device_id, address, size_bytes), device_id, stream_id, self.find_current_line())
+        )
 
     def note_release(self, device_id: int, address: int, size_bytes: int, stream_id: int | None) -> None:
         """Report that a block of memory was freed and can be reused by one stream, or by all streams if
         `stream_id` is None.
         """
-        source_line = self.here()
+        source_line = self.find_current_line()
         if stream_id is None:
-            self._report(HostWait("device", device_id, source=source_line))
+            self._report_act(HostWait("device", device_id, source=source_line))
         array = self._add_name(Region(device_id, address, size_bytes))
         is_private = (device_id, address) in self._private_blocks
-        self._report(Release(array, device_id, stream_id, source_line, is_private))
+        self._report_act(Release(array, device_id, stream_id, source_line, is_private))
 
     def note_host_release(self, address: int, size_bytes: int) -> None:
         """Report that pinned host memory was freed."""
-        source_line = self.here()
+        source_line = self.find_current_line()
         self._report_buffer_changes(source_line)
         with self._lock:
             for key in [key for key in self._buffers if address <= key[0] < address + size_bytes]:
                 del self._buffers[key]
-        self._report(Release(self._add_name(Region(HOST, address, size_bytes)), source=source_line))
+        self._report_act(Release(self._add_name(Region(HOST, address, size_bytes)), source=source_line))
 
     def forget_buffers(self, start: int = 0, end: int = 1 << 64) -> None:
         """Forget the host buffers in a memory range, because unobserved code may change them."""
@@ -296,25 +300,25 @@ class StreamWatch:
             for key in [key for key in self._buffers if key[0] < end and start < key[1]]:
                 del self._buffers[key]
 
-    def finish(self) -> None:
+    def report_remaining_changes(self) -> None:
         """Report the changes of host buffers since the last report."""
-        self._report_buffer_changes(self.here())
+        self._report_buffer_changes(self.find_current_line())
 
     # The host's buffers, whose changes are found by comparing their contents
 
-    def _copy_pinned(self) -> dict[tuple[int, int], npt.NDArray[np.uint8]]:
+    def _copy_pinned_memory(self) -> dict[tuple[int, int], npt.NDArray[np.uint8]]:
         """Return copies of all pinned host memory, or only of the watched buffers if it is too large."""
-        ranges = list(self._pinned_ranges())
-        if sum(size for _, size in ranges) > _MAX_COPIED_BYTES:
-            ranges = [(buffer.region.start, buffer.contents.size) for buffer in self._buffers.values()]
-        return {(start, size): _bytes_at(start, size).copy() for start, size in ranges if size}
+        pinned_ranges = list(self._pinned_ranges())
+        if sum(size for _, size in pinned_ranges) > _MAX_COPIED_BYTES:
+            pinned_ranges = [(buffer.region.start, buffer.contents.size) for buffer in self._buffers.values()]
+        return {(start, size): _view_bytes(start, size).copy() for start, size in pinned_ranges if size}
 
     def _find_changed_regions(self, previous_copies: dict[tuple[int, int], npt.NDArray[np.uint8]]) -> Regions:
         """Return for each range its changed part, from the first to the last byte that has changed."""
         regions = []
         for (start, size), previous_bytes in previous_copies.items():
             if self._is_pinned(start):
-                changed_offsets = np.flatnonzero(_bytes_at(start, size) != previous_bytes)
+                changed_offsets = np.flatnonzero(_view_bytes(start, size) != previous_bytes)
                 if changed_offsets.size:
                     first_offset = int(changed_offsets[0])
                     last_offset = int(changed_offsets[-1])
@@ -324,7 +328,7 @@ class StreamWatch:
         return tuple(regions)
 
     def _keep_buffer(self, region: Region) -> None:
-        buffer_bytes = _bytes_at(region.start, region.end - region.start)
+        buffer_bytes = _view_bytes(region.start, region.end - region.start)
         if self._is_pinned(region.start):
             self._buffers.pop((region.start, region.end), None)
             self._buffers[region.start, region.end] = _BufferCopy(
@@ -346,7 +350,7 @@ class StreamWatch:
                 if any(region.start < end and start < region.end for region in host_regions)
             ]
         for buffer in self._find_changed_buffers(buffer_keys):
-            self._report(HostUse("changed a buffer", (), (buffer.region,), source))
+            self._report_act(HostUse("changed a buffer", (), (buffer.region,), source))
 
     def _find_changed_buffers(self, keys: Iterable[tuple[int, int]] | None = None) -> list[_BufferCopy]:
         """Return the buffers whose contents have changed since the last call."""
@@ -383,7 +387,7 @@ class StreamWatch:
 
     def _add_name(self, region: Region) -> Region:
         """Return a memory region with its name in the program, else with that of its allocation."""
-        name = self._names.array(region.start)
+        name = self._program_names.find_array_name(region.start)
         if not name and region.memory != HOST:
             allocation = self._memories[region.memory].find_nearest_allocation(region.start)
             if allocation is not None and allocation.address <= region.start < allocation.end:
@@ -399,54 +403,54 @@ class StreamWatch:
 
     def _report_stream(self, stream: StreamRef) -> None:
         """Report a stream before its first use, and report new names of streams."""
-        if stream in self._streams and self._names.changes == self._reported_changes:
+        if stream in self._names_by_stream and self._program_names.change_count == self._reported_changes:
             return
-        self._reported_changes = self._names.changes
-        self._streams.setdefault(stream, None)
-        for known_stream, previous_name in self._streams.items():
-            stream_name = self._names.stream(known_stream.device_id, known_stream.stream_id)
+        self._reported_changes = self._program_names.change_count
+        self._names_by_stream.setdefault(stream, None)
+        for known_stream, previous_name in self._names_by_stream.items():
+            stream_name = self._program_names.find_stream_name(known_stream.device_id, known_stream.stream_id)
             if previous_name != stream_name:
-                self._streams[known_stream] = stream_name
-                self._report(
+                self._names_by_stream[known_stream] = stream_name
+                self._report_act(
                     NewStream(
-                        known_stream.device_id, known_stream.stream_id, stream_name, known_stream.blocking
+                        known_stream.device_id, known_stream.stream_id, stream_name, known_stream.is_blocking
                     )
                 )
 
     def _number_event(self, event: Any) -> int:
-        event_number = self._events.get(event)
+        event_number = self._event_numbers.get(event)
         if event_number is None:
-            event_number = next(self._numbers)
-            self._events[event] = event_number
+            event_number = next(self._new_event_numbers)
+            self._event_numbers[event] = event_number
         return event_number
 
-    def here(self) -> SourceLine | None:
+    def find_current_line(self) -> SourceLine | None:
         """Return the line that the program executes, and collect the names of its streams and arrays."""
-        frame, _ = self._lines.frame()
+        frame, _ = self._program_lines.find_frame()
         if frame is None:
             return None
-        self._names.look(sys._getframe(1))
-        return self._lines.line(frame)
+        self._program_names.collect_names(sys._getframe(1))
+        return self._program_lines.find_line(frame)
 
-    def _report(self, pending_act: Act) -> None:
+    def _report_act(self, pending_act: Act) -> None:
         """Pass an action to the observers.
 
         If the garbage collector causes other actions during this call, they are reported after it.
         """
         with self._lock:
-            self._pending.append(pending_act)
+            self._pending_acts.append(pending_act)
             if self._is_reporting:
                 return
             self._is_reporting = True
             try:
-                while self._pending:
-                    pending_act = self._pending.popleft()
+                while self._pending_acts:
+                    pending_act = self._pending_acts.popleft()
                     for observer in self._observers:
                         observer(pending_act)
             finally:
                 self._is_reporting = False
 
 
-def _bytes_at(address: int, size: int) -> npt.NDArray[np.uint8]:
+def _view_bytes(address: int, size: int) -> npt.NDArray[np.uint8]:
     """Return a view of the bytes at a host address; it shows later changes of the memory."""
     return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))

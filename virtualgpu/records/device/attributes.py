@@ -30,7 +30,7 @@ class DeviceAttribute:
         The key of the same quantity in CuPy's ``getDeviceProperties``, "" if there is none.
     field
         The field of `DeviceInfo` with its value; "" if every virtual GPU has the same `value`.
-    per
+    scale
         CUDA's units per unit of the field: 1000 for clocks in kHz and MHz.
     index
         Index of the element, if the field is a tuple.
@@ -40,11 +40,11 @@ class DeviceAttribute:
     name: str
     property: str = ""
     field: str = ""
-    per: int = 1
+    scale: int = 1
     index: int | None = None
     value: int = 0
 
-    def of(self, info: DeviceInfo) -> int:
+    def find_value(self, info: DeviceInfo) -> int:
         """Return the value of the attribute for a device in the unit that CUDA uses."""
         if not self.field:
             return self.value
@@ -52,12 +52,14 @@ class DeviceAttribute:
         if not field_value:
             return 0
         value: float = field_value if self.index is None else field_value[self.index]
-        return round(value * self.per)
+        return round(value * self.scale)
 
 
-def _attribute(number: int, name: str, property: str = "", field: str = "", **more: int) -> DeviceAttribute:
+def _attribute(
+    number: int, name: str, property: str = "", field: str = "", **options: int
+) -> DeviceAttribute:
     """Return a `DeviceAttribute` as a row of the table."""
-    return DeviceAttribute(number=number, name=name, property=property, field=field, **more)
+    return DeviceAttribute(number=number, name=name, property=property, field=field, **options)
 
 
 ATTRIBUTES: tuple[DeviceAttribute, ...] = (
@@ -73,7 +75,7 @@ ATTRIBUTES: tuple[DeviceAttribute, ...] = (
     _attribute(10, "WarpSize", "warpSize", value=WARP_SIZE),
     _attribute(11, "MaxPitch", "memPitch", value=2**31 - 1),
     _attribute(12, "MaxRegistersPerBlock", "regsPerBlock", "registers_per_block"),
-    _attribute(13, "ClockRate", "clockRate", "boost_clock_mhz", per=1000),
+    _attribute(13, "ClockRate", "clockRate", "boost_clock_mhz", scale=1000),
     _attribute(14, "TextureAlignment", "textureAlignment", value=TEXTURE_ALIGNMENT),
     _attribute(16, "MultiProcessorCount", "multiProcessorCount", "sm_count"),
     _attribute(17, "KernelExecTimeout", "kernelExecTimeoutEnabled"),  # there is no display
@@ -93,11 +95,11 @@ ATTRIBUTES: tuple[DeviceAttribute, ...] = (
     _attribute(31, "ConcurrentKernels", "concurrentKernels", value=1),
     _attribute(32, "EccEnabled", "ECCEnabled"),
     _attribute(35, "TccDriver", "tccDriver"),
-    _attribute(36, "MemoryClockRate", "memoryClockRate", "memory_clock_mhz", per=1000),
+    _attribute(36, "MemoryClockRate", "memoryClockRate", "memory_clock_mhz", scale=1000),
     _attribute(37, "GlobalMemoryBusWidth", "memoryBusWidth", "memory_bus_bits"),
     _attribute(38, "L2CacheSize", "l2CacheSize", "l2_bytes"),
     _attribute(
-        39, "MaxThreadsPerMultiProcessor", "maxThreadsPerMultiProcessor", "max_warps_per_sm", per=WARP_SIZE
+        39, "MaxThreadsPerMultiProcessor", "maxThreadsPerMultiProcessor", "max_warps_per_sm", scale=WARP_SIZE
     ),
     _attribute(40, "AsyncEngineCount", "asyncEngineCount", "copy_engines"),
     _attribute(41, "UnifiedAddressing", "unifiedAddressing", value=1),
@@ -153,12 +155,12 @@ ATTRIBUTES: tuple[DeviceAttribute, ...] = (
 _OPTIONAL_FIELDS = {field.name for field in fields(DeviceInfo) if "None" in str(field.type)}
 
 
-def info_fields(query: Callable[[int], int | None]) -> dict[str, Any]:
+def info_fields(query_attribute: Callable[[int], int | None]) -> dict[str, Any]:
     """Return the values of the `DeviceInfo` fields that CUDA's device attributes determine.
 
     Parameters
     ----------
-    query
+    query_attribute
         Returns an attribute by number, or None if the driver does not know it. Such a field is None if that
         is possible, 0 otherwise.
     """
@@ -167,15 +169,17 @@ def info_fields(query: Callable[[int], int | None]) -> dict[str, Any]:
         name = attribute.field
         if not name:
             continue
-        answer = query(attribute.number)
+        attribute_value = query_attribute(attribute.number)
         if attribute.index is not None:
-            value_by_field[name] = (*value_by_field.get(name, ()), answer or 0)
-        elif name in _OPTIONAL_FIELDS and not answer:
-            value_by_field[name] = answer if attribute.per == 1 else None  # a clock of 0 is unknown
-        elif name in _OPTIONAL_FIELDS and attribute.per != 1:
-            value_by_field[name] = (answer or 0) / attribute.per
+            value_by_field[name] = (*value_by_field.get(name, ()), attribute_value or 0)
+        elif name in _OPTIONAL_FIELDS and not attribute_value:
+            value_by_field[name] = (
+                attribute_value if attribute.scale == 1 else None
+            )  # a clock of 0 is unknown
+        elif name in _OPTIONAL_FIELDS and attribute.scale != 1:
+            value_by_field[name] = (attribute_value or 0) / attribute.scale
         else:
-            value_by_field[name] = (answer or 0) // attribute.per
+            value_by_field[name] = (attribute_value or 0) // attribute.scale
     return value_by_field
 
 

@@ -17,11 +17,16 @@ from typing import Literal
 Kind = Literal["cubin", "PTX"]
 Capability = tuple[int, int]
 
-ELF = b"\x7fELF"
-FAT = b"\x50\xed\x55\xba"
+ELF_MAGIC = b"\x7fELF"
+FAT_BINARY_MAGIC = b"\x50\xed\x55\xba"
 _TARGET_PATTERN = re.compile(rb"^\s*\.target\s+sm_(\d+)([af]?)", re.MULTILINE)
-_COMPRESSED = 0xA000  # flags of an entry: compressed by LZ4 or by zstd
-_TEGRA = ((5, 3), (6, 2), (7, 2), (8, 7))  # Jetsons run machine code for their own capability only
+_COMPRESSION_FLAGS = 0xA000  # flags of an entry: compressed by LZ4 or by zstd
+_TEGRA_CAPABILITIES = (
+    (5, 3),
+    (6, 2),
+    (7, 2),
+    (8, 7),
+)  # Jetsons run machine code for their own capability only
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +59,16 @@ class Part:
         """Return whether a device can run this machine code or PTX. The suffix of a cubin is unknown and
         therefore ignored.
         """
-        if self.suffix == "a" or (self.kind == "cubin" and {self.capability, capability} & set(_TEGRA)):
+        if self.suffix == "a" or (
+            self.kind == "cubin" and {self.capability, capability} & set(_TEGRA_CAPABILITIES)
+        ):
             return capability == self.capability
         if self.kind == "cubin" or self.suffix == "f":
             return capability[0] == self.capability[0] and capability[1] >= self.capability[1]
         return capability >= self.capability
 
 
-def chosen(parts: Iterable[Part], capability: Capability) -> Part | None:
+def choose_part(parts: Iterable[Part], capability: Capability) -> Part | None:
     """Return the part of a code image that a driver selects for a device. The driver selects the newest
     machine code, or the newest PTX if there is no machine code.
     """
@@ -73,18 +80,18 @@ def chosen(parts: Iterable[Part], capability: Capability) -> Part | None:
     )
 
 
-def parts(image: bytes) -> tuple[Part, ...]:
+def find_parts(image: bytes) -> tuple[Part, ...]:
     """Return the machine code and PTX parts of a code image. The result is empty if the format is unknown."""
-    if image.startswith(ELF) and len(image) >= 64:
+    if image.startswith(ELF_MAGIC) and len(image) >= 64:
         elf_flags = struct.unpack_from("<I", image, 48)[0]
         return (Part("cubin", elf_flags >> 8 & 0xFF if image[8] >= 8 else elf_flags & 0xFF, data=image),)
-    if image.startswith(FAT):
-        return tuple(_entries(image))
+    if image.startswith(FAT_BINARY_MAGIC):
+        return tuple(_read_entries(image))
     match = _TARGET_PATTERN.search(image)
     return (Part("PTX", int(match[1]), match[2].decode(), image),) if match else ()
 
 
-def _entries(image: bytes) -> Iterator[Part]:
+def _read_entries(image: bytes) -> Iterator[Part]:
     """Yield the complete entries of a fat binary, up to the first damaged one."""
     entry_offset = struct.unpack_from("<H", image, 6)[0] if len(image) >= 8 else len(image)
     while entry_offset + 48 <= len(image):
@@ -96,7 +103,7 @@ def _entries(image: bytes) -> Iterator[Part]:
         arch_number = struct.unpack_from("<I", image, entry_offset + 28)[0]
         if entry_kind == 2:
             yield Part("cubin", arch_number, data=entry_data)
-        elif struct.unpack_from("<I", image, entry_offset + 40)[0] & _COMPRESSED:
+        elif struct.unpack_from("<I", image, entry_offset + 40)[0] & _COMPRESSION_FLAGS:
             yield Part("PTX", arch_number)
         else:
             match = _TARGET_PATTERN.search(entry_data)

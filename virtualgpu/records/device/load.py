@@ -56,7 +56,7 @@ GPM_COLUMNS = LOAD_COLUMNS[2:14]
 """Columns that GPUs from Hopper on count themselves (GPM), as a mean between two readings."""
 # Interval of time before a reading that it covers: NVML's utilization is a mean over up to a second (nvml.h);
 # GPM's counters are means of 0.2 s, and are repeated for up to as long.
-_REACH_NS = {"utilization": 1e9, "memory_utilization": 1e9, **dict.fromkeys(GPM_COLUMNS, 0.4e9)}
+_AVERAGING_NS = {"utilization": 1e9, "memory_utilization": 1e9, **dict.fromkeys(GPM_COLUMNS, 0.4e9)}
 
 # nvmlClocksEventReasons bits (nvml.h), in words.
 CLOCK_REASONS = (
@@ -209,5 +209,5 @@ class LoadSamples:
 
 def _settled_values(column: Column, since_ns: Column, name: str) -> Column:
     """Replace means that include time before 0 by NaN; unchanged if no other value would remain."""
-    is_early = since_ns < _REACH_NS.get(name, 0)
+    is_early = since_ns < _AVERAGING_NS.get(name, 0)
     return column if np.isnan(column[~is_early]).all() else np.where(is_early, np.nan, column)

@@ -126,21 +126,21 @@ class LaunchTrace:
         ``sm__warps_active.avg.pct_of_peak_sustained_active``, but assumes that warps stay as long as their
         block.
         """
-        return self._resident(int(self.sm_busy_ns.sum()))
+        return self._compute_occupancy(int(self.sm_busy_ns.sum()))
 
     @property
     def achieved_on_device(self) -> float:
         """The achieved occupancy of the whole launch, as a mean over all SMs. The mean includes SMs without
         blocks and times at which an SM runs no block.
         """
-        return self._resident(self.sm_count * self.span_ns)
+        return self._compute_occupancy(self.sm_count * self.span_ns)
 
-    def _resident(self, sm_ns: int) -> float:
+    def _compute_occupancy(self, sm_ns: int) -> float:
         warp_ns = int((self.end_ns - self.start_ns).sum()) * self.sampled * self.warps_per_block
         capacity_ns = sm_ns * self.occupancy.max_warps_per_sm
         return min(1.0, warp_ns / capacity_ns) if capacity_ns else 0.0
 
-    def thinned(self, max_blocks: int) -> LaunchTrace:
+    def take_sample(self, max_blocks: int) -> LaunchTrace:
         """Return a sample of at most about `max_blocks` blocks. The blocks are taken evenly from all SMs.
 
         One block of each group of consecutive listed blocks of an SM is chosen at random, so that no period

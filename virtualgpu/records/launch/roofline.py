@@ -143,7 +143,7 @@ class Roofline:
                 times_ns[compute_unit] += operation_count / self.ceilings.gflops[operation_kind]
         return times_ns
 
-    def roof(self, point: RooflinePoint) -> tuple[Limit, float]:
+    def find_ceiling(self, point: RooflinePoint) -> tuple[Limit, float]:
         """Return the memory level or the arithmetic units that limit a launch, and the limit in GFLOP/s."""
         arithmetic_ns = self._arithmetic_ns(point)
         limits_gflops: list[tuple[float, Limit]] = [

@@ -28,7 +28,7 @@ class LaunchProgress:
 class LaunchObserver(Protocol):
     """An observer of one running launch. The observer is created at the beginning of the launch."""
 
-    def look(self, whereabouts: Callable[[], LaunchProgress]) -> None:
+    def look(self, find_progress: Callable[[], LaunchProgress]) -> None:
         """Observe the running launch. The thread that waits for the launch calls this method every few
         hundredths of a second.
         """

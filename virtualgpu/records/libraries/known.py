@@ -28,9 +28,9 @@ class KnownCalls:
         """Return the record of an operation. If there is no record, the result is an empty record with a
         similar operation.
         """
-        for ending in self.endings:
-            if ending.operation == operation:
-                return ending
+        for operation_calls in self.endings:
+            if operation_calls.operation == operation:
+                return operation_calls
         return OperationCalls(operation=operation, recorded=False, nearest=self._find_nearest(operation))
 
     def find_virtual_kernels(
@@ -53,7 +53,9 @@ class KnownCalls:
         routines.
         """
         routines_by_kernel = {
-            kernel: ending.routines for ending in self.endings for kernel, _ in ending.kernels
+            kernel: operation_calls.routines
+            for operation_calls in self.endings
+            for kernel, _ in operation_calls.kernels
         }
         for kernel_name, launch_count in launch_counts.items():
             routines = tuple((routine, 0) for routine, _ in routines_by_kernel.get(kernel_name, ()))
@@ -77,13 +79,18 @@ class KnownCalls:
         operation = operation.rpartition(".")[2]  # cupy.linalg.solve, torch.nn.functional.conv2d
         all_conditions = {"package": package, "name": operation, **filters}
         conditions = {field: value for field, value in all_conditions.items() if value}
-        matching_endings = tuple(
-            ending
-            for ending in self.endings
-            if all(getattr(ending.operation, field, None) == value for field, value in conditions.items())
+        matching_calls = tuple(
+            operation_calls
+            for operation_calls in self.endings
+            if all(
+                getattr(operation_calls.operation, field, None) == value
+                for field, value in conditions.items()
+            )
         )
-        if not matching_endings and (name or filters):
-            recorded_operations = [ending.operation for ending in self.endings if ending.operation]
+        if not matching_calls and (name or filters):
+            recorded_operations = [
+                operation_calls.operation for operation_calls in self.endings if operation_calls.operation
+            ]
             recorded_names = [
                 f"{recorded_operation.package}.{recorded_operation.name}"
                 for recorded_operation in recorded_operations
@@ -96,21 +103,23 @@ class KnownCalls:
                 f"{', '.join(filter(None, (name, *filters.values())))} is not among the "
                 f"recorded operations.{hint}"
             )
-        return matching_endings
+        return matching_calls
 
     def _find_nearest(self, operation: Operation) -> Operation | None:
-        def count_equal_fields(other: Operation) -> int:
-            weighted_fields = zip(_FIELD_WEIGHTS, astuple(operation), astuple(other), strict=True)
+        def count_equal_fields(other_operation: Operation) -> int:
+            weighted_fields = zip(_FIELD_WEIGHTS, astuple(operation), astuple(other_operation), strict=True)
             return sum(
                 field_weight for field_weight, value, other_value in weighted_fields if value == other_value
             )
 
-        recorded_operations = [ending.operation for ending in self.endings if ending.operation]
-        same_name = [other for other in recorded_operations if other.name == operation.name]
-        return max(same_name, key=count_equal_fields, default=None)
+        recorded_operations = [
+            operation_calls.operation for operation_calls in self.endings if operation_calls.operation
+        ]
+        same_name_operations = [other for other in recorded_operations if other.name == operation.name]
+        return max(same_name_operations, key=count_equal_fields, default=None)
 
 
-def read_known_calls(data: Any, name: str) -> KnownCalls:
+def read_known_calls(data: Any, file_name: str) -> KnownCalls:
     """Return the recorded library calls that a JSON file contains.
 
     Raises
@@ -118,9 +127,9 @@ def read_known_calls(data: Any, name: str) -> KnownCalls:
     TraceFormatError
         If the file has another format, or a newer version.
     """
-    check_version(data, FORMAT, name)
+    check_version(data, FORMAT, file_name)
     versions = ", ".join(f"{package} {version}" for package, version in data["versions"].items())
-    endings = (
+    all_operation_calls = (
         OperationCalls(
             operation=Operation(*key),
             routines=tuple((str(routine), int(count)) for routine, count in routines),
@@ -130,14 +139,16 @@ def read_known_calls(data: Any, name: str) -> KnownCalls:
         for *key, routines, kernels in data["calls"]
     )
     provenance = Provenance("recorded", data["device"], f"{data['date']}, {versions}")
-    return KnownCalls(provenance, tuple(add_libraries(ending) for ending in endings))
+    return KnownCalls(
+        provenance, tuple(add_libraries(operation_calls) for operation_calls in all_operation_calls)
+    )
 
 
-def add_libraries(ending: OperationCalls) -> OperationCalls:
+def add_libraries(operation_calls: OperationCalls) -> OperationCalls:
     """Return a copy of a record of library calls that includes the names of the libraries."""
-    routine_libraries = [library_of(name) for name, _ in ending.routines]
-    kernel_libraries = [library_of(name) for name, _ in ending.kernels]
+    routine_libraries = [library_of(name) for name, _ in operation_calls.routines]
+    kernel_libraries = [library_of(name) for name, _ in operation_calls.kernels]
     if "cuBLASLt" in routine_libraries:  # it uses the same kernels as cuBLAS
         kernel_libraries = [name for name in kernel_libraries if name != "cuBLAS"]
     distinct_libraries = dict.fromkeys(name for name in (*routine_libraries, *kernel_libraries) if name)
-    return replace(ending, libraries=tuple(distinct_libraries))
+    return replace(operation_calls, libraries=tuple(distinct_libraries))

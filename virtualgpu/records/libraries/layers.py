@@ -54,8 +54,8 @@ def find_similar_call(timeline: Timeline) -> str:
     activity_names = " ".join(activity.name for activity in timeline.activities).lower()
     if not any(activity.kind == "CONCURRENT_KERNEL" for activity in timeline.activities):
         return "asnumpy" if "dtoh" in activity_names else ""
-    product_names = ("matmul", "gemm", "cutlass", "nvjet")
-    if any(product in activity_names for product in product_names):
+    matmul_names = ("matmul", "gemm", "cutlass", "nvjet")
+    if any(matmul_name in activity_names for matmul_name in matmul_names):
         return "x @ w"
     return "sort" if "sort" in activity_names else "RawKernel"
 
@@ -104,9 +104,9 @@ def make_call_layers(
 ) -> CallLayers:
     """Return the layers of software that a call used. On a virtual GPU, `lower_calls` is None."""
     routines = Counter(
-        f"{', '.join(ending.libraries)}: {name}"
-        for ending in library_calls.endings
-        for name, _ in ending.routines
+        f"{', '.join(operation_calls.libraries)}: {name}"
+        for operation_calls in library_calls.endings
+        for name, _ in operation_calls.routines
     )
     layers = (
         count_code_symbols(function),

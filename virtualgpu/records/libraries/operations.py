@@ -12,7 +12,7 @@ _LINALG_FUNCTIONS = frozenset(
     {"solve", "inv", "pinv", "det", "slogdet", "cholesky", "qr", "svd", "eigh", "eigvalsh", "lstsq", "norm"}
 )
 _REDUCTIONS = frozenset({"sum", "max", "min", "mean", "prod"})
-_OTHER_NAMES = {
+_OPERATION_BY_KERNEL = {
     "curand_random": "random",
     "curand_standard_normal": "standard_normal",
     "random_uniform": "Generator.random",
@@ -53,7 +53,7 @@ def library_of(name: str) -> str:
 def operation_of(call: LibraryCall) -> Operation:
     """Return the operation that a library kernel of the virtual GPU implements."""
     kernel, reads, writes = call
-    name = _OTHER_NAMES.get(kernel, kernel.removeprefix("cupy_").split("__")[0])
+    name = _OPERATION_BY_KERNEL.get(kernel, kernel.removeprefix("cupy_").split("__")[0])
     arrays = reads or writes
     dtype = ""
     if arrays:

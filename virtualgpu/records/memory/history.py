@@ -109,8 +109,8 @@ class AllocatorHistory:
         """Number of bytes at each step that are reserved from the device."""
         return self._sum_size_bytes(self.ranges)
 
-    def _sum_size_bytes(self, lives: BlockLives | RangeLives) -> Column:
+    def _sum_size_bytes(self, lifetimes: BlockLives | RangeLives) -> Column:
         byte_changes = np.zeros(self.last_step + 2, np.int64)
-        np.add.at(byte_changes, lives.begins, lives.size_bytes)
-        np.add.at(byte_changes, lives.ends, -lives.size_bytes)
+        np.add.at(byte_changes, lifetimes.begins, lifetimes.size_bytes)
+        np.add.at(byte_changes, lifetimes.ends, -lifetimes.size_bytes)
         return np.cumsum(byte_changes[:-1])

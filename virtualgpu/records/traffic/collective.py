@@ -128,15 +128,18 @@ class Collective:
     def _apply_library_call(self, state_before: State) -> State:
         """Return the state after a library's call: the results, and unchanged chunks."""
         return tuple(
-            tuple(self.expected_parts(rank, chunk) or chunk_parts for chunk, chunk_parts in enumerate(chunks))
+            tuple(
+                self.expected_contributions(rank, chunk) or contributions
+                for chunk, contributions in enumerate(chunks)
+            )
             for rank, chunks in enumerate(state_before)
         )
 
-    def expected_parts(self, rank: int, chunk: int) -> Parts | None:
+    def expected_contributions(self, rank: int, chunk: int) -> Parts | None:
         """Return which GPUs must have contributed to a chunk of a GPU at the end of the operation. The result
         is None if the operation does not define the final contents of the chunk.
         """
-        return find_expected_parts(self.operation, self.gpus, rank, chunk)
+        return find_expected_contributions(self.operation, self.gpus, rank, chunk)
 
 
 State = tuple[tuple[Parts, ...], ...]
@@ -144,38 +147,41 @@ State = tuple[tuple[Parts, ...], ...]
 
 def make_initial_state(gpus: int, chunks: int) -> State:
     """Return the state before the first step, in which each GPU has only its own data."""
-    own_parts = [tuple(int(contributor == rank) for contributor in range(gpus)) for rank in range(gpus)]
-    return tuple((parts,) * chunks for parts in own_parts)
+    own_contributions = [
+        tuple(int(contributor == rank) for contributor in range(gpus)) for rank in range(gpus)
+    ]
+    return tuple((contributions,) * chunks for contributions in own_contributions)
 
 
 def apply_moves(state: State, moves: Sequence[Move]) -> State:
     """Return the state after a set of simultaneous transfers."""
     new_state = [list(chunks) for chunks in state]
     for move in moves:
-        moved_parts = state[move.source][move.chunk]
+        moved_contributions = state[move.source][move.chunk]
         if move.add:
-            own_parts = new_state[move.target][move.chunk]
-            moved_parts = tuple(
-                own_value + moved_value for own_value, moved_value in zip(own_parts, moved_parts, strict=True)
+            own_contributions = new_state[move.target][move.chunk]
+            moved_contributions = tuple(
+                own_value + moved_value
+                for own_value, moved_value in zip(own_contributions, moved_contributions, strict=True)
             )
-        new_state[move.target][move.chunk] = moved_parts
+        new_state[move.target][move.chunk] = moved_contributions
     return tuple(tuple(chunks) for chunks in new_state)
 
 
-def find_expected_parts(operation: Operation, gpus: int, rank: int, chunk: int) -> Parts | None:
+def find_expected_contributions(operation: Operation, gpus: int, rank: int, chunk: int) -> Parts | None:
     """Return which GPUs must have contributed to a chunk of a GPU at the end of the operation. The result is
     None if the operation does not define the final contents of the chunk.
 
     The root of an operation is GPU 0.
     """
-    all_parts = (1,) * gpus
+    all_contributions = (1,) * gpus
     match operation:
         case "all-reduce":
-            return all_parts
+            return all_contributions
         case "reduce":
-            return all_parts if rank == 0 else None
+            return all_contributions if rank == 0 else None
         case "reduce-scatter":
-            return all_parts if rank == chunk else None
+            return all_contributions if rank == chunk else None
         case "broadcast":
             return tuple(int(k == 0) for k in range(gpus))
         case "all-gather":
@@ -200,10 +206,10 @@ def is_right(
     """
     for chunk in range(len(bounds) - 1):
         elements = slice(bounds[chunk], bounds[chunk + 1])
-        chunk_parts = find_expected_parts(operation, len(inputs), rank, chunk)
-        if chunk_parts is not None:
+        contributions = find_expected_contributions(operation, len(inputs), rank, chunk)
+        if contributions is not None:
             sum_elements = sum(
-                array[elements] for array, count in zip(inputs, chunk_parts, strict=True) if count
+                array[elements] for array, count in zip(inputs, contributions, strict=True) if count
             )
             if not (result[elements] == sum_elements).all():
                 return False

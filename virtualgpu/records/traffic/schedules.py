@@ -43,12 +43,14 @@ def make_star_or_tree_schedule(operation: Operation, gpus: int, algorithm: str) 
     or along a tree.
     """
     is_chunked = operation in ("all-gather", "reduce-scatter")
-    tree_levels = _make_tree_levels(gpus) if algorithm == "tree" else [[(0, r, 1) for r in range(1, gpus)]]
+    tree_levels = (
+        _make_tree_levels(gpus) if algorithm == "tree" else [[(0, rank, 1) for rank in range(1, gpus)]]
+    )
     all_chunks = range(gpus) if is_chunked else range(1)
 
-    def find_subtree_chunks(rank: int, size: int) -> Sequence[int]:
+    def find_subtree_chunks(rank: int, subtree_size: int) -> Sequence[int]:
         """Return the chunks of the GPUs that belong to a subtree."""
-        return range(rank, min(rank + size, gpus))
+        return range(rank, min(rank + subtree_size, gpus))
 
     steps_to_root = [
         [
@@ -75,13 +77,13 @@ def make_star_or_tree_schedule(operation: Operation, gpus: int, algorithm: str) 
 
 def _make_tree_levels(gpus: int) -> list[list[tuple[int, int, int]]]:
     """Return the edges of each level of a tree: parent GPU, child GPU, and size of the child's subtree."""
-    steps = []
+    levels = []
     rank_distance = 1
     while rank_distance < gpus:
         near_ranks = range(0, gpus - rank_distance, 2 * rank_distance)
-        steps.append([(rank, rank + rank_distance, rank_distance) for rank in near_ranks])
+        levels.append([(rank, rank + rank_distance, rank_distance) for rank in near_ranks])
         rank_distance *= 2
-    return steps
+    return levels
 
 
 def merge_adjacent_moves(moves: Sequence[Move]) -> list[tuple[Move, int]]:

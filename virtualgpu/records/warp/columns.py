@@ -126,16 +126,16 @@ class SharedEvents:
         self.shared = shared
         self.words = -(-shared.size_bytes // WORD_BYTES)
         write_rows, write_lanes = np.nonzero(expand_lane_masks(shared.mask))
-        offset = shared.offset[write_rows, write_lanes].astype(np.int64)
+        byte_offsets = shared.offset[write_rows, write_lanes].astype(np.int64)
         width_bytes = shared.width_bytes[write_rows].astype(np.int64)
-        byte_in_word = (offset % WORD_BYTES).astype(np.uint64)
+        byte_in_word = (byte_offsets % WORD_BYTES).astype(np.uint64)
         bits_in_word = shared.value[write_rows, write_lanes] << np.uint64(8) * byte_in_word
         byte_masks = (np.uint64(1) << width_bytes.astype(np.uint64)) - np.uint64(1) << byte_in_word
         # A piece of 8 bytes is an event of two words.
         long_pieces = np.flatnonzero(width_bytes > WORD_BYTES)
         piece_index = np.append(np.arange(write_rows.size), long_pieces)
         second_word = np.repeat([0, 1], [write_rows.size, long_pieces.size])
-        word_index = offset[piece_index] // WORD_BYTES + second_word
+        word_index = byte_offsets[piece_index] // WORD_BYTES + second_word
         word_order = np.lexsort((piece_index, word_index))
         word_order = word_order[word_index[word_order] < self.words]
         piece_index = piece_index[word_order]
@@ -151,7 +151,9 @@ class SharedEvents:
         self._moment_numbers = moment_indices[self.row] + 1
         self._compute_words(bits_in_word, byte_masks)
 
-    def _compute_words(self, bits_in_word: npt.NDArray[np.uint64], mask: npt.NDArray[np.uint64]) -> None:
+    def _compute_words(
+        self, bits_in_word: npt.NDArray[np.uint64], byte_masks: npt.NDArray[np.uint64]
+    ) -> None:
         """Compute the contents of the word after each event, and count the bytes that are new or changed."""
         self.bits = np.zeros(bits_in_word.size, np.uint32)
         first_events = self.word_events[self.word]
@@ -159,7 +161,7 @@ class SharedEvents:
         new_byte_counts = np.zeros(self.moments.size + 1, np.int64)
         change_counts = np.zeros(self.moments.size + 1, np.int64)
         for byte_index in range(WORD_BYTES):
-            is_written = (mask >> np.uint64(byte_index) & np.uint64(1)).astype(np.bool_)
+            is_written = (byte_masks >> np.uint64(byte_index) & np.uint64(1)).astype(np.bool_)
             last_writers = np.maximum.accumulate(np.where(is_written, event_indices, -1))
             bit_shift = np.uint64(8 * byte_index)
             word_bits = np.where(

@@ -74,8 +74,8 @@ def find_loops(trace: WarpTrace) -> WarpLoops:
     run_arrays = [step_indices[:0]]
     outer_turns = []
     turn_offsets = [0]
-    turn_words = list[str]()
-    turn_labels = list[str]()
+    nested_labels = list[str]()
+    own_labels = list[str]()
     for run_index, (first_step, last_step, head_steps, unroll_factor) in enumerate(_find_loop_runs(trace)):
         outer_turns.append(int(turn_of_step[first_step]))
         loop_steps = slice(first_step, last_step + 1)
@@ -97,12 +97,12 @@ def find_loops(trace: WarpTrace) -> WarpLoops:
             for iteration in range(1, head_steps.size + 1)
         ]
         outer_turn_text = (
-            f"{turn_words[outer_turns[-1]]}, inside it " if outer_turns[-1] >= 0 else "iteration "
+            f"{nested_labels[outer_turns[-1]]}, inside it " if outer_turns[-1] >= 0 else "iteration "
         )
         factor_note = f" (unrolled: each is {unroll_factor} in the source)" if unroll_factor else ""
-        turn_words += [f"{outer_turn_text}{turn_text}{factor_note}" for turn_text in turn_texts]
+        nested_labels += [f"{outer_turn_text}{turn_text}{factor_note}" for turn_text in turn_texts]
         factor_notes = [factor_note, f" ({unroll_factor} each)", ""] if unroll_factor else [""]
-        turn_labels += [
+        own_labels += [
             "\n".join(
                 [
                     *(f"iteration {turn_text}{note_form}" for note_form in factor_notes),
@@ -127,8 +127,8 @@ def find_loops(trace: WarpTrace) -> WarpLoops:
         turn_begin=begin_steps,
         turn_end=end_steps,
         turn_run=run_of_turn,
-        words=tuple(turn_words),
-        alone=tuple(turn_labels),
+        words=tuple(nested_labels),
+        alone=tuple(own_labels),
         turn=turn_of_step,
         moves=stop_of_move,
     )

@@ -179,7 +179,7 @@ class SingleDeviceMemoryPool:
                 MemoryPool, machine=machine
             )
             self._owner.clock.watch.note_allocation(
-                self._owner.id, memory.ptr, rounded_size, private=is_private
+                self._owner.id, memory.ptr, rounded_size, is_private=is_private
             )
         self._owner.memory.track_allocation(memory.ptr, size, f"{size:,}-byte allocation")
         return MemoryPointer(memory, 0)

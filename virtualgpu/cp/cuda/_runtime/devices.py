@@ -111,7 +111,7 @@ def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
     a chip, are left out.
     """
     info = _machine.current().device(device).info
-    attribute_values = {attribute.name: attribute.of(info) for attribute in ATTRIBUTES}
+    attribute_values = {attribute.name: attribute.find_value(info) for attribute in ATTRIBUTES}
     texture_sizes = {
         f"max{texture_kind}": tuple(
             attribute_values[f"Max{texture_kind}{axis_name}"] for axis_name in axis_names
@@ -126,7 +126,7 @@ def getDeviceProperties(device: int) -> dict[str, Any]:  # noqa: N802
         "deviceOverlap": int(bool(info.copy_engines)),
         **texture_sizes,
         **_find_pci_address(device),
-        **{attribute.property: attribute.of(info) for attribute in ATTRIBUTES if attribute.property},
+        **{attribute.property: attribute.find_value(info) for attribute in ATTRIBUTES if attribute.property},
     }
 
 
@@ -135,7 +135,8 @@ def deviceGetAttribute(attrib: int, device: int) -> int:  # noqa: N802
     info = _machine.current().device(device).info
     pci_values = dict(zip(_PCI_ATTRIBUTES, _find_pci_address(device).values(), strict=True))
     attribute_value = next(
-        (attribute.of(info) for attribute in ATTRIBUTES if attribute.number == attrib), pci_values.get(attrib)
+        (attribute.find_value(info) for attribute in ATTRIBUTES if attribute.number == attrib),
+        pci_values.get(attrib),
     )
     if attribute_value is None:
         raise CUDARuntimeError(
