@@ -49,6 +49,6 @@ def test_each_optimization_version_appears_in_a_notebook() -> None:
         for cell in code_cells(read(path))
         for name in re.findall(r'story\.table\("(\d\d)"\)', cell.source)
     }
-    # 00 begins it, and 04 looks at it and mends nothing.
+    # Notebook 00 introduces the running example, and 04 examines it without changing it.
     assert {rung.notebook_number for rung in rungs.VERSIONS} <= numbers_ | {"00", "04"}
     assert (FOLDER / "glossary.ipynb").is_file()
