@@ -261,17 +261,19 @@ def _make_records(
     )
     cache_recorder = caching.start_cache_recorder(prepared_launch) if needs_cache_model else None
     trace_request = _make_trace_request(observations)
+    needs_variables = any(
+        isinstance(observation, Warp) or (isinstance(observation, Block) and observation.with_variables)
+        for observation in observations
+    )
     debug_build = (
         debugging.run_debug_build(prepared_launch, trace_request)
-        if trace_request is not None and trace_request.with_steps
-        else None
+        if trace_request is not None and needs_variables
+        else debugging.DebugBuild()
     )
     watched_launches: dict[Observation[Any], WatchedLaunch] = {
         observation: WatchedLaunch(prepared_launch, debug_build, observation.watch, observation.stop)
         for observation in observations
-        if debug_build is not None
-        and isinstance(observation, Warp | Block)
-        and (observation.watch or observation.stop)
+        if isinstance(observation, Warp | Block) and (observation.watch or observation.stop)
     }
     run_options = replace(
         prepared_launch.options,
@@ -317,7 +319,7 @@ def _make_record(
     finished_launch: FinishedLaunch,
     observation: Observation[Any],
     cache_recorder: caching.CacheRecorder | None,
-    debug_build: debugging.DebugBuild | None,
+    debug_build: debugging.DebugBuild,
     watched_launch: WatchedLaunch | None,
 ) -> Any:
     launch_result = finished_launch.result
@@ -334,7 +336,7 @@ def _make_record(
             return launch_result.access_trace
         case Fragments():
             return launch_result.fragment_trace
-        case Warp() | Block() if debug_build is not None:
+        case Warp() | Block():
             block_trace = launch_result.block_trace
             warp_trace = launch_result.trace
             traces: tuple[WarpTrace, ...] = ()

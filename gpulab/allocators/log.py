@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from virtualgpu.records.memory import ACTIONS, Action, AllocatorEvents, Stack
+from virtualgpu.records.memory import ACTIONS, Action, AllocatorEvents
 
 _ACTION_CODES = {action: code for code, action in enumerate(ACTIONS)}
 
 
 class EventLog:
-    """A log of the events and stack traces of an allocator model. The model calls `append_event` for each
+    """A log of the events of an allocator model. The model calls `append_event` for each
     event.
 
-    ``time_ns`` and ``stack`` are those of the current request; the caller sets them before each request.
+    ``time_ns`` and ``stack`` (the index of a stack trace) belong to the current request. The caller sets them
+    before each request.
 
     Examples
     --------
@@ -27,7 +28,6 @@ class EventLog:
         self.time_ns = 0
         self.stack = -1
         self._event_rows: list[tuple[int, int, int, int, int, int, int]] = []
-        self._stacks: dict[Stack, int] = {}
 
     def __len__(self) -> int:
         return len(self._event_rows)
@@ -35,18 +35,10 @@ class EventLog:
     def append_event(
         self, action: Action, address: int, size_bytes: int, requested_bytes: int, stream: int
     ) -> None:
-        """Append an event to the log, with the current time and stack trace."""
+        """Append an event to the log, with the current time and the index of the current stack trace."""
         self._event_rows.append(
             (_ACTION_CODES[action], address, size_bytes, requested_bytes, stream, self.time_ns, self.stack)
         )
-
-    def number_stack(self, stack: Stack) -> int:
-        """Return the index under which the log stores a stack trace, or -1 for an empty stack trace."""
-        return self._stacks.setdefault(stack, len(self._stacks)) if stack else -1
-
-    @property
-    def stacks(self) -> tuple[Stack, ...]:
-        return tuple(self._stacks)
 
     def events(self) -> AllocatorEvents:
         """Return all logged events so far, as columns."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from gpulab import session, views
@@ -65,7 +66,9 @@ def pipeline(
     """
     launch = Launch.of(kernel, grid, block, args, shared_mem, stream)
     block_position, warp = launch.warp_position(block_index, 0)
-    observation = Block(block_position, warp) if max_steps is None else Block(block_position, warp, max_steps)
+    observation = Block(block_position, warp, with_variables=False)
+    if max_steps is not None:
+        observation = replace(observation, max_steps=max_steps)
     observed_record: session.ObservedRecord[BlockTrace | WarpTrace] = session.observe(launch, observation)
     if not isinstance(observed_record.record, BlockTrace):
         raise GpulabError(_NOT_REPLAYED_MESSAGE)

@@ -37,7 +37,6 @@ WORD_BYTES = 4
 ROW_ELEMENTS = 32
 """Elements in a row of the tile that `AccessPattern` pads and swizzles."""
 MOST_ELEMENTS = 4096
-INACTIVE_LANE_ADDRESS = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,23 +307,6 @@ class AccessTrace:
         # In local memory lanes never share a word.
         rule = "load" if space == "local" else self.rules[site_index]
         return Access(tuple(self.address[index].tolist()), size, space, rule)
-
-    def worst_first(self) -> list[int]:
-        """Return the indices of executed memory instructions, sorted by excess traffic. The instruction with
-        the largest excess is first.
-
-        A sector counts 32 bytes and a pass 128, so that the two can be compared.
-        """
-        accesses = self.counters.accesses
-
-        def compute_sort_key(index: int) -> tuple[int, int, int]:
-            access = accesses[index]
-            total_bytes = access.sectors * SECTOR_BYTES + access.wavefronts * LINE_BYTES
-            return -excess_bytes(access), -total_bytes, index
-
-        return sorted(
-            (index for index, access in enumerate(accesses) if access.requests), key=compute_sort_key
-        )
 
 
 SPACES: tuple[Space, ...] = ("global", "shared", "local", "const")

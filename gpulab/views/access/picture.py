@@ -16,7 +16,6 @@ from virtualgpu.records.kernel import LINE_BYTES
 
 LEFT_MARGIN_PX = 62
 TOP_MARGIN_PX = 16
-BOTTOM_MARGIN_PX = 16
 LANE_PX = 26
 ROWS_PX = 224
 MIN_ROW_PX = 7

@@ -16,7 +16,6 @@ from gpulab.words import count, size
 from virtualgpu.records.memory import (
     AllocatorHistory,
     BlockMap,
-    SegmentLives,
 )
 
 COLOUR_CRITERIA = ("line", "stream", "age")
@@ -92,19 +91,14 @@ class AllocatorView(View, module="allocator/map"):
             )
             for term, value, detail in pool_text.make_figures(fragmentation):
                 lines.append(f"  {term}: {value} {detail}".rstrip())
-            lines += [
-                f"  {text}"
-                for text in _describe_segments(block_map, panel.history.segments, self.maps.streams)
-            ]
+            lines += [f"  {text}" for text in _describe_segments(block_map, self.maps.streams)]
         return "\n".join([*lines, self.caption])
 
     def draw(self) -> Box:
         return picture.draw(self.maps, self.step, self.colour_by)
 
 
-def _describe_segments(
-    block_map: BlockMap, segment_lives: SegmentLives, streams: dict[int, str]
-) -> list[str]:
+def _describe_segments(block_map: BlockMap, streams: dict[int, str]) -> list[str]:
     segment_sentences = []
     for segment in block_map.segments[:40]:
         states = [block.state for block in segment.blocks]

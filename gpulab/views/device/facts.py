@@ -70,7 +70,6 @@ def _format_driver(info: DeviceInfo) -> str | None:
     return info.driver or (None if info.provenance.source in ("measured", "recorded") else "none")
 
 
-CAPABILITY = Quantity("Capability", "", lambda d: d.capability)
 SM_COUNT = Quantity("SMs", "", lambda d: d.sm_count)
 FP32_RATE = Quantity("Peak FP32", "TFLOP/s", compute_fp32_tflops)
 BANDWIDTH = Quantity("Memory bandwidth", "GB/s", lambda d: d.memory_bandwidth_gbps, 4)

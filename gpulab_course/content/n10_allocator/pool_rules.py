@@ -35,7 +35,6 @@ class _PoolState:
     def __init__(self) -> None:
         self.blocks: list[_PoolBlock] = []
         self.segments: dict[int, int] = {}
-        self._last_streams: dict[int, int] = {}  # last stream of each unit of 512 bytes
 
     def find_fitting_blocks(self, size: int, stream: int) -> list[_PoolBlock]:
         """Return the free blocks of this stream with a size of at least `size` bytes."""

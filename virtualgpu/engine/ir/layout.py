@@ -99,17 +99,6 @@ LOCAL_TAG = 2 << 56
 # A function pointer: this tag and the function's number in the module.
 FUNCTION_TAG = 3 << 56
 
-ACCESS_COUNTERS = (
-    "requests",
-    "sectors",
-    "wavefronts",
-    "ideal_wavefronts",
-    "lanes",
-    "missed_sectors",
-    "half_lines",
-    "line_passes",
-    "missed_requests",
-)
 # Line numbers in the model of an L1 cache are reduced to L1_LINE_BITS bits. Their remainder for up to 4095
 # slots follows exactly from a multiplication with an inverse of L1_INVERSE_BITS bits.
 L1_LINE_BITS = 28  # 32 GiB

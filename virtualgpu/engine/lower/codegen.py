@@ -29,7 +29,6 @@ class GeneratedKernel:
     static_shared_bytes: int
     frame_bytes: int
     local_bytes: int
-    float_atomics: bool
 
     @property
     def reserved_shared_bytes(self) -> int:
@@ -176,7 +175,6 @@ def generate_kernel(
         static_shared,
         frame_bytes,
         local_bytes,
-        options.has_float_atomics,
     )
 
 

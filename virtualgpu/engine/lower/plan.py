@@ -21,7 +21,6 @@ class CodeOptions:
     is_observed: bool = False
     trap_nan: bool = False
     has_mask_registers: bool = False  # for a processor that works under masks of single bits
-    has_float_atomics: bool = False
 
 
 @dataclass(slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -76,18 +75,10 @@ class PortTraffic:
     @property
     def busiest_bytes(self) -> int:
         """The largest number of bytes that passed through one port in one direction."""
-        return self._busiest_total(lambda crossing: crossing.size_bytes)
-
-    @property
-    def busiest_ns(self) -> int:
-        """The largest total time in ns of the transfers through one port in one direction."""
-        return self._busiest_total(lambda crossing: crossing.end_ns - crossing.start_ns)
-
-    def _busiest_total(self, quantity: Callable[[Crossing], int]) -> int:
         total_by_port: dict[tuple[int, Route, bool], int] = {}
         for crossing in self.crossings:
             outgoing = (crossing.source, crossing.over, True)
             incoming = (crossing.target, crossing.over, False)
             for port in (outgoing, incoming):
-                total_by_port[port] = total_by_port.get(port, 0) + quantity(crossing)
+                total_by_port[port] = total_by_port.get(port, 0) + crossing.size_bytes
         return max(total_by_port.values(), default=0)

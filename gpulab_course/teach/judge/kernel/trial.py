@@ -299,9 +299,3 @@ def make_labelled_case(
     )
     case.label = f"{', '.join([*integer_texts, shape_text])}{data_text}"
     return case
-
-
-def _count_idle_threads(case: Case) -> Any:
-    """Return the number of threads without an element; 0 for a launch of one element."""
-    element_count = np.prod(case.size)
-    return (case.threads - element_count) * (element_count > 1)

@@ -532,14 +532,11 @@ def _emit_read_modify_write(
     """Emit an atomic that changes one element per lane, and return the old values."""
     if ptx_type in _HALF_TYPES:
         ptx_type, (name, llvm_text) = f"b{8 * ir.TYPE_BYTES[ptx_type]}", lanes.make_atomic_half_add(ptx_type)
-        code.options.has_float_atomics = True
         llvm = llvm_of(ptx_type)
     else:
         llvm = llvm_of(ptx_type)
-        if llvm in INTRINSIC_SUFFIX:
-            if operation != "add":
-                raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
-            code.options.has_float_atomics = True
+        if llvm in INTRINSIC_SUFFIX and operation != "add":
+            raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
         name, llvm_text = lanes.make_atomic(
             operation, llvm, ptx_type[0] == "s", flushes_subnormals=space_of(instruction) != "shared"
         )
