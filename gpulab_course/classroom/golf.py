@@ -132,8 +132,12 @@ def enter_scores(path: Path, exercise_id: str, answer: Path, name: str) -> list[
     list
         A sentence for each new best score; empty if no score is better.
 
-    Raises ------ GolfError If the answer does not pass, the exercise has no score, or the file is not a file
-    of scores. AnswerError, UnknownExerciseError As `gpulab_course.classroom.answers.judge_file`.
+    Raises
+    ------
+    GolfError
+        If the answer does not pass, the exercise has no score, or the file is not a file of scores.
+    AnswerError, UnknownExerciseError
+        As for `gpulab_course.classroom.answers.judge_file`.
     """
     read_entries(path)  # before the answer is judged
     scores = _judge_scores(exercise_id, answer)

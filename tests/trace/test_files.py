@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 import random
+import re
 import time
 import tracemalloc
 from collections import defaultdict
@@ -622,8 +623,9 @@ def test_reading_stops_after_very_many_events_without_a_time(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gpulab.analysis.files.foreign._MAX_LOST", 1_000)
-    file.write_text("[" + "1," * 1_100 + "1]")
-    with pytest.raises(TraceFormatError, match=r"more than 1,000 events without"):
+    slice_events = [{"ph": phase, "name": "step", "ts": 1, "pid": 1, "tid": 1} for phase in "BE"]
+    file.write_text(json.dumps([*slice_events, *[1] * 1_100]))
+    with pytest.raises(TraceFormatError, match=rf"{re.escape(file.name)} has more than 1,000 events without"):
         open_file(file)
 
 

@@ -143,9 +143,13 @@ def product(text: str) -> tuple[Any, tuple[Any, ...]]:
 
 
 @pytest.fixture(autouse=True)
-def without_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trace blocks without their variables: no pipeline needs those, and a debug build takes seconds."""
-    monkeypatch.setattr(debugging, "run_debug_build", lambda *_: debugging.DebugBuild())
+def no_debug_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a debug build fail. It takes seconds, and no pipeline needs the variables that it finds."""
+
+    def fail(*_: Any) -> None:
+        raise AssertionError("gl.pipeline must not make a debug build")
+
+    monkeypatch.setattr(debugging, "run_debug_build", fail)
 
 
 def found(text: str, device: str = "virtual:A100") -> Pipeline:

@@ -481,17 +481,17 @@ def _find_copy_waits(
 ) -> tuple[CopyWait, ...]:
     """Return the waits for asynchronous copies, with the code that runs while the copies are in flight."""
     copy_waits = []
-    for current_function in dict.fromkeys(function_number for function_number, _ in blocks):
+    for current_function in dict.fromkeys(block_function for block_function, _ in blocks):
         code = functions[current_function].instructions
         row_by_block = {
             block.number: block_row
-            for block_row, (function_number, block) in enumerate(blocks)
-            if function_number == current_function
+            for block_row, (block_function, block) in enumerate(blocks)
+            if block_function == current_function
         }
         block_by_pc = {
             pc: block.number
-            for function_number, block in blocks
-            if function_number == current_function
+            for block_function, block in blocks
+            if block_function == current_function
             for pc in range(block.first, block.end)
         }
         copy_pcs = [pc for pc in block_by_pc if is_copy(code[pc].parts)]

@@ -248,11 +248,11 @@ def read_slices(events: Iterable[Any], max_slices: int, name: str) -> TraceConte
                     open_slice_count += 1
             elif event_phase == "E":
                 if open_slices[track_key]:
-                    name, category, start_ns, args = open_slices[track_key].pop()
+                    slice_name, category, start_ns, args = open_slices[track_key].pop()
                     open_slice_count -= 1
                     _add_slice(
                         file_contents,
-                        name,
+                        slice_name,
                         category,
                         track_key,
                         start_ns,

@@ -76,9 +76,11 @@ def sandbox(
         If a value cannot be copied to the other process. Nothing has started then; the message names the
         value.
 
-    Notes ----- In a sandbox, the virtual GPU reports faults as CUDA does: late, with a short message, and
-    again at every later call. gpulab still knows the faulty launch. On a real GPU, a second run with launch
-    blocking finds it.
+    Notes
+    -----
+    In a sandbox, the virtual GPU reports faults as CUDA does: late, with a short message, and again at every
+    later call. gpulab still knows the faulty launch. On a real GPU, a second run with launch blocking finds
+    it.
 
     A sandbox guards against crashes and infinite loops, not against hostile code: it runs as the same user,
     and with ``returns=True`` its result is unpickled in this process.
