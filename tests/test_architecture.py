@@ -207,7 +207,7 @@ def allowed(part: str) -> set[str] | None:
 ORDER = ("virtualgpu", "gpulab", "gpulab_course")
 
 
-def test_packages_keep_their_order() -> None:
+def test_packages_do_not_import_later_packages() -> None:
     violations = []
     for path in MODULES:
         package = dotted(path).split(".")[0]
@@ -220,7 +220,7 @@ def test_packages_keep_their_order() -> None:
     assert not violations, "\n".join(violations)
 
 
-def test_imports_keep_their_direction() -> None:
+def test_modules_import_only_allowed_modules() -> None:
     violations = []
     for path in MODULES:
         part = part_of(dotted(path))
@@ -238,7 +238,7 @@ def test_imports_keep_their_direction() -> None:
     assert not violations, "\n".join(violations)
 
 
-def test_the_rules_name_parts_that_exist() -> None:
+def test_modules_named_in_the_import_rules_exist() -> None:
     parts = {part_of(dotted(path)) for path in MODULES}
     named = {f"virtualgpu.{room}" for room in VIRTUAL} | set(UPPER) | SIDES
     named |= {f"virtualgpu.{name}" for names in VIRTUAL.values() for name in names}
@@ -295,7 +295,7 @@ def test_modules_do_not_import_each_other_in_circles() -> None:
         pytest.fail(" <- ".join(error.args[1]))
 
 
-def test_import_check_sees_relative_lazy_and_dynamic_imports() -> None:
+def test_import_check_finds_relative_lazy_and_dynamic_imports() -> None:
     text = (
         "from ..session import cp\nfrom gpulab import real\n"
         "def f():\n    import virtualgpu.backend\n    importlib.import_module('virtualgpu.cp.cuda')\n"
@@ -309,7 +309,7 @@ def test_import_check_sees_relative_lazy_and_dynamic_imports() -> None:
     }
 
 
-def test_cupy_is_imported_only_where_a_gpu_is_in_use() -> None:
+def test_cupy_is_imported_at_module_level_only_in_gpulab_real() -> None:
     """CuPy takes seconds to import and is absent without a GPU, so never at a module's top outside `real`."""
     violations = [
         f"{module_id(path)}:{line}"
@@ -321,7 +321,7 @@ def test_cupy_is_imported_only_where_a_gpu_is_in_use() -> None:
     assert not violations
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
+def test_importing_gpulab_loads_no_slow_packages() -> None:
     heavy = ("cupy", "llvmlite", "matplotlib", "ipywidgets", "anywidget", "IPython", "pynvml")
     code = f"import sys, gpulab; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -386,7 +386,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_notebooks_are_clean(path: Path) -> None:
+def test_notebooks_contain_no_widget_state_or_machine_details(path: Path) -> None:
     """Pictures and text stay in a notebook, widget state and the machine's own particulars do not."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
     assert notebook["nbformat"] == 4

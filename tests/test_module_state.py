@@ -125,7 +125,7 @@ def state_of(path: Path) -> dict[str, int]:
     return dict(state(path.read_text(encoding="utf-8")))
 
 
-def test_modules_keep_no_state() -> None:
+def test_modules_have_no_mutable_state() -> None:
     violations = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path in MODULES
@@ -135,7 +135,7 @@ def test_modules_keep_no_state() -> None:
     assert not violations, "state at module level belongs to the session:\n" + "\n".join(violations)
 
 
-def test_what_is_allowed_is_there() -> None:
+def test_every_allowed_name_exists() -> None:
     names = {name for path in MODULES for name in state_of(path)}
     gone = sorted(set(ALLOWED) - names)
     assert not gone
@@ -160,5 +160,5 @@ def test_what_is_allowed_is_there() -> None:
         ("class A:\n    def f(self):\n        self.x = 1\n        self.y.append(2)", set()),
     ],
 )
-def test_state_is_seen(text: str, caught: set[str]) -> None:
+def test_the_check_detects_mutable_state(text: str, caught: set[str]) -> None:
     assert {name for name, _ in state(text)} == caught

@@ -9,22 +9,22 @@ import pytest
 import gpulab as gl
 from tests.session import test_tracing_compiler, test_traffic
 from tests.session.test_tracing_compiler import (  # noqa: F401  (collects these tests here too)
-    test_a_guard_that_fails_is_named_and_the_result_is_right,
-    test_a_value_that_python_asks_for_leaves_the_function_as_written,
-    test_an_array_from_outside_may_change_in_place_and_by_name,
-    test_arguments_that_share_memory,
-    test_functions_whose_guards_always_fail_are_no_longer_compiled,
-    test_numbers_are_constants_of_the_code_and_guarded,
+    test_a_failed_guard_is_reported_and_the_result_is_correct,
+    test_a_function_that_reads_a_value_on_the_host_is_not_compiled,
+    test_a_global_array_can_be_modified_or_replaced,
+    test_aliased_arguments_are_compiled_separately,
+    test_compilation_stops_after_repeated_guard_failures,
+    test_numbers_are_compiled_as_guarded_constants,
 )
 from tests.session.test_traffic import (  # noqa: F401
     test_a_fusion_boundary_has_its_reason,
-    test_a_kernel_of_ones_own_is_counted_and_taken_as_it_is,
-    test_arguments_are_left_as_they_were,
-    test_functions_that_cannot_be_followed_are_refused_with_a_remedy,
-    test_fused_kernels_give_what_the_function_gives,
-    test_nine_passes_become_one_that_reads_and_writes_once,
-    test_other_values_are_folded_and_reads_of_the_host_named,
-    test_the_picture_has_a_description,
+    test_a_raw_kernel_is_counted_and_not_fused,
+    test_a_traffic_report_is_described_and_saved,
+    test_constants_are_folded_and_host_reads_are_reported,
+    test_fused_kernels_return_the_results_of_the_function,
+    test_nine_elementwise_passes_fuse_into_one,
+    test_traffic_does_not_modify_the_arguments,
+    test_untraceable_functions_are_refused_with_a_suggestion,
 )
 
 pytestmark = pytest.mark.gpu

@@ -77,7 +77,7 @@ class Named(Numbered):
 
 
 @pytest.mark.usefixtures("alone")
-def test_the_reply_of_a_job_with_an_error() -> None:
+def test_a_failing_job_returns_message_status_and_frames() -> None:
     def fails(error: BaseException) -> None:
         raise error
 
@@ -99,7 +99,7 @@ def test_the_reply_of_a_job_with_an_error() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-def test_the_innermost_twenty_lines_of_a_deep_call_are_kept() -> None:
+def test_a_deep_traceback_keeps_its_innermost_twenty_frames() -> None:
     def deep(n: int) -> int:
         return 1 // n + deep(n - 1)
 
@@ -109,7 +109,7 @@ def test_the_innermost_twenty_lines_of_a_deep_call_are_kept() -> None:
         assert len({*frames}) == 1
 
 
-def test_processes_that_were_left_are_noted_except_the_compiler_s(alone: list[int]) -> None:
+def test_running_child_processes_are_noted_except_the_compiler(alone: list[int]) -> None:
     pipe = subprocess.PIPE
     with (
         subprocess.Popen(["/bin/sh", "-c", "read x; :", "sh"], stdin=pipe) as other,
@@ -128,7 +128,7 @@ def test_processes_that_were_left_are_noted_except_the_compiler_s(alone: list[in
 
 
 @pytest.mark.usefixtures("alone")
-def test_sixteen_open_figures_are_drawn_and_faulty_ones_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sixteen_figures_are_drawn_and_failing_ones_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def save(number: int, file: Any) -> None:
         if number == 2:
             raise ValueError("cannot be drawn")
@@ -161,7 +161,7 @@ def test_only_a_last_expression_is_shown(code: str, bundle: dict[str, str]) -> N
     assert (result.values, result.display_bundle) == ({}, bundle)
 
 
-def test_an_expression_is_shown_as_text_page_and_drawing() -> None:
+def test_an_expression_is_displayed_as_text_html_and_svg() -> None:
     class Rich:
         def __repr__(self) -> str:
             return "rich"
@@ -183,14 +183,14 @@ class Stream:
     """A class that has the name of a handle, and is none."""
 
 
-def test_handles_of_the_device_are_refused_and_others_of_their_name_cross() -> None:
+def test_device_handles_cannot_be_sent_but_classes_of_that_name_can() -> None:
     with pytest.raises(GpulabError, match=r"sandbox: s \(a Stream\), held \(lock\)\. "):
         jobs.pack_job(Cell("", "cell", {"np": np, "s": gl.cp.cuda.Stream(), "n": 1, "held": LOCK}, ()))
     whole = jobs.pack_job(Cell("", "cell", {"s": Stream(), "pool": gl.cp.zeros(2)}, ()))
     assert isinstance(pickle.loads(whole).variables["s"], Stream)
 
 
-def test_refused_arguments_have_a_number_and_globals_a_name() -> None:
+def test_unpicklable_arguments_are_named_by_number_globals_by_name() -> None:
     def refused(job: Any, *args: Any) -> str:
         with pytest.raises(GpulabError) as error:
             jobs.pack_job(Call(job, args))
@@ -207,7 +207,7 @@ def imported() -> Any:
     return LOCK
 
 
-def test_a_function_of_a_module_crosses_by_name_and_one_of_the_notebook_by_value(
+def test_module_functions_are_sent_by_name_notebook_ones_by_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert pickle.loads(jobs.pack_job(Call(imported, ()))).function is imported
@@ -356,7 +356,7 @@ def test_a_second_run_with_launch_blocking_finds_the_launch(blocking: bool, made
     assert (record.culprit.launch, record.culprit.source.line) == (0, 5 if blocking else 7)
 
 
-def test_without_a_name_in_the_second_run_no_launch_is_named(made: type[MadeUp]) -> None:
+def test_no_launch_is_blamed_if_the_second_run_names_none(made: type[MadeUp]) -> None:
     made.answers["run_job"] = [raised(5), dict(NOTHING)]
     assert gl.sandbox(len, ()).record.culprit is None
     for other in (
@@ -368,7 +368,7 @@ def test_without_a_name_in_the_second_run_no_launch_is_named(made: type[MadeUp])
         gl.sandbox(len, ())
 
 
-def test_the_output_of_a_cell_and_its_figures_follow_the_table(made: type[MadeUp]) -> None:
+def test_cell_output_and_figures_are_shown_after_the_table(made: type[MadeUp]) -> None:
     def bundle(figures: Any = (), **shown: str) -> Any:
         kinds = {"html": "text/html", "svg": "image/svg+xml", "plain": "text/plain"}
         content = {kinds[kind]: text for kind, text in shown.items()}
@@ -387,7 +387,7 @@ def test_the_output_of_a_cell_and_its_figures_follow_the_table(made: type[MadeUp
 # The process that waits ---------------------------------------------------------------------------------
 
 
-def test_the_process_that_waits_is_taken_when_it_is_ready(made: type[MadeUp]) -> None:
+def test_a_spare_process_is_used_when_it_is_ready(made: type[MadeUp]) -> None:
     keep = sandbox._SpareProcess()
     keep.prepare_process()
     keep.prepare_process()
@@ -411,7 +411,7 @@ def test_a_spare_process_of_another_device_is_replaced(made: type[MadeUp]) -> No
     assert second.calls == [("warm_up", 2)]
 
 
-def test_a_spare_process_that_fails_is_no_error(made: type[MadeUp], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_spare_process_raises_no_error(made: type[MadeUp], monkeypatch: pytest.MonkeyPatch) -> None:
     keep = sandbox._SpareProcess()
     made.answers["warm_up"] = ProcessError("busy")
     keep.prepare_process()
@@ -427,7 +427,7 @@ def test_a_spare_process_that_fails_is_no_error(made: type[MadeUp], monkeypatch:
 
 
 @pytest.mark.parametrize(("free_bytes", "spare"), [(2 << 30, False), ((2 << 30) + 1, True)])
-def test_a_gpu_with_little_memory_left_has_no_second_context_beforehand(
+def test_the_spare_process_creates_no_context_if_memory_is_low(
     free_bytes: int, spare: bool, made: type[MadeUp], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime = SimpleNamespace(memGetInfo=lambda: (free_bytes, 1 << 40))

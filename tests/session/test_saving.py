@@ -66,7 +66,7 @@ def virtual() -> None:
 
 
 @pytest.mark.parametrize("name", THINGS)
-def test_the_ending_selects_the_format_and_an_unknown_one_is_refused(name: str, tmp_path: Path) -> None:
+def test_the_extension_selects_the_format_and_unknown_ones_fail(name: str, tmp_path: Path) -> None:
     make, endings = THINGS[name]
     thing = make()
     for number, ending in enumerate(endings):
@@ -82,7 +82,7 @@ def test_the_ending_selects_the_format_and_an_unknown_one_is_refused(name: str, 
     assert len([*tmp_path.iterdir()]) == len(endings), "a refused file is not written"
 
 
-def test_json_holds_the_record(tmp_path: Path) -> None:
+def test_json_contains_the_record(tmp_path: Path) -> None:
     with gl.memory(rate_hz=5) as m:
         x = gl.cp.zeros(1 << 20, gl.cp.uint8)
     data = json.loads(m.save(tmp_path / "x.json").read_text("utf-8"))

@@ -112,7 +112,7 @@ def test_times_are_measured_and_predicted(both: tuple[Real, Twin]) -> None:
         (Hazards(), "Executed on the virtual GPU with copies of the arrays.", 0),
     ],
 )
-def test_counts_and_hazards_are_those_of_the_twin(
+def test_counters_and_hazards_are_observed_on_the_virtual_twin(
     both: tuple[Real, Twin], observation: Any, note: str, runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, twin = both
@@ -126,7 +126,7 @@ def test_counts_and_hazards_are_those_of_the_twin(
     assert twin.watchdogs[0] == [5.0, 0.25], "as long as the watchdog allows"
 
 
-def test_several_observations_are_made_on_their_sides(both: tuple[Real, Twin]) -> None:
+def test_each_observation_is_made_on_the_right_device(both: tuple[Real, Twin]) -> None:
     real, twin = both
     kinds = (Blocks(), Counters("cold"), Warp((1, 0, 0), 1), Block((1, 0, 0), 1), Hazards())
     answers = session.observe(launch(), *kinds)
@@ -143,7 +143,7 @@ def test_several_observations_are_made_on_their_sides(both: tuple[Real, Twin]) -
     assert real.observations[-1] == (Blocks(),)
 
 
-def test_without_a_replay_there_is_no_prediction(both: tuple[Real, Twin]) -> None:
+def test_an_unsupported_replay_gives_no_prediction(both: tuple[Real, Twin]) -> None:
     _, twin = both
     twin.error = NotSupportedError("not on a virtual GPU")
     warp = session.observe(launch(), Warp())
@@ -235,7 +235,7 @@ def test_launches_with_other_arguments_are_only_measured(both: tuple[Real, Twin]
 # -- block sizes ------------------------------------------------------------------------------------------
 
 
-def test_a_slider_keeps_no_arrays_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_size_slider_keeps_no_arrays_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Real()
     monkeypatch.setattr(sides.current, "backend", lambda: real)
     original = launch()
@@ -255,7 +255,7 @@ def test_a_slider_keeps_no_arrays_alive(monkeypatch: pytest.MonkeyPatch) -> None
         assert session.make_block_size_launcher(session.KeptLaunch(flat)) is None
 
 
-def test_other_block_sizes_are_tried_on_the_twin(
+def test_other_block_sizes_are_replayed_on_the_twin_first(
     both: tuple[Real, Twin], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, twin = both
@@ -282,7 +282,7 @@ def test_other_block_sizes_are_tried_on_the_twin(
 # -- calls, histories, faults, the device -----------------------------------------------------------------
 
 
-def test_a_real_device_is_made_current_again(fake_cupy: Callable[..., None]) -> None:
+def test_on_device_restores_the_current_real_device(fake_cupy: Callable[..., None]) -> None:
     fake_cupy(devices=2)
     session.use_device("cuda:1")
     used: list[int] = []
@@ -302,11 +302,13 @@ def test_a_real_device_is_made_current_again(fake_cupy: Callable[..., None]) -> 
         (type("OutOfMemoryError", (MemoryError,), {})("12 bytes"), cuda.CUDA_ERRORS[2][0]),
     ],
 )
-def test_the_reason_of_an_error_of_cupy(error: Exception, reason: str) -> None:
+def test_a_cupy_failure_is_explained(error: Exception, reason: str) -> None:
     assert cuda._explain_failure(error) == reason
 
 
-def test_a_gpu_without_cupy_is_named_with_the_remedy(no_cupy: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_cupy_is_reported_with_the_pip_command(
+    no_cupy: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cuda, "query_driver_status", lambda: SimpleNamespace(is_usable=True))
     with pytest.raises(cuda.CudaUnavailableError, match=r"^there is a GPU, but CuPy is not installed: pip"):
         cuda.open_cuda_device()
@@ -317,14 +319,14 @@ def test_a_gpu_without_cupy_is_named_with_the_remedy(no_cupy: None, monkeypatch:
         cuda.open_cuda_device()
 
 
-def test_the_virtual_gpu_in_cupy_s_place_is_no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_virtual_gpu_imported_as_cupy_is_not_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setitem(sys.modules, "cupy", sys.modules["virtualgpu.cp"])
     with pytest.raises(cuda.CudaUnavailableError, match="imports the virtual GPU here"):
         cuda.open_cuda_device()
 
 
-def test_the_watchdog_of_a_session_is_that_of_all_its_devices() -> None:
+def test_the_watchdog_applies_to_all_devices_of_a_session() -> None:
     session.use_device("virtual:H200", count=2, watchdog_s=7)
     assert [device.watchdog_s for device in machine.current().devices] == [7, 7]
     session.use_device(count=3)

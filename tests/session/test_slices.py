@@ -20,7 +20,7 @@ def bounds_of(elements: int, chunks: int) -> list[int]:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("algorithm", schedules.ALGORITHMS)
-def test_results_are_right_in_every_order_that_streams_allow(operation: Operation, algorithm: str) -> None:
+def test_collectives_are_correct_in_every_stream_order(operation: Operation, algorithm: str) -> None:
     """Three GPUs, whole chunks and four slices of each, lengths that do not divide."""
     _, steps = schedules.make_schedule(operation, algorithm, 3)
     chunks = 1 + max(move.chunk for step in steps for move in step)
@@ -51,7 +51,7 @@ def arrays_after(gpus: int, elements: int, order: Any, steps: list[tuple[list[Mo
 
 @pytest.mark.parametrize("order", several.RUN_MODES)
 @pytest.mark.parametrize("slices", [1, 5])
-def test_moves_of_a_step_read_the_arrays_before_it(order: Any, slices: int) -> None:
+def test_moves_of_a_step_read_the_arrays_of_the_previous_step(order: Any, slices: int) -> None:
     """Two arrays are swapped three times in a row, while slices of the first swap are in flight."""
     swap = [Move(0, 1, 0), Move(1, 0, 0)]
     arrays = arrays_after(2, 101, order, [(swap, slices)] * 3)
@@ -64,7 +64,7 @@ def test_a_copy_waits_for_an_earlier_sum_into_the_same_chunk(order: Any) -> None
     np.testing.assert_array_equal(arrays_after(3, 101, order, steps)[0], make_input_arrays(3, 101)[2])
 
 
-def test_the_order_is_kept_over_several_operations() -> None:
+def test_consecutive_all_reduces_run_in_order() -> None:
     """Three all-reduces in a row: the sum, twice the sum, four times the sum."""
     _, steps = schedules.make_schedule("all-reduce", "ring", 2)
     with several.open_gpu_machine(2) as machine:

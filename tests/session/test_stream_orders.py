@@ -36,7 +36,7 @@ def differs(program: Callable[[Any], Any]) -> bool:
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_right_programs_end_in_every_order(name: str) -> None:
+def test_correct_programs_finish_in_every_stream_order(name: str) -> None:
     for order in ORDERS:
         results(RIGHT[name], *order)
 
@@ -144,7 +144,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("program", WRONG, ids=lambda program: program.__name__)
-def test_a_missing_wait_shows_in_the_results(program: Callable[[Any], Any]) -> None:
+def test_a_missing_wait_changes_the_results(program: Callable[[Any], Any]) -> None:
     assert differs(program)
 
 
@@ -170,12 +170,12 @@ def many_functions(cp: Any) -> Any:
         return np.concatenate([z.get().ravel(), picked.get().ravel(), [float(total)]])
 
 
-def test_one_stream_has_one_result() -> None:
+def test_a_program_in_one_stream_has_one_result() -> None:
     assert not differs(many_functions)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_program_without_findings_has_one_result(seed: int) -> None:
+def test_a_random_program_without_hazards_has_one_result(seed: int) -> None:
     """Random programs: what the checker calls clean does not depend on the order."""
 
     def program(cp: Any) -> Any:
@@ -240,7 +240,7 @@ def test_unordered_work_runs_last_first() -> None:
         StreamDeferral("backwards")
 
 
-def test_deferred_work_takes_no_memory_from_later_work() -> None:
+def test_deferred_work_does_not_reduce_free_memory() -> None:
     """On a GPU an array that Python has dropped is free, though its kernels have not run yet."""
 
     def in_turns(cp: Any) -> Any:
@@ -267,7 +267,7 @@ def test_deferred_work_takes_no_memory_from_later_work() -> None:
     assert results(in_turns).tolist() == [np.sqrt(np.float32(4 * N - 1))] * 4
 
 
-def test_graphs_run_though_their_arrays_have_been_dropped() -> None:
+def test_a_graph_runs_after_its_arrays_were_deleted() -> None:
     """A graph keeps no array alive; on a GPU the bytes are there all the same."""
 
     def launched(cp: Any) -> Any:
@@ -293,7 +293,7 @@ def test_graphs_run_though_their_arrays_have_been_dropped() -> None:
 @pytest.mark.parametrize(
     "deferral", [StreamDeferral("last first"), LateFaults(is_blocking=False)], ids=["late", "faults"]
 )
-def test_an_array_freed_on_the_thread_of_an_operation_does_not_wait_for_it(deferral: StreamDeferral) -> None:
+def test_freeing_an_array_within_an_operation_does_not_deadlock(deferral: StreamDeferral) -> None:
     freed = []
 
     def free() -> None:

@@ -115,7 +115,7 @@ def unrolled() -> KernelCounters:
     )
 
 
-def test_copies_of_a_line_are_one_row_with_the_executed_copies_inside() -> None:
+def test_unrolled_copies_of_a_line_share_a_row_with_an_inner_table() -> None:
     table = CounterTable.of(unrolled(), code=LONG + "\n  y[i] = x[i];")
     _, accesses, branches = table.tables()
     first, never, shared = (dict(zip(accesses.headings, row, strict=True)) for row in accesses.cells)
@@ -147,7 +147,7 @@ def test_copies_of_a_line_are_one_row_with_the_executed_copies_inside() -> None:
         (1_280, 5_120, 160),  # a sector for each lane
     ],
 )
-def test_ideal_sectors(sectors: int, bytes_requested: int, ideal: int) -> None:
+def test_ideal_sectors_of_an_access(sectors: int, bytes_requested: int, ideal: int) -> None:
     assert access(1, requests=40, sectors=sectors, bytes_requested=bytes_requested).ideal_sectors == ideal
 
 
@@ -170,7 +170,7 @@ def test_a_long_line_is_shown_around_a_column(column: int, expected: str) -> Non
     assert shorten_source(f"  {DIGITS[:60]} ", column) == DIGITS[:60]
 
 
-def test_a_place_is_its_line_or_its_instruction() -> None:
+def test_a_location_shows_its_source_line_or_its_instruction() -> None:
     first = "y[i] = 1; "
     second = "x[j] = 2; "
     code = f"one\n{first}{' ' * 80}{second}\x0b\n  last"

@@ -19,7 +19,7 @@ def virtual() -> None:
     gl.use_device("virtual:A100")
 
 
-def test_a_timeline_names_what_ran_and_the_device() -> None:
+def test_a_timeline_lists_its_operations_and_the_device() -> None:
     x = gl.cp.zeros(1 << 20, gl.cp.float32)
     with gl.timeline() as t:
         x.fill(1)
@@ -29,7 +29,7 @@ def test_a_timeline_names_what_ran_and_the_device() -> None:
         assert part in text
 
 
-def test_nested_timelines_are_refused_and_the_outer_goes_on() -> None:
+def test_a_nested_timeline_fails_and_the_outer_one_continues() -> None:
     x = gl.cp.zeros(8)
     with gl.timeline() as outer:
         with pytest.raises(GpulabError, match=r"cannot be nested.*call \.stop\(\)"), gl.timeline():
@@ -51,7 +51,7 @@ def looped() -> TimelineReport:
     return t
 
 
-def test_analyses_are_data_and_tables_with_their_origin() -> None:
+def test_analyses_contain_records_and_show_their_provenance() -> None:
     t = looped()
     label = "modelled on virtual A100-SXM4-80GB"
     for analysis, kind in (

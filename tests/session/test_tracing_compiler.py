@@ -50,7 +50,7 @@ def why(function: CompiledFunction) -> list[str]:
     return [entry.compile_reason for entry in function.entries]
 
 
-def test_a_second_call_runs_the_kernel_of_the_first() -> None:
+def test_a_second_call_reuses_the_compiled_kernel() -> None:
     function = compiled(scaled)
     x = cp.linspace(0, 1, 60, dtype=cp.float32).reshape(6, 10)
     w = cp.ones(10, "f")
@@ -73,7 +73,7 @@ def test_a_second_call_runs_the_kernel_of_the_first() -> None:
     ],
     ids=["dtype", "shape", "layout", "number", "memory"],
 )
-def test_a_guard_that_fails_is_named_and_the_result_is_right(change: Any, reason: str) -> None:
+def test_a_failed_guard_is_reported_and_the_result_is_correct(change: Any, reason: str) -> None:
     function = compiled(scaled)
     x = cp.linspace(0, 1, 60, dtype=cp.float32).reshape(6, 10)
     w = cp.ones(10, "f")
@@ -84,7 +84,7 @@ def test_a_guard_that_fails_is_named_and_the_result_is_right(change: Any, reason
     assert reason in repr(function.explain())
 
 
-def test_another_device_is_another_program() -> None:
+def test_each_device_has_its_own_compiled_program() -> None:
     function = compiled(scaled)
     for device in (0, 1, 0, 1):
         with cp.cuda.Device(device):
@@ -93,7 +93,7 @@ def test_another_device_is_another_program() -> None:
     assert why(function) == ["the first call", "device was 0 and is 1"]
 
 
-def test_numbers_are_constants_of_the_code_and_guarded() -> None:
+def test_numbers_are_compiled_as_guarded_constants() -> None:
     global FACTOR
     function = compiled(scaled)
     x = cp.ones(4, dtype=cp.float32)
@@ -105,7 +105,7 @@ def test_numbers_are_constants_of_the_code_and_guarded() -> None:
     assert "5.0f" in function.source
 
 
-def test_an_array_from_outside_may_change_in_place_and_by_name() -> None:
+def test_a_global_array_can_be_modified_or_replaced() -> None:
     global HELD
     HELD = cp.ones(4, dtype=cp.float32)
     function = compiled(held)
@@ -118,7 +118,7 @@ def test_an_array_from_outside_may_change_in_place_and_by_name() -> None:
     assert why(function) == ["the first call", "the outer variable HELD is another array"]
 
 
-def test_arguments_that_share_memory() -> None:
+def test_aliased_arguments_are_compiled_separately() -> None:
     function = compiled(shifted)
     for _ in range(2):
         x = cp.arange(4.0)
@@ -129,7 +129,7 @@ def test_arguments_that_share_memory() -> None:
     assert len(function.entries) == 2
 
 
-def test_a_value_that_python_asks_for_leaves_the_function_as_written() -> None:
+def test_a_function_that_reads_a_value_on_the_host_is_not_compiled() -> None:
     def chosen(x: Any) -> Any:
         return x + 1 if float(x.sum()) > 0 else x - 1
 
@@ -140,7 +140,7 @@ def test_a_value_that_python_asks_for_leaves_the_function_as_written() -> None:
     assert "as written: float of the result of 'sum'" in repr(function.explain())
 
 
-def test_work_runs_in_the_stream_in_which_it_was_traced() -> None:
+def test_operations_run_in_the_stream_where_they_were_traced() -> None:
     side = cp.cuda.Stream(non_blocking=True)
 
     def aside(x: Any) -> Any:
@@ -164,7 +164,7 @@ def test_work_runs_in_the_stream_in_which_it_was_traced() -> None:
     assert "cuda.is_available() = True" in repr(function.explain())
 
 
-def test_functions_whose_guards_always_fail_are_no_longer_compiled() -> None:
+def test_compilation_stops_after_repeated_guard_failures() -> None:
     function = compiled(scaled)
     for n in range(1, MAX_ENTRIES + 4):
         x = cp.ones(n, dtype=cp.float32)

@@ -130,7 +130,7 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("function", CASES, ids=lambda f: f.__name__)
-def test_fused_kernels_give_what_the_function_gives(function: Callable[..., Any]) -> None:
+def test_fused_kernels_return_the_results_of_the_function(function: Callable[..., Any]) -> None:
     kind = ("float32", "float16", "float64")[len(function.__name__) % 3]
     args = arguments(function, kind)
     trace = trace_function(function, *copies(args))
@@ -150,7 +150,7 @@ def test_fused_kernels_give_what_the_function_gives(function: Callable[..., Any]
 
 
 @pytest.mark.parametrize("function", CASES, ids=lambda f: f.__name__)
-def test_passes_are_launches_and_their_bytes_those_of_the_arrays(function: Callable[..., Any]) -> None:
+def test_passes_match_the_launches_and_bytes_of_the_timeline(function: Callable[..., Any]) -> None:
     args = arguments(function)
     with gl.timeline() as line:
         function(*copies(args))
@@ -170,7 +170,7 @@ def test_passes_are_launches_and_their_bytes_those_of_the_arrays(function: Calla
     assert sizes == [(a.name, a.size_bytes) for a in launched]
 
 
-def test_nine_passes_become_one_that_reads_and_writes_once() -> None:
+def test_nine_elementwise_passes_fuse_into_one() -> None:
     report = gl.traffic(affine, *arguments(affine))
     record = report.record
     assert record.way(FUSED).moved_bytes == (2 * N + 2 * COLUMNS) * F
@@ -214,12 +214,12 @@ def test_parameter_names_of_a_reduction_do_not_collide_with_cupys(
                 assert text.count(name) == 1
 
 
-def test_rows_longer_than_shared_memory_stay_apart() -> None:
+def test_rows_longer_than_shared_memory_are_not_fused() -> None:
     x = cp.ones((2, 20_000), dtype=cp.float32)
     assert gl.traffic(softmax, x).record.way(BY_HAND).kernels == 4
 
 
-def test_a_kernel_of_ones_own_is_counted_and_taken_as_it_is() -> None:
+def test_a_raw_kernel_is_counted_and_not_fused() -> None:
     code = (
         'extern "C" __global__ void twice(const float* x, float* y, int n) '
         "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = 2 * x[i]; }"
@@ -241,7 +241,7 @@ def test_a_kernel_of_ones_own_is_counted_and_taken_as_it_is() -> None:
     np.testing.assert_allclose(program([x * 3]).get(), 6 * x.get() + 1, rtol=1e-6)
 
 
-def test_kernels_that_a_function_makes_are_followed() -> None:
+def test_elementwise_and_reduction_kernels_are_traced() -> None:
     def function(x: Any) -> Any:
         half = cp.ElementwiseKernel("float32 x", "float32 y", "y = x / 2", "half")
         total = cp.ReductionKernel("float32 x", "float32 y", "x", "a + b", "y = a", "0", "total")
@@ -255,13 +255,13 @@ def test_kernels_that_a_function_makes_are_followed() -> None:
         np.testing.assert_allclose(result.get(), array.get(), rtol=1e-5)
 
 
-def test_other_values_are_folded_and_reads_of_the_host_named() -> None:
+def test_constants_are_folded_and_host_reads_are_reported() -> None:
     assert gl.traffic(aside, *arguments(aside)).record.folded == ("cuda.is_available() = True",)
     record = gl.traffic(chosen, *arguments(chosen)).record
     assert record.breaks == ("float of the result of 'sum'",)
 
 
-def test_arguments_are_left_as_they_were() -> None:
+def test_traffic_does_not_modify_the_arguments() -> None:
     (x,) = arguments(in_place)
     before = x.get()
     gl.traffic(in_place, x)
@@ -278,7 +278,7 @@ def test_arguments_are_left_as_they_were() -> None:
     ],
     ids=["number", "nothing", "endless", "cp by another name"],
 )
-def test_functions_that_cannot_be_followed_are_refused_with_a_remedy(
+def test_untraceable_functions_are_refused_with_a_suggestion(
     function: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -294,7 +294,7 @@ def test_a_traced_array_has_no_cuda_array_interface() -> None:
     assert gl.traffic(asks, cp.ones(4)).record.expressions
 
 
-def test_the_points_of_nine_passes_become_one_of_higher_intensity() -> None:
+def test_fusion_raises_the_arithmetic_intensity_on_the_roofline() -> None:
     x = cp.ones((4096, COLUMNS), dtype=cp.float32)
     *alone, fused = gl.traffic(affine, x, *arguments(affine)[1:]).roofline().record.points
     assert len(alone) == 9
@@ -303,7 +303,7 @@ def test_the_points_of_nine_passes_become_one_of_higher_intensity() -> None:
     assert intensity[-1] > 8 * max(intensity[:-1])
 
 
-def test_the_picture_has_a_description(tmp_path: Any) -> None:
+def test_a_traffic_report_is_described_and_saved(tmp_path: Any) -> None:
     report = gl.traffic(norm, *arguments(norm))
     text = report.describe()
     assert "7 passes as written" in text
@@ -321,7 +321,7 @@ def test_the_picture_has_a_description(tmp_path: Any) -> None:
         lambda x: cp.where(x > 0, OUTSIDE[0], 2.0)[::-1] + x,
     ],
 )
-def test_a_function_that_uses_an_outer_array_has_its_picture(function: Callable[..., Any]) -> None:
+def test_a_function_that_uses_a_global_array_is_displayed(function: Callable[..., Any]) -> None:
     OUTSIDE[:] = [cp.ones(16, dtype=cp.float32)]
     shown = gl.traffic(function, cp.ones(16, dtype=cp.float32))._repr_mimebundle_()
     data = shown[0] if isinstance(shown, tuple) else shown
@@ -336,7 +336,7 @@ def small(x: Any, w: Any, b: Any) -> Any:
     return cp.sqrt(z).sum(axis=1), x.astype("f8")
 
 
-def test_a_record_has_each_expression_and_each_way_to_make_kernels() -> None:
+def test_a_record_lists_expressions_and_ways_to_build_kernels() -> None:
     args = [cp.ones(shape, dtype=cp.float32) for shape in ((4, 6), (6, 5), (5,))]
     report = gl.traffic(small, *args)
     record = report.record
@@ -395,14 +395,14 @@ def test_a_record_has_each_expression_and_each_way_to_make_kernels() -> None:
         (lambda a, b: cp.tensordot(a, b, axes=1), [(0, 3), (3, 4)], 0),
     ],
 )
-def test_operations_are_counted_by_what_is_computed(
+def test_floating_point_operations_are_counted_per_function(
     function: Callable[..., Any], shapes: list[tuple[int, ...]], flop: int
 ) -> None:
     trace = trace_function(function, *(cp.ones(shape, dtype=cp.float32) for shape in shapes))
     assert traffic._count_flop(Plan(trace, "single"), trace.nodes[-1]) == flop
 
 
-def test_the_time_of_a_kernel_is_that_of_the_work_launched_in_its_range(
+def test_kernel_time_is_the_time_of_launches_within_its_range(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ranges = [SimpleNamespace(name=f"step {n}", start_ns=100 * n, end_ns=100 * n + 50) for n in (0, 1)]
@@ -442,9 +442,7 @@ SHARED = r"""extern "C" __global__ void own(const float* x, float* y) {
 
 
 @pytest.mark.parametrize(("memory", "options"), [("all", {}), ("more", {"shared_mem": 128})])
-def test_a_kernel_of_ones_own_gets_its_shared_memory_and_no_more(
-    memory: str, options: dict[str, int]
-) -> None:
+def test_a_raw_kernel_gets_only_the_shared_memory_it_requests(memory: str, options: dict[str, int]) -> None:
     size = "1" if memory == "more" else "12288"  # the most that there is without asking
     kernel = cp.RawKernel(SHARED.replace("12288", size).replace("TAKES", memory), "own")
 

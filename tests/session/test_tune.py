@@ -62,7 +62,7 @@ def test_the_fastest_correct_candidate_is_chosen_and_called() -> None:
     assert "<table" in bundle[0]["text/html"]
 
 
-def test_a_choice_is_made_once_per_key() -> None:
+def test_tuning_runs_once_per_key() -> None:
     arrays: list[Any] = []
 
     def watched(x: Any) -> Any:
@@ -114,7 +114,7 @@ def test_candidates_get_copies_of_the_arguments() -> None:
         (lambda x: x.sum(axis=0) * cp.float32(np.nan), "wrong in 32 of 32 elements"),
     ],
 )
-def test_a_wrong_candidate_is_not_timed_and_the_reason_is_named(wrong: Any, reason: str) -> None:
+def test_a_wrong_candidate_is_not_timed_and_its_error_is_reported(wrong: Any, reason: str) -> None:
     tuned = gl.tune({"right": at_once, "other": wrong}, matrix())
     other = tuned.record.choices[0].candidates[1]
     assert reason in other.why
@@ -134,7 +134,7 @@ def test_an_array_that_is_passed_twice_is_copied_once() -> None:
     assert tuned.record.choices[0].candidates[0].why == ""
 
 
-def test_a_check_and_a_reference_of_ones_own() -> None:
+def test_a_user_defined_check_and_reference_are_used() -> None:
     x = matrix()
     tuned = gl.tune([first_row], x, check=lambda a, b: a.shape == b.shape, reference=at_once)
     assert tuned.record.choices[0].best == "first_row"
@@ -142,7 +142,7 @@ def test_a_check_and_a_reference_of_ones_own() -> None:
         gl.tune([first_row], x, reference=at_once)
 
 
-def test_choices_are_kept_in_files(tmp_path: Path) -> None:
+def test_choices_are_saved_to_and_loaded_from_files(tmp_path: Path) -> None:
     x = matrix()
     tuned = gl.tune([at_once, two_steps], x)
     file = tuned.write(tmp_path / "kept.json")
@@ -231,7 +231,7 @@ def test_the_tolerance_is_relative_to_the_largest_element(
 
 
 @pytest.mark.filterwarnings("error")
-def test_nan_and_infinity_equal_themselves() -> None:
+def test_nan_and_infinity_are_equal_to_themselves() -> None:
     nan = np.float32("nan")
     inf = np.float32("inf")
     expected = np.array([nan, inf, -inf, 1], "f4")
@@ -306,7 +306,7 @@ class Clock:
             return self.tuner._measure_ns(lambda x: self.steps.append("call"), [1])
 
 
-def test_calls_are_timed_until_the_next_would_be_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timing_stops_before_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Clock(monkeypatch, 1, 1, 1, 1).timed() == (10**6,) * 3  # 3 ms and no more
     assert Clock(monkeypatch, 1, 1, 1.0001, 9).timed() == (10**6, 10**6, 1_000_100)
     assert Clock(monkeypatch, 0.5, 2, 9).timed() == (500_000, 2 * 10**6)  # one more would take 2 ms again
@@ -319,7 +319,7 @@ def test_calls_are_timed_until_the_next_would_be_too_long(monkeypatch: pytest.Mo
     assert clock.steps == ["call", "call", "all wait", "event", "call", "event", "waits"]
 
 
-def test_the_best_has_the_smallest_median_and_interrupted_candidates_are_named(
+def test_the_smallest_median_wins_and_incomplete_timings_are_noted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     times = {"slow": (5, 5, 5), "fast": (4, 4, 900), "wrong": (1, 1, 1), "cut": (6,), "short": (7, 8)}
@@ -361,7 +361,7 @@ def test_a_key_names_the_device_the_versions_and_the_arguments() -> None:
     ]
 
 
-def test_the_result_of_a_candidate_without_one_is_its_arrays() -> None:
+def test_a_candidate_without_a_return_value_is_checked_by_its_arrays() -> None:
     def changes(x: Any, n: int, y: Any) -> None:
         x += n
         y *= n
@@ -390,7 +390,7 @@ def test_candidates_have_distinct_names() -> None:
     "bounds",
     [{"repeats": 0}, {"max_ms": 0}, {"warmup": -1}, {"repeats": 0.5}, {"max_ms": -1}, {"warmup": -0.5}],
 )
-def test_wrong_bounds_are_refused(bounds: dict[str, Any]) -> None:
+def test_invalid_timing_limits_are_refused(bounds: dict[str, Any]) -> None:
     with pytest.raises(
         ValueError, match="`repeats` and `max_ms` must be positive, and `warmup` must not be negative"
     ):

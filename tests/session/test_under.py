@@ -45,7 +45,7 @@ def looked(limit_s: float = 30.0, *options: str, refusal: Callable[[str], str] =
     return under.run_under_tool("look", options, lambda: JOB, refusal, limit_s)
 
 
-def test_the_tool_runs_this_python_with_the_job_on_the_same_device(
+def test_the_tool_runs_the_job_with_this_python_and_device(
     tool: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool(
@@ -91,7 +91,7 @@ def test_the_tool_does_not_read_standard_input(tool: Callable[[str], None]) -> N
         (r"printf 'not \377 text'", "ended with status 0: not \ufffd text"),
     ],
 )
-def test_a_tool_that_fails_is_reported_with_its_last_words(
+def test_a_failing_tool_is_reported_with_its_last_output(
     script: str, reason: str, tool: Callable[[str], None]
 ) -> None:
     tool(script)
@@ -151,7 +151,7 @@ def fails() -> None:
     ("tool_name", "steps"),
     [("ncu", ["job", "waits", "counts", "job", "waits"]), ("compute-sanitizer", ["no pool", "job", "waits"])],
 )
-def test_counters_leave_out_a_first_run_and_checks_use_no_pool(
+def test_counters_skip_a_warm_up_run_and_checks_use_no_pool(
     tool_name: str, steps: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     STEPS.clear()
@@ -201,7 +201,7 @@ CODE = """template <typename T> __global__ void add(T* to, const T* x, T by) {
 }"""
 
 
-def test_a_launch_over_copies_gives_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launch_on_copied_arguments_gives_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
     gl.use_device("virtual:A100")
     cp = gl.cp
     whole = cp.arange(100, dtype="f4")
@@ -228,7 +228,9 @@ PLAIN = r"""extern "C" __global__ void k(float* x) {
 
 
 @pytest.mark.parametrize(("static", "shared"), [(10240, 10240), (1, 49152), (1, 4), (1, 60000)])
-def test_a_launch_gets_its_shared_memory(static: int, shared: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copied_launch_gets_its_shared_memory(
+    static: int, shared: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gl.use_device("virtual:A100")
     copies: list[Any] = []
     asarray = gl.cp.asarray
@@ -257,7 +259,7 @@ def test_a_kernel_is_compiled_with_line_numbers(
     assert modules == [{"code": "c", "options": compiled, "name_expressions": ("f<int>",)}]
 
 
-def test_the_checks_of_a_report_that_could_not_run_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checks_that_could_not_run_are_listed_in_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
     gl.use_device("virtual:T4")
 
     def run(tool: str, options: Any, job: Any, refusal: Any, limit_s: float) -> tuple[bytes, str, str]:

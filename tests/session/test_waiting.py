@@ -74,7 +74,7 @@ def shown(jupyter: NotebookClient, monkeypatch: pytest.MonkeyPatch) -> list[str]
     return texts
 
 
-def test_a_cell_shows_where_its_kernel_is_until_it_ends(jupyter: NotebookClient, shown: list[str]) -> None:
+def test_a_cell_shows_the_position_of_its_running_kernel(jupyter: NotebookClient, shown: list[str]) -> None:
     with pytest.raises(CellExecutionError, match="LaunchTimeout"):
         run(jupyter, f"gl.use_device(watchdog_s=2)\n{ENDLESS}")
     source = FOREVER.split("\n")[1]
@@ -93,9 +93,7 @@ def test_a_sequence_of_calls_shows_the_line_of_the_cell(jupyter: NotebookClient,
     assert shown[-1] == ""
 
 
-def test_nothing_is_shown_early_nor_where_output_is_captured(
-    jupyter: NotebookClient, shown: list[str]
-) -> None:
+def test_progress_is_not_shown_early_or_in_captured_output(jupyter: NotebookClient, shown: list[str]) -> None:
     swallowed = f"try: {ENDLESS}\nexcept cp.cuda.runtime.CUDARuntimeError: pass"
     text = printed(jupyter, f"%%capture kept\n{swallowed}")
     captured = printed(jupyter, "print(len(kept.outputs), repr(kept.stdout + kept.stderr))")
@@ -105,7 +103,7 @@ def test_nothing_is_shown_early_nor_where_output_is_captured(
     assert (text, shown) == ("", [])
 
 
-def test_steps_are_counted_and_leave_no_thread(jupyter: NotebookClient, shown: list[str]) -> None:
+def test_steps_are_counted_and_no_extra_thread_remains(jupyter: NotebookClient, shown: list[str]) -> None:
     run(jupyter, STEPS)
     assert "gl.something, 1 of 4" in shown[0]
     assert "gl.something, 2 of 4" in shown[-2]
@@ -115,7 +113,7 @@ def test_steps_are_counted_and_leave_no_thread(jupyter: NotebookClient, shown: l
     assert printed(jupyter, PROGRESS_THREADS).strip() == "1", "the thread of the cell that counts"
 
 
-def test_results_so_far_are_shown_until_the_end(jupyter: NotebookClient, shown: list[str]) -> None:
+def test_partial_results_are_shown_until_the_end(jupyter: NotebookClient, shown: list[str]) -> None:
     outputs = run(
         jupyter,
         """
@@ -161,7 +159,7 @@ def cell(monkeypatch: pytest.MonkeyPatch) -> Cell:
     return Cell(monkeypatch)
 
 
-def test_a_kernel_s_line_comes_after_two_seconds_and_then_every_second(cell: Cell) -> None:
+def test_kernel_progress_appears_after_two_seconds_then_every_second(cell: Cell) -> None:
     line = waiting.KernelProgressLine()
     where = LaunchProgress("spin", line=0, source_text="", block=(2, 0, 0), ended=1200, blocks=5000)
     texts = []
@@ -179,7 +177,7 @@ def test_a_kernel_s_line_comes_after_two_seconds_and_then_every_second(cell: Cel
     assert cell.progress.activities == {}
 
 
-def test_a_cell_s_line_is_one_output_that_is_empty_at_the_end(cell: Cell) -> None:
+def test_the_progress_line_is_one_output_and_is_cleared_at_the_end(cell: Cell) -> None:
     with session.show_steps(4, "gl.something") as begin:
         begin()
         cell.now_s += 5
@@ -206,7 +204,7 @@ def test_a_quick_cell_publishes_nothing(cell: Cell) -> None:
 
 
 @pytest.mark.parametrize("request_type", ["comm_msg", "execute_request", ""])
-def test_only_cells_that_a_person_starts_are_watched(
+def test_progress_is_shown_only_for_execute_requests(
     request_type: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = {"header": {"msg_type": request_type}, "content": {"allow_stdin": True}}
@@ -215,7 +213,7 @@ def test_only_cells_that_a_person_starts_are_watched(
     assert waiting._is_person_waiting() == (request_type == "execute_request")
 
 
-def test_other_threads_do_not_change_the_line(cell: Cell) -> None:
+def test_steps_in_other_threads_do_not_change_the_progress_line(cell: Cell) -> None:
     def work() -> None:
         with session.show_steps(3, "gl.something") as begin:
             begin()
@@ -246,7 +244,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize("name", ["00-saxpy", "07-race"])
-def test_a_check_begins_as_many_steps_as_it_announces(name: str, counted: dict[str, list[int]]) -> None:
+def test_a_check_runs_as_many_steps_as_it_announces(name: str, counted: dict[str, list[int]]) -> None:
     with session.on_device("virtual:A100"):
         task = find_exercise(name)
         reference: Any = task.reference  # type: ignore[union-attr]
@@ -257,7 +255,7 @@ def test_a_check_begins_as_many_steps_as_it_announces(name: str, counted: dict[s
     assert total == begun > 1
 
 
-def test_ladders_and_comparisons_begin_as_many_steps_as_they_announce(counted: dict[str, list[int]]) -> None:
+def test_hierarchy_and_graph_comparison_run_all_announced_steps(counted: dict[str, list[int]]) -> None:
     with session.on_device("virtual:T4"):
         assert counted == {}
         sizes = hierarchy.measure_hierarchy().working_set_bytes.size

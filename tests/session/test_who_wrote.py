@@ -88,7 +88,7 @@ def test_copies_memsets_and_the_librarys_kernels_have_their_python_line() -> Non
     assert history.last.value == 0
 
 
-def test_wide_stores_and_lanes_that_write_together() -> None:
+def test_vector_stores_and_several_lanes_on_one_element() -> None:
     x = gl.cp.zeros(8, dtype=gl.cp.float32)
     history = gl.who_wrote(x, 6, lambda: kernel("wide")((1,), (2,), (x, np.float32(3))))
     (write,) = history.writes[1:]
@@ -101,7 +101,7 @@ def test_wide_stores_and_lanes_that_write_together() -> None:
     assert "Several lanes" in repr(history)
 
 
-def test_an_unwritten_element_and_an_error_of_the_function() -> None:
+def test_an_element_without_writes_and_a_failing_function() -> None:
     x = gl.cp.full(4, math.nan)
     history = gl.who_wrote(x, -1, lambda: None)
     assert "No launch wrote" in history.verdict
@@ -117,7 +117,7 @@ def test_an_unwritten_element_and_an_error_of_the_function() -> None:
     assert (x + 1).get().tolist() == [3, 3, 3, 3]
 
 
-def test_only_the_last_of_very_many_writes_are_kept() -> None:
+def test_only_the_last_writes_of_a_long_history_are_kept() -> None:
     x = gl.cp.zeros(1, dtype=gl.cp.float32)
     n = 12_000
     to = gl.cp.zeros(n, dtype=gl.cp.int32)
@@ -149,12 +149,12 @@ def test_writes_of_a_graph_are_listed() -> None:
 
 
 @pytest.mark.parametrize("index", [4, -5, (0, 0), "a", 1.5, ()])
-def test_an_index_that_means_no_element_is_refused(index: Any) -> None:
+def test_an_invalid_index_is_refused(index: Any) -> None:
     with pytest.raises(IndexError):
         gl.who_wrote(gl.cp.zeros(4), index, lambda: None)
 
 
-def test_bad_arguments_are_named() -> None:
+def test_invalid_arguments_are_reported_by_name() -> None:
     with pytest.raises(TypeError, match="needs a device array"):
         gl.who_wrote(np.zeros(3), 0, lambda: None)
     with pytest.raises(TypeError, match="needs a function"):
@@ -164,7 +164,7 @@ def test_bad_arguments_are_named() -> None:
         gl.who_wrote(x, 0, lambda: None)
 
 
-def test_a_real_gpu_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_real_gpu_is_refused_and_a_virtual_one_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
     x = gl.cp.zeros(3)
     monkeypatch.setattr(session.current, "real_cp", lambda: gl.cp)
     with pytest.raises(NotSupportedError, match="virtual"):

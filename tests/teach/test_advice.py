@@ -86,14 +86,14 @@ MATCHED = {
 
 
 @pytest.mark.parametrize("name", MATCHED)
-def test_each_matcher_knows_its_failure_among_all(name: str) -> None:
+def test_each_matcher_accepts_only_its_expected_mistakes(name: str) -> None:
     matcher, expected = MATCHED[name]
     for mistake_ in ALL.values():
         mistake_.case.values["add"] = -3
     assert {of for of, item in ALL.items() if matcher(item)} == expected
 
 
-def test_general_advice_follows_the_exercises_own() -> None:
+def test_advice_of_the_exercise_has_priority_over_general_advice() -> None:
     assert advice.add_advice((), TWICE) == "said. Each element must be written by only one thread."
     assert advice.add_advice((), AS_BEFORE).startswith("said. Nothing was written")
     assert advice.add_advice((), ADDED).startswith(
@@ -127,14 +127,14 @@ def test_advice_compares_within_a_tolerance() -> None:
     assert not advice.is_multiple(2)(mistake([2], expected=np.ones(2, np.float32))), "of another shape"
 
 
-def test_additions_to_nan_get_no_advice() -> None:
+def test_nan_and_infinite_outputs_get_no_advice() -> None:
     for garbage in (np.nan, np.inf):
         start = np.array([-3, garbage, -3, -3, -3, -3], np.float32)
         assert advice.add_advice((), mistake(WANTED + start, start=start)) == "said."
     assert "adds to the initial contents" not in advice.add_advice((), mistake(START, expected=np.zeros(6)))
 
 
-def test_near_additions_get_no_advice() -> None:
+def test_inexact_additions_get_no_advice() -> None:
     start = np.array([7, 60, 99, 3], np.int32)
     expected = np.array([10**7, -(10**8), 10**9, 2**31 - 2], np.int32)
     with np.errstate(over="ignore"):

@@ -32,9 +32,7 @@ def check(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
     return (status, *capsys.readouterr())
 
 
-def test_a_kernel_in_a_file_is_judged_without_a_record(
-    workdir: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_checking_a_kernel_file_stores_no_progress(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (workdir / "mine.cu").write_text(SAXPY)
     status, out, err = check(capsys, "00-saxpy", "mine.cu")
     assert (status, err) == (0, "")
@@ -46,7 +44,7 @@ def test_a_kernel_in_a_file_is_judged_without_a_record(
 @pytest.mark.parametrize(
     ("name", "package"), [("saxpy", "from gpulab import cp"), ("answer", "import cupy as cp"), ("saxpy", "")]
 )
-def test_python_may_hold_a_kernel(
+def test_a_python_file_can_define_a_kernel(
     workdir: Path, capsys: pytest.CaptureFixture[str], name: str, package: str
 ) -> None:
     kernel = f'cp.RawKernel(r"""{SAXPY}""", "saxpy")' if package else f'r"""{SAXPY}"""'
@@ -59,9 +57,7 @@ def test_python_may_hold_a_kernel(
     assert [stage["state"] for stage in verdict["stages"]] == ["passed"] * 5
 
 
-def test_python_runs_where_answers_run_and_only_its_name_counts(
-    workdir: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_python_file_runs_in_the_answer_process(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     mark = "import os, pathlib\npathlib.Path('pid').write_text(str(os.getpid()))\nprint('looking')\n"
     guarded = "if __name__ == '__main__':\n    raise SystemExit(3)\n"
     (workdir / "mine.py").write_text(f"{mark}{SHAPE}def other(): ...\n{guarded}")
@@ -86,7 +82,7 @@ def test_python_runs_where_answers_run_and_only_its_name_counts(
         ("00-saxpy", "saxpy = 'int main() {}'", "no kernel `saxpy`"),
     ],
 )
-def test_python_that_goes_wrong_is_not_yet(
+def test_a_failing_python_file_gets_a_one_line_verdict(
     workdir: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -104,7 +100,7 @@ def test_python_that_goes_wrong_is_not_yet(
     assert len(out.splitlines()) == 1
 
 
-def test_a_busy_computer_is_named(
+def test_a_timeout_suggests_that_the_computer_is_busy(
     workdir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(talk, "MAX_ELAPSED_S", 0.3)
@@ -189,20 +185,20 @@ def test_all_answers_of_a_class(workdir: Path, capsys: pytest.CaptureFixture[str
     ]
 
 
-def test_every_exercise_is_called_as_its_notebook_calls_it() -> None:
+def test_each_answer_has_the_function_name_of_its_notebook() -> None:
     names = {name: answers.find_notebook_name(name) for name in folders.list_exercises()}
     assert not [name for name, verdict in names.items() if verdict == "answer"]
     assert names["00-blocks"] == "shape_for"
 
 
-def test_an_unknown_exercise_names_those_of_the_notebook() -> None:
+def test_an_unknown_exercise_lists_the_exercises_of_its_notebook() -> None:
     with pytest.raises(ValueError, match="There is no exercise '05-nothing'") as error:
         answers.find_exercise("05-nothing")
     names = str(error.value).partition("Examples: ")[2].rstrip(".").split(", ")
     assert names == [name for name in folders.list_exercises() if name.startswith("05-")]
 
 
-def test_an_answer_in_python_has_the_notebooks_name_or_answer() -> None:
+def test_a_python_answer_is_named_as_in_the_notebook_or_answer() -> None:
     assert answers.define_answer("answer = 1\nf = 2", "f", "a.py") == 2
     assert answers.define_answer("answer = __name__, __file__", "f", "dir/a.py") == ("a", "dir/a.py")
     with pytest.raises(Exception, match=r"a\.py does not define `f`"):
@@ -211,7 +207,7 @@ def test_an_answer_in_python_has_the_notebooks_name_or_answer() -> None:
     assert function(*arguments) == 3
 
 
-def test_lines_of_a_file_are_known_where_they_fail() -> None:
+def test_source_lines_of_an_answer_file_are_in_the_line_cache() -> None:
     answers.define_answer("one = 1\nanswer = lambda: 1 / 0\n", "f", "made/up.py")
     assert linecache.getlines("made/up.py") == ["one = 1\n", "answer = lambda: 1 / 0\n"]
 

@@ -19,7 +19,7 @@ from gpulab_course.teach.judge.compare import (
 F32 = np.float32
 
 
-def test_floats_are_right_within_two_units_of_their_scale() -> None:
+def test_floats_are_accepted_within_two_ulps() -> None:
     eps = float(np.finfo(F32).eps)
     expected = np.array([1.0, 1.0, 1.0, -1.0, 0.0, 0.0], F32)
     result = np.array([1 + 2 * eps, 1 + 3 * eps, 1 - 2 * eps, -1 - 3 * eps, 2e-45, 5e-45], F32)
@@ -37,7 +37,7 @@ def test_floats_are_right_within_two_units_of_their_scale() -> None:
     assert get_expected_values(expected) is expected
 
 
-def test_halves_have_roundings_of_their_own_and_integers_none() -> None:
+def test_half_precision_has_its_own_tolerance_and_integers_none() -> None:
     half = np.array([1.0], np.float16)
     assert not find_wrong_elements(half + np.float16(2**-9), half).any()
     assert find_wrong_elements(half + np.float16(2**-8), half).all()
@@ -70,7 +70,7 @@ def test_the_first_wrong_element_is_named(result: Any, expected: Any, message: s
     assert format_value(np.uint8(200)) == "200"
 
 
-def test_a_nan_of_other_bits_is_named_by_its_bits() -> None:
+def test_a_nan_with_different_bits_is_reported_with_its_bits() -> None:
     nan = np.array([0x7FC00001], np.uint32).view(F32)
     expected = ExpectedFloats(np.array([np.nan], F32), 1.0, zero_bit_mask=1)
     wrong = find_wrong_elements(nan, expected)
@@ -99,7 +99,7 @@ def test_exact_results_are_compared_by_their_bits() -> None:
     assert find_wrong_elements(opposite, zeros).tolist() == [True, True, True, False]
 
 
-def test_roundings_pass_and_a_lost_element_does_not() -> None:
+def test_rounding_is_accepted_but_a_missing_summand_is_not() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal(100_000).astype(np.float32)
     exact = np.array([x.astype(np.float64).sum()])
@@ -109,7 +109,7 @@ def test_roundings_pass_and_a_lost_element_does_not() -> None:
     assert find_wrong_elements(np.array([x.sum() - lost], np.float32), expected).any()
 
 
-def test_nan_and_infinity_have_no_neighbours() -> None:
+def test_nan_and_infinity_must_match_exactly() -> None:
     expected = np.array([np.nan, np.inf, -np.inf, 0, 1], np.float32)
     assert not find_wrong_elements(expected, expected).any()
     for index, value in ((0, 0.0), (1, 3e38), (2, np.inf), (3, np.nan), (4, np.inf)):
@@ -118,7 +118,7 @@ def test_nan_and_infinity_have_no_neighbours() -> None:
         assert find_wrong_elements(result, expected).tolist() == [k == index for k in range(5)]
 
 
-def test_arrays_that_cannot_be_compared_are_named() -> None:
+def test_shape_and_dtype_mismatches_are_reported() -> None:
     floats = np.array([1, 2.5], np.float32)
     assert find_mismatch("y", floats, floats) == ""
     assert find_mismatch("y", floats[:1], floats) == "y has the shape (1,), but it should be (2,)"

@@ -98,7 +98,7 @@ USED = {
 }
 
 
-def test_every_count_is_read_off_the_timeline() -> None:
+def test_every_counter_is_read_from_the_timeline() -> None:
     record = ProgramRecord(
         timeline(*ACTIVITIES, waits="ccwwws", calls="eemsmme"), 4, 77, memory(**USED), stream_id=CURRENT
     )
@@ -154,7 +154,7 @@ def test_concurrent_time_counts_as_hidden() -> None:
     assert hidden((0, 100, "kernel")) == 0
 
 
-def test_asking_is_counted_by_bouts() -> None:
+def test_consecutive_event_queries_count_as_one_poll() -> None:
     def polls(calls: str) -> int:
         return ProgramRecord(timeline(calls=calls), 0).poll_count
 
@@ -221,7 +221,7 @@ def rests(acts: list[Act], *places: int) -> tuple[set[int], int]:
     return set(result.correlation_ids), result.graph_launches
 
 
-def test_a_result_depends_on_its_writers_and_their_inputs() -> None:
+def test_a_result_depends_on_its_writers_and_on_their_inputs() -> None:
     chain: list[Act] = [
         work(1, writes=[0]),
         work(2, reads=[0], writes=[100]),
@@ -243,7 +243,7 @@ def test_a_result_depends_on_its_writers_and_their_inputs() -> None:
     assert rests([work(1, reads=[0], writes=[100]), work(2, writes=[0])], 100) == ({1}, 0)
 
 
-def test_graphs_count_where_the_result_rests_on_a_node() -> None:
+def test_graphs_count_only_if_the_result_depends_on_a_node() -> None:
     def graph(*nodes: Work) -> GraphLaunch:
         return GraphLaunch(0, CURRENT, nodes, ())
 
@@ -258,7 +258,7 @@ def test_graphs_count_where_the_result_rests_on_a_node() -> None:
 # Scores
 
 
-def test_a_score_has_the_figures_of_all_three() -> None:
+def test_a_score_compares_the_answer_with_reference_and_naive_code() -> None:
     def of(item: Budget, naive: dict[str, int] | None = None) -> Any:
         return make_score(item, {"waits": 3}, {"waits": 1}, naive)
 

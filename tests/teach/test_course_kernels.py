@@ -75,12 +75,12 @@ def check(ladder: str, rung: str, size: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("ladder", kernels.KERNEL_SERIES, ids=lambda ladder: ladder.name)
-def test_every_version_is_right_at_odd_sizes(ladder: kernels.KernelSeries) -> None:
+def test_every_version_is_correct_at_odd_sizes(ladder: kernels.KernelSeries) -> None:
     for size, rung in itertools.product(ODD[ladder.name], ladder.rungs):
         check(ladder.name, rung.name, size)
 
 
-def test_products_do_without_asynchronous_copies() -> None:
+def test_matrix_multiplication_works_without_asynchronous_copies() -> None:
     """A T4 has none, and multiplies matrices of 8 columns where later tensor cores take 16."""
     with session.on_device("virtual:T4"):
         for ladder in ("sgemm", "tensor_cores"):
@@ -99,7 +99,7 @@ def test_each_version_improves_its_counter(ladder: kernels.KernelSeries) -> None
         assert rung.count_after < 0.95 * rung.count_before, rung.name
 
 
-def test_tuned_kernels_stay_right() -> None:
+def test_tuned_kernel_variants_are_correct() -> None:
     for name, tuning in (("scan_look_back", {"BLOCK": 128, "ITEMS": 12}), ("transpose_vectors", {"SIDE": 8})):
         ladder = next(ladder_ for ladder_, rung in RUNGS if rung.name == name)
         example = kernels.example(ladder.name, ODD[ladder.name][-1])
@@ -123,7 +123,7 @@ def test_unsupported_shapes_are_refused() -> None:
         kernels.ladder("scann")
 
 
-def test_a_ladder_displays_as_a_table() -> None:
+def test_a_kernel_series_is_displayed_as_a_table() -> None:
     text = repr(kernels.ladder("transpose"))
     assert text.startswith("The transpose of a matrix, counted on the virtual GPU for 256 × 256")
     assert "transpose_padded   one unused column" in text

@@ -21,7 +21,7 @@ def test_keys_belong_to_their_notebook() -> None:
         assert all(re.fullmatch(rf"{folder.number}-[a-z0-9][a-z0-9-]*", key) for key in folder.predictions)
 
 
-def test_question_and_reason_are_sentences() -> None:
+def test_questions_and_explanations_are_complete_sentences() -> None:
     for question in ALL:
         assert question.question.endswith(("?", "…")), question.key
         assert question.because.endswith("."), question.key
@@ -43,13 +43,13 @@ def test_the_order_of_choices_follows_from_the_key_and_keeps_stored_answers() ->
         assert (prediction.value, prediction.sure) == (asked.choices[0], True)
 
 
-def test_a_scale_stays_a_scale_upwards_or_downwards() -> None:
+def test_ordered_choices_are_shown_ascending_or_descending() -> None:
     scale = ("less than 2 times", "2 to 10 times", "more than 10 times")
     displayed = {asking._order_choices(f"00-{n}", (scale[1], scale[2], scale[0])) for n in range(20)}
     assert displayed == {scale, scale[::-1]}
 
 
-def test_tempting_answers_occur_at_every_position() -> None:
+def test_usual_wrong_answers_occur_at_every_position() -> None:
     asked = [asking._fill_question(question, {}) for question in ALL if len(question.choices) == 3]
     places = Counter(
         question.choices.index(question.comparison)
@@ -59,7 +59,7 @@ def test_tempting_answers_occur_at_every_position() -> None:
     assert all(0.2 < places[place] / places.total() < 0.47 for place in range(3)), places
 
 
-def test_the_answer_for_comparison_is_an_answer() -> None:
+def test_the_usual_wrong_answer_is_a_valid_answer() -> None:
     for question in ALL:
         answer = question.comparison
         if question.choices:

@@ -14,7 +14,7 @@ from gpulab_course.teach.judge.draw import DataGenerator
 F32 = np.float32
 
 
-def test_costs_are_counted_with_any_set_of_blocks() -> None:
+def test_cost_launches_accept_any_set_of_block_shapes() -> None:
     for only in ((64, 1, 1), (3, 1, 1)):
         assert [block for _, block in draw.draw_cost_launches(10, [only], np.random.default_rng(0))] == [
             only,
@@ -25,7 +25,7 @@ def test_costs_are_counted_with_any_set_of_blocks() -> None:
     assert blocks == {pair[0], pair[2]}
 
 
-def test_integers_are_of_their_kind() -> None:
+def test_integers_match_the_requested_kind_of_data() -> None:
     counts = {
         len(set(DataGenerator(seed, draw.DUPLICATE_VALUES).integers(500).tolist())) for seed in range(20)
     }
@@ -72,7 +72,7 @@ def test_sizes_include_the_usual_edge_cases(seed: int) -> None:
     assert 2 * at_once < max(rows * columns for rows, columns in shapes)
 
 
-def test_any_integers_are_small_half_of_the_time() -> None:
+def test_half_of_any_integers_are_small() -> None:
     some = DataGenerator(3).any_integers((4000,))
     assert some.dtype == np.int32
     assert (np.abs(some.astype(np.int64)) < 9).mean() == pytest.approx(0.5, abs=0.05)
@@ -80,7 +80,7 @@ def test_any_integers_are_small_half_of_the_time() -> None:
     assert (some > 1 << 30).any()
 
 
-def test_subnormal_numbers_are_drawn_where_no_thread_computes_with_them() -> None:
+def test_subnormal_values_are_drawn_only_for_copying_kernels() -> None:
     moved = DataGenerator(5, draw.EXTREME_VALUES).floats((20_000,), is_only_copied=True)
     smallest = np.finfo(np.float32).smallest_normal
     assert ((moved != 0) & (np.abs(moved) < smallest)).any()
@@ -89,7 +89,7 @@ def test_subnormal_numbers_are_drawn_where_no_thread_computes_with_them() -> Non
     assert not ((computed != 0) & (np.abs(computed) < smallest)).any()
 
 
-def test_numbers_are_of_their_kind() -> None:
+def test_floats_match_the_requested_kind_of_data() -> None:
     def floats(kind: str, **options: Any) -> Any:
         return DataGenerator(3, kind).floats((4000,), **options)
 
@@ -120,7 +120,7 @@ def test_numbers_are_of_their_kind() -> None:
     assert data.has_special_values
 
 
-def test_garbage_differs_from_launch_to_launch() -> None:
+def test_initial_output_values_differ_between_launches() -> None:
     floats = [draw.draw_garbage(seed, (500,), F32) for seed in range(6)]
     assert [bool(np.isnan(floats_).all()) for floats_ in floats] == [False, False, True] * 2
     assert 800 < floats[0].std() < 1200
@@ -129,7 +129,7 @@ def test_garbage_differs_from_launch_to_launch() -> None:
     assert (numbers.dtype, numbers.min(), numbers.max()) == (np.int64, 1, 99)
 
 
-def test_every_size_is_tried_with_blocks_that_suit_it() -> None:
+def test_every_size_is_launched_with_suitable_blocks() -> None:
     blocks = [(n, 1, 1) for n in (256, 128, 96, 64, 32, 1)]
     sizes = [draw.count_four_blocks, 0, 33, 34, 5000, 5001, 9000]
     plan = draw.pair_sizes_with_blocks(sizes, blocks)
@@ -163,7 +163,7 @@ def test_every_size_is_tried_with_blocks_that_suit_it() -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_shapes_of_blocks_and_costly_launches_are_within_bounds(seed: int) -> None:
+def test_block_shapes_and_cost_launches_are_within_bounds(seed: int) -> None:
     rng = np.random.default_rng(seed)
     floats_, two, short, odd, counts, single, most = (block[0] for block in draw.draw_line_blocks(rng))
     assert (odd, single, most) == (33, 1, 1024)

@@ -41,7 +41,7 @@ F32 = np.float32
         ("size_t n", "n", "size_t", False, False),
     ],
 )
-def test_a_parameter_is_read_off_its_text(
+def test_a_parameter_is_parsed_from_its_declaration(
     text: str, name: str, kind: str, pointer: bool, read_only: bool
 ) -> None:
     assert Parameter.read(text) == Parameter(name, kind, pointer, read_only)
@@ -60,7 +60,7 @@ def test_a_grid_has_three_dimensions() -> None:
     assert [case.threads for case in cases] == [448, 448, 2240, 6720]
 
 
-def test_wrong_elements_of_a_mistake_are_those_that_differ() -> None:
+def test_wrong_elements_are_those_outside_the_tolerance() -> None:
     expected = np.array([1, np.nan, 0, 1e-31, 100], F32)
     result = np.array([1 + 9e-5, np.nan, 2e-30, 0, 101], F32)
     mistake = Mistake("results", Case(1, {}, {}), "said", "y", result, expected, result)
@@ -141,7 +141,7 @@ COUNTED = KernelCounters(
 )
 
 
-def test_every_counter_is_read_off_a_launch() -> None:
+def test_every_counter_is_read_from_a_launch() -> None:
     stats: Any = SimpleNamespace(local_bytes=104)
     found = {name: read_off(Costs(COUNTED, stats)) for name, (_, read_off) in COUNTERS.items()}
     assert found == {
@@ -181,7 +181,7 @@ def test_every_counter_is_read_off_a_launch() -> None:
     assert (result.yours, result.reference, result.naive) == (102, 900, 900)
 
 
-def test_caches_are_counted_cold_where_a_budget_names_them() -> None:
+def test_caches_are_counted_cold_if_a_budget_needs_them() -> None:
     cold = (("sectors", "dram_bytes"), ("l2_sectors",))
     for names, caches in (*((names, "cold") for names in cold), (("sectors",), ""), ((), "")):
         assert choose_counters(tuple(Budget(name) for name in names)) == Counters(caches)  # type: ignore[arg-type]
@@ -201,7 +201,7 @@ STAGES = (
 FIGURES = (Score("sectors", "<n sector|sectors>", 2, 3, best=1), Score("votes", "votes", 9, 9, golf=False))
 
 
-def test_a_verdict_as_text() -> None:
+def test_a_verdict_is_formatted_as_text() -> None:
     failed = Verdict("demo", False, "too `much`.", STAGES, FIGURES)
     assert str(failed).splitlines() == [
         "demo: not yet: too `much`.",
@@ -215,7 +215,7 @@ def test_a_verdict_as_text() -> None:
     assert {str(passed), repr(passed)} == {"demo: passed: well done."}
 
 
-def test_a_verdict_as_a_page() -> None:
+def test_a_verdict_is_formatted_as_html() -> None:
     page = Verdict("demo", False, "too `much`.", STAGES, FIGURES)._repr_html_()
     for text in (
         "✗ demo: not yet:",
@@ -243,7 +243,7 @@ def keep(passed: bool, *figures: int, exercise: Any = EXERCISE, golf: bool = Tru
     return checking._store_verdict(exercise, Verdict(exercise.exercise_id, passed, "m", (), result))
 
 
-def test_the_least_that_passed_is_kept_and_shown() -> None:
+def test_the_best_passing_score_is_stored_and_shown() -> None:
     def best(verdict: Verdict) -> list[int | None]:
         return [score_.best for score_ in verdict.scores]
 
@@ -258,7 +258,7 @@ def test_the_least_that_passed_is_kept_and_shown() -> None:
     assert store().get("scores", "demo-kept") == {"rules": 0, "best": {"a": 5, "b": 3}}
 
 
-def test_scores_of_other_rules_or_another_form_are_dropped() -> None:
+def test_scores_of_old_rules_or_invalid_format_are_dropped() -> None:
     ruled: Any = SimpleNamespace(exercise_id="demo-ruled", rules=2)
     for record in ({"rules": 1, "best": {"a": 1}}, {"rules": 2, "best": 3}, {"rules": 2}, [1], "x"):
         store().put("scores", "demo-ruled", record)
@@ -269,7 +269,7 @@ def test_scores_of_other_rules_or_another_form_are_dropped() -> None:
     assert scores.read_best_scores(SimpleNamespace(exercise_id="demo-none")) == {}  # type: ignore[arg-type]
 
 
-def test_ctrl_c_during_the_check_of_a_kernel_is_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_during_a_kernel_check_returns_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: Any) -> Verdict:
         raise KeyboardInterrupt
 

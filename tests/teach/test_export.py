@@ -13,7 +13,7 @@ from gpulab_course.export import DescribedHTMLExporter
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_pictures_of_a_course_notebook_have_their_descriptions(caplog: pytest.LogCaptureFixture) -> None:
+def test_exported_pictures_have_an_alternative_text(caplog: pytest.LogCaptureFixture) -> None:
     (path,) = (ROOT / "notebooks").glob("00*.ipynb")
     notebook = nbformat.read(path, as_version=4)
     pictures = [
@@ -32,7 +32,7 @@ def test_pictures_of_a_course_notebook_have_their_descriptions(caplog: pytest.Lo
     assert all("text/html" not in output.data for output in pictures), "the notebook is unchanged"
 
 
-def test_a_description_is_text() -> None:
+def test_an_alternative_text_is_escaped() -> None:
     data, metadata = {"image/png": "AAAA"}, {"image/png": {"alt": '5 < 6 & "7"', "width": 900}}
     output = nbformat.v4.new_output("display_data", data, metadata=metadata)
     cell = nbformat.v4.new_code_cell("", outputs=[output])

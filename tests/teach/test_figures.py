@@ -42,7 +42,7 @@ def test_numbering_counts_blocks_and_idle_threads(n: int, threads: int, blocks: 
     assert f"{idle} threads (hatched) have no element." in caption
 
 
-def test_the_parts_of_a_gpu_multiply_to_its_rates() -> None:
+def test_peak_rates_are_computed_from_the_parts_of_a_gpu() -> None:
     caption = repr(n01_figures.rates_of(session.find_table_info("A100")))
     assert "108 SMs with 64 FP32 units each, so 19.5 TFLOP/s" in caption
     assert caption.endswith("5 stacks of memory with 1,024 wires each, so 2,039 GB/s.")
@@ -65,7 +65,7 @@ def test_sectors_and_issue_slots_are_counted() -> None:
     assert "4 warp schedulers, each with 16 warp slots, 16 FP32 units" in caption
 
 
-def test_pictures_are_png_with_a_sentence() -> None:
+def test_pictures_are_png_with_an_alternative_text() -> None:
     bundle, metadata = figures.stacks()._repr_mimebundle_()
     assert metadata == {"image/png": {"alt": repr(figures.stacks())}, "needs_background": "light"}
     assert isinstance(bundle["image/png"], bytes)
@@ -73,7 +73,7 @@ def test_pictures_are_png_with_a_sentence() -> None:
     assert bundle["text/plain"] == repr(figures.stacks())
 
 
-def test_texts_stay_in_their_boxes_and_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_stay_in_their_boxes_and_do_not_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     boxes = []
     picture_of = picture.Picture.of
 
@@ -95,7 +95,7 @@ def test_texts_stay_in_their_boxes_and_apart(monkeypatch: pytest.MonkeyPatch) ->
     assert not [pair for pair in apart if pair[0].overlaps(pair[1])]
 
 
-def test_the_paths_of_z_say_when_each_escapes() -> None:
+def test_the_mandelbrot_picture_names_each_escape_iteration() -> None:
     caption = repr(figures.paths({-0.5 + 0.5j: [0, -0.5 + 0.5j, -0.5], 1: [0, 1, 2]}))
     assert "with c = -0.5 + 0.5i, z stays within a distance of 0.7 for 2 iterations" in caption
     assert caption.endswith("with c = 1 + 0i, z escapes after 2 iterations.")
@@ -107,7 +107,7 @@ def test_an_enlarged_block_names_the_pixel_of_its_thread() -> None:
     assert repr(picture_).endswith("its thread (2, 3) computes the pixel x = 14, y = 7.")
 
 
-def test_the_small_card_shows_three_numbers_and_their_origin() -> None:
+def test_the_small_device_card_shows_three_numbers_with_provenance() -> None:
     info = session.find_table_info("H200")
     card = device_card.SmallCard(info)
     assert [number for number, _ in card.numbers] == ["132", "140 GiB", "4,814 GB/s"]
@@ -116,7 +116,7 @@ def test_the_small_card_shows_three_numbers_and_their_origin() -> None:
     assert device_card.SmallCard(replace(info, memory_bandwidth_gbps=None)).numbers[2][0] == "not known"
 
 
-def test_traffic_counts_each_array_once() -> None:
+def test_the_minimum_traffic_counts_each_array_once() -> None:
     x = np.zeros(100, np.float32)
     y = np.zeros((5, 20), np.float64)
     assert n05_figures.least_bytes((x, y, x, np.int32(7))) == 400 + 800
@@ -125,7 +125,7 @@ def test_traffic_counts_each_array_once() -> None:
     assert repr(picture_).endswith(": copy 1 times, turn 8 times.")
 
 
-def test_a_graph_breaks_even_when_it_has_saved_its_cost() -> None:
+def test_a_graph_breaks_even_when_savings_exceed_capture_cost() -> None:
     gl.use_device("virtual:A100")
     cp = gl.cp
     even = graph_figures.break_even(graph_figures.launch_forty_kernels, cp.zeros(64, cp.float32))
@@ -138,13 +138,13 @@ def test_a_graph_breaks_even_when_it_has_saved_its_cost() -> None:
 
 
 @pytest.mark.parametrize(("mode", "message"), [("global", "Unsupported"), ("relaxed", "captured")])
-def test_the_mode_of_a_capture_decides_whether_the_pool_may_grow(mode: str, message: str) -> None:
+def test_the_capture_mode_decides_whether_the_pool_can_grow(mode: str, message: str) -> None:
     gl.use_device("virtual:A100")
     x = gl.cp.ones(64, gl.cp.float32)
     assert message in graph_figures.in_a_capture(lambda _: x + 1, mode=mode)
 
 
-def test_kernels_wait_for_their_launch_or_for_the_kernel_before() -> None:
+def test_a_kernel_starts_after_its_launch_and_the_previous_kernel() -> None:
     launches, kernels = graph_pictures.compute_launch_times(3, 6, 1)
     assert launches == [(0, 6), (6, 12), (12, 18)]
     assert kernels == [(6, 7), (12, 13), (18, 19)]
@@ -158,7 +158,7 @@ def _model(batch: gl.cp.ndarray) -> gl.cp.ndarray:
     return gl.cp.maximum(batch * 2, 0) + 1
 
 
-def test_a_node_reads_the_old_batch_or_a_static_buffer() -> None:
+def test_a_graph_node_reads_the_captured_address_or_a_static_buffer() -> None:
     gl.use_device("virtual:A100")
     batches = gl.cp.ones((2, 1024), gl.cp.float32)
     renamed = gl.graph(_model, batches[0]).record
@@ -169,7 +169,7 @@ def test_a_node_reads_the_old_batch_or_a_static_buffer() -> None:
     assert caption.endswith(f"into a static buffer at 0x…{address & 0xFFFFF:05x}, which the node reads.")
 
 
-def test_a_second_graph_of_a_pool_writes_where_the_first_one_has_temporaries() -> None:
+def test_a_second_graph_reuses_pool_blocks_of_the_first() -> None:
     gl.use_device("virtual:A100")
     batch = gl.cp.ones(1 << 16, gl.cp.float32)
     first = gl.graph(_model, batch)
@@ -208,7 +208,7 @@ def test_settings_change_the_reserved_memory_of_pytorch() -> None:
     assert all(f"{size >> 20:,} MiB" in text for size in (plain, *others))
 
 
-def test_the_bits_of_a_number_are_those_of_each_format() -> None:
+def test_the_bit_picture_shows_a_number_in_each_format() -> None:
     caption = repr(n13_figures.format_bits(6.5))
     assert "FP16 has exponent 10001, fraction 1010000000, and is 6.5" in caption
     assert "TF32 has exponent 10000001, fraction 1010000000 and 13 bits that are not used" in caption
@@ -231,20 +231,20 @@ def test_the_picture_of_philox_computes_one_round() -> None:
     assert repr(n14_figures.philox_round((5, 6, 0, 0), (7, 9))).endswith(f"{words}.")
 
 
-def test_the_picture_of_points_counts_those_in_the_circle() -> None:
+def test_the_picture_of_points_counts_points_in_the_circle() -> None:
     points = np.array([[0.1, 0.1], [0.9, 0.9], [0.5, 0.5], [0.1, 0.1]], np.float32)
     caption = repr(n14_figures.circle_points({"four": points}))
     assert caption.endswith("four: 3 different points, 75.0% inside the circle.")
 
 
-def test_the_picture_of_a_sum_counts_its_steps_and_names_the_sum() -> None:
+def test_the_picture_of_a_shuffle_sum_shows_steps_and_result() -> None:
     values = np.array([[1, 2, 3, 4], [4, 6, 6, 8], [10, 12, 12, 16]])
     caption = repr(n03_figures.shuffle_sum(values))
     assert caption.startswith("The sum of 4 lanes in 2 steps")
     assert "lane 0 has 10" in caption
 
 
-def test_the_map_of_sectors_counts_those_that_a_request_touches() -> None:
+def test_the_sector_map_counts_the_sectors_of_a_request() -> None:
     lanes = np.arange(32)
     requests = {
         "neighbours": lanes,

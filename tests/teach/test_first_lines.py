@@ -44,7 +44,7 @@ def test_an_error_restores_the_output(capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out == "after\n"
 
 
-def test_printf_of_a_checked_kernel_is_shortened(capsys: pytest.CaptureFixture[str]) -> None:
+def test_printf_output_is_shortened_during_a_check(capsys: pytest.CaptureFixture[str]) -> None:
     """A kernel that prints from every thread, and is right."""
     code = r"""extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {
         int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -66,7 +66,7 @@ def test_printf_of_a_checked_kernel_is_shortened(capsys: pytest.CaptureFixture[s
     ],
     ids=["stores", "does nothing"],
 )
-def test_an_infinite_kernel_is_slow_or_does_not_end(
+def test_an_infinite_kernel_is_reported_as_slow_or_not_ending(
     body: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench, "WATCHDOG_S", 0.5)

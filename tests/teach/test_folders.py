@@ -52,7 +52,7 @@ def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.usefixtures("made_up")
-def test_a_new_folder_brings_its_exercise() -> None:
+def test_an_exercise_in_a_new_folder_is_found() -> None:
     assert "97-answer" in folders.list_exercises()
     assert repr(check("97-answer", 42)) == "97-answer: passed: that is it."
     assert repr(check("97-answer", 41)) == "97-answer: not yet: think again."
@@ -60,7 +60,7 @@ def test_a_new_folder_brings_its_exercise() -> None:
 
 
 @pytest.mark.usefixtures("made_up")
-def test_a_new_folder_brings_its_quiz() -> None:
+def test_a_quiz_in_a_new_folder_is_found() -> None:
     question = quiz("made_up")
     assert question.title == "Made up: one question"
     right = "abc"[[option.right for option in question.options(1)].index(True)]
@@ -69,12 +69,12 @@ def test_a_new_folder_brings_its_quiz() -> None:
 
 
 @pytest.mark.usefixtures("made_up")
-def test_a_new_folder_brings_its_kernels_to_those_compiled_in_advance() -> None:
+def test_kernels_in_a_new_folder_are_compiled_in_advance() -> None:
     assert folders.read_kernels()["n97_made_up/kernels/nothing.cu"] == KERNEL
     assert KERNEL in read_course_kernels()
 
 
-def test_a_folder_may_have_nothing_but_figures(made_up: Path) -> None:
+def test_a_folder_can_omit_exercises_and_quiz(made_up: Path) -> None:
     (made_up / "exercises.py").unlink()
     (made_up / "quiz.py").unlink()
     (folder,) = [folder for folder in folders.list_folders() if folder.number == "97"]
@@ -84,7 +84,7 @@ def test_a_folder_may_have_nothing_but_figures(made_up: Path) -> None:
         check("97-answer", 42)
 
 
-def test_one_exercise_loads_its_own_folder_alone(made_up: Path) -> None:
+def test_finding_an_exercise_loads_only_its_folder(made_up: Path) -> None:
     (made_up / "exercises.py").write_text("raise RuntimeError('someone is editing this')")
     assert check("00-blocks", lambda n, i: (-(-n // i.max_threads_per_block), i.max_threads_per_block))
     with pytest.raises(RuntimeError, match="someone is editing this"):
@@ -96,7 +96,7 @@ def test_exercises_are_named_after_their_notebook() -> None:
         assert all(name.startswith(f"{folder.number}-") for name in folder.exercises), folder.path.name
 
 
-def test_one_name_is_looked_up_in_its_folder_only() -> None:
+def test_exercises_and_predictions_are_found_by_name() -> None:
     for name, entry in list(folders.list_exercises().items())[:3]:
         assert folders.find_exercise(name) is entry
     for key, question in list(folders.list_predictions().items())[:3]:
@@ -106,11 +106,11 @@ def test_one_name_is_looked_up_in_its_folder_only() -> None:
         assert folders.find_prediction(nothing) is None
 
 
-def test_every_folder_is_a_package_so_that_it_is_installed() -> None:
+def test_every_content_folder_is_a_package() -> None:
     assert all((folder.path / "__init__.py").is_file() for folder in folders.list_folders())
 
 
-def test_notebooks_come_in_order_and_topics_once() -> None:
+def test_folders_are_sorted_and_topics_are_unique() -> None:
     entry = folders.list_folders()
     assert [folder.number for folder in entry] == sorted({folder.number for folder in entry})
     assert len({folder.topic for folder in entry}) == len(entry)

@@ -52,7 +52,9 @@ def scores(path: str = "s.json") -> list[tuple[str, str, int, str, int]]:
     return [(e.exercise, e.counter, e.score, e.name, e.rules) for e in golf.read_entries(Path(path))]
 
 
-def test_each_better_figure_is_entered_by_itself(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_better_counter_is_entered_separately(
+    course: Course, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(capsys, "golf", "s.json", "05-x", "a.cu", "--name", "Ada")[:2] == (
         0,
         "05-x: 70 sectors; reference 1,000.\n05-x: 90 votes; reference 1,000.\n",
@@ -120,7 +122,7 @@ def test_invalid_entries_are_refused(course: Course, capsys: pytest.CaptureFixtu
         {"sha256": None},
     ],
 )
-def test_entries_of_another_kind_are_refused(course: Course, change: dict[str, Any]) -> None:
+def test_a_scores_file_with_invalid_entries_is_refused(course: Course, change: dict[str, Any]) -> None:
     golf.enter_scores(Path("s.json"), "05-x", Path("a.cu"), "Ada")
     data = json.loads(Path("s.json").read_text())
     (data if set(change) & set(data) else data["entries"][0]).update(change)
@@ -131,7 +133,7 @@ def test_entries_of_another_kind_are_refused(course: Course, change: dict[str, A
         golf.read_entries(Path("s.json"))
 
 
-def test_a_file_of_anything_else_is_named_before_an_answer_is_judged(
+def test_an_invalid_scores_file_is_reported_before_judging(
     course: Course, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("s.json").write_text("{}")
@@ -168,7 +170,7 @@ def play(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
     return (status, *capsys.readouterr())
 
 
-def test_a_score_is_entered_with_an_answer_that_passes_and_beats_the_last(
+def test_a_score_requires_a_passing_answer_better_than_the_last(
     workdir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     best = folders.find_exercise("05-copy4")
@@ -192,7 +194,7 @@ def test_a_score_is_entered_with_an_answer_that_passes_and_beats_the_last(
     assert "Ada" in out
 
 
-def test_entries_are_verified_by_judging_again(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_judges_stored_answers_again(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exercise = folders.find_exercise("05-copy4")
     (workdir / "answers").mkdir()
     (workdir / "answers" / "a.cu").write_text(exercise.source(exercise.reference))  # type: ignore[union-attr]
@@ -213,7 +215,7 @@ def test_entries_are_verified_by_judging_again(workdir: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"format": "gpulab-golf", "version": 1, "entries": [{}]}', "[" * 100_000]
 )
-def test_a_file_of_anything_else_is_left_as_it_is(
+def test_an_invalid_scores_file_is_not_modified(
     text: str, workdir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (workdir / "scores.json").write_text(text)

@@ -61,7 +61,7 @@ def test_every_question_of_the_course_is_on_a_page() -> None:
             assert f"- **right**: {right.text} — {right.why}" in text_
 
 
-def test_a_page_is_printed_or_written(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_is_printed_or_written_to_a_file(workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["instructor", "05b"]) == 0
     assert capsys.readouterr().out.startswith("# 05b · ")
     assert cli.main(["instructor", "5b"]) == 1
@@ -75,13 +75,15 @@ def test_a_page_is_printed_or_written(workdir: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("arguments", [[], ["09", "--all", "x"]])
-def test_either_a_notebook_or_all(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_requires_a_notebook_or_all(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit):
         instructor.main(arguments)
     assert "name a notebook, or --all FOLDER" in capsys.readouterr().err
 
 
-def test_mistakes_are_those_of_the_notebooks_exercises() -> None:
+def test_listed_mistakes_belong_to_the_exercises_of_the_notebook() -> None:
     sections = instructor._list_mistake_lines("00")
     assert set(sections) <= set(folders.list_exercises())
     assert {name[:2] for name in sections} == {"00"}
@@ -92,7 +94,7 @@ def test_mistakes_are_those_of_the_notebooks_exercises() -> None:
 
 
 @pytest.mark.parametrize("number", instructor.find_notebooks())
-def test_a_page_says_what_to_teach_first_and_names_sections_to_skip(number: str) -> None:
+def test_a_page_lists_a_first_topic_and_sections_to_skip(number: str) -> None:
     sections = parts(instructor.make_page(number))
     first = sections["If you teach one thing"]
     assert re.search(rf"Ask first \({number[:2]}-[\w-]+\): .{{20}}", first)

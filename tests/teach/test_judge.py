@@ -70,7 +70,7 @@ def test_a_result_that_depends_on_the_order_of_blocks_is_not_accepted() -> None:
 
 
 @needs_nvrtc
-def test_a_race_is_not_accepted_even_where_the_result_is_right() -> None:
+def test_a_race_fails_even_if_the_result_is_correct() -> None:
     stage, message = stage_of(
         "__shared__ int last; if (threadIdx.x == 0) last = gridDim.x - 1;"
         "if (threadIdx.x == blockDim.x - 1) atomicMax(out, last);"
@@ -80,7 +80,7 @@ def test_a_race_is_not_accepted_even_where_the_result_is_right() -> None:
 
 
 @needs_nvrtc
-def test_the_garbage_of_an_output_cannot_be_relied_on() -> None:
+def test_an_answer_that_relies_on_the_initial_output_fails() -> None:
     def case(data: DataGenerator, n: int, block: Any) -> Case:
         return Case(draw.count_blocks(n, block[0]), {"n": n}, {"out": np.arange(n, dtype=np.int32)})
 
@@ -92,7 +92,7 @@ def test_the_garbage_of_an_output_cannot_be_relied_on() -> None:
 
 
 @needs_nvrtc
-def test_a_byte_order_mark_is_removed_and_other_foreign_characters_are_named() -> None:
+def test_byte_order_marks_are_removed_and_other_characters_reported() -> None:
     code = 'extern "C" __global__ void last_block(int* out, int n) { out[0] = n; }'
     assert bench.read_kernel_answer(ORDERED, "\ufeff" + code).code == code
     for letter, name in (("\u00a0", "NO-BREAK SPACE"), ("\u2013", "EN DASH")):
@@ -102,7 +102,7 @@ def test_a_byte_order_mark_is_removed_and_other_foreign_characters_are_named() -
 
 
 @needs_nvrtc
-def test_macros_that_expand_without_end_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_infinitely_expanding_macros_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "_COMPILE_S", 0.3)
     twice = "\n".join(f"#define A{k} A{k - 1} A{k - 1}" for k in range(1, 40))
     code = 'extern "C" __global__ void last_block(int* out, int n) { A39 }'
@@ -112,7 +112,7 @@ def test_macros_that_expand_without_end_are_stopped(monkeypatch: pytest.MonkeyPa
 
 
 @needs_nvrtc
-def test_a_check_leaves_the_learners_arrays_and_device_alone() -> None:
+def test_a_check_does_not_change_the_learners_arrays_or_device() -> None:
     cp = gl.cp
     mine = cp.arange(1000, dtype=np.float32)
     before = mine.get().copy()
@@ -312,7 +312,7 @@ def test_unknown_exercise_suggests_the_nearest() -> None:
         check("saxpy", None)
 
 
-def test_passing_is_remembered_and_a_later_slip_does_not_undo_it() -> None:
+def test_a_passed_exercise_stays_passed_after_a_failed_check() -> None:
     assert not progress().exercises["00-blocks"]
     assert check("00-blocks", lambda n, i: (-(-n // i.max_threads_per_block), i.max_threads_per_block))
     assert progress().exercises["00-blocks"]
@@ -351,7 +351,7 @@ SPENDTHRIFTS = {
 
 @needs_nvrtc
 @pytest.mark.parametrize("case", SPENDTHRIFTS)
-def test_a_budget_catches_what_exceeds_it_alone(case: str) -> None:
+def test_a_budget_fails_a_kernel_that_exceeds_only_this_budget(case: str) -> None:
     bounds = {"sectors": None, "conflict_ways": 1, "local_bytes": 0, "dram_bytes": None}
     budgets = tuple(Budget(name, name, max_count=most) for name, most in bounds.items())
     exercise = Frugal(
@@ -407,7 +407,7 @@ def replayed(launches: int, chain: bool = True) -> Any:
     return program
 
 
-def test_launches_and_depth_of_graphs_are_counted_and_known_mistakes_named() -> None:
+def test_graph_launches_and_depth_are_counted_and_mistakes_named() -> None:
     exercise = ProgramExercise(
         "demo",
         "Demo",

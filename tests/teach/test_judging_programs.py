@@ -90,7 +90,7 @@ def runs(exercise: ProgramExercise = DOUBLE, seed: int = 1) -> list[Task]:
     return tasks
 
 
-def test_all_sizes_are_run_all_but_the_last_checked_and_two_in_other_orders() -> None:
+def test_sizes_are_run_checked_and_repeated_in_other_orders() -> None:
     first = ("last first", 0)
     second = ("random", 1)
     assert [(task.run_mode, size(task)) for task in runs()] == [
@@ -109,7 +109,7 @@ def test_all_sizes_are_run_all_but_the_last_checked_and_two_in_other_orders() ->
     assert [task.run_mode for task in runs(replace(DOUBLE, checks_stream_order=False))] == 4 * ["as given"]
 
 
-def test_each_run_has_other_data_that_the_seed_decides() -> None:
+def test_each_run_has_different_data_derived_from_the_seed() -> None:
     def data_of(seed: int) -> list[bytes]:
         return [task.arguments[0].tobytes() for task in runs(seed=seed)]
 
@@ -144,7 +144,7 @@ def test_a_passing_program_lists_every_stage() -> None:
     assert [score.yours for score in verdict.scores] == [1, 0]
 
 
-def test_a_real_device_counts_nothing() -> None:
+def test_a_real_device_reports_no_counts() -> None:
     verdict = judged(lambda task: facts(task, counts=None), replace(DOUBLE, budgets=(ONCE,)))
     assert (verdict.passed, verdict.message, stages_of(verdict)) == (True, DOUBLE.praise, PASSED[:1])
 
@@ -182,7 +182,9 @@ def wrong_if(where: Callable[[Task], bool], **changes: Any) -> Tell:
         (lambda t: True, {"result": None}, "results", "returns NoneType, but the result should be an array"),
     ],
 )
-def test_the_first_stage_that_fails_ends_it(where: Any, changes: Any, stage: str, message_of: str) -> None:
+def test_judging_stops_at_the_first_failed_stage(
+    where: Any, changes: Any, stage: str, message_of: str
+) -> None:
     verdict = judged(wrong_if(where, **changes), replace(DOUBLE, budgets=(ONCE,)))
     assert not verdict
     assert message_of in verdict.message
@@ -192,7 +194,7 @@ def test_the_first_stage_that_fails_ends_it(where: Any, changes: Any, stage: str
     assert stages_of(verdict) == [*PASSED[:failed], (stage, "failed", verdict.message), *later]
 
 
-def test_advice_is_given_for_the_words_of_a_failure() -> None:
+def test_advice_is_selected_by_words_of_the_failure_message() -> None:
     exercise = replace(
         DOUBLE, advice=(("shape", "Look at its shape."), ("result", "Look."), ("res", "Never."))
     )
@@ -218,13 +220,13 @@ def test_advice_is_given_for_the_words_of_a_failure() -> None:
         {"more": 1},
     ],
 )
-def test_damaged_facts_are_refused(changes: Any) -> None:
+def test_damaged_replies_of_the_answer_process_are_refused(changes: Any) -> None:
     with pytest.raises(DamagedBytesError):
         judged(lambda task: facts(task, **changes))
 
 
 @pytest.mark.parametrize("message", [None, [], "result counts hazards changed", {}, {"result": 0}])
-def test_messages_that_are_not_facts_are_refused(message: Any) -> None:
+def test_malformed_replies_of_the_answer_process_are_refused(message: Any) -> None:
     with pytest.raises(DamagedBytesError):
         judged(lambda task: message)
 
@@ -251,12 +253,14 @@ def test_an_exceeded_budget_is_reported_with_the_size() -> None:
 @pytest.mark.parametrize(
     ("bad_size", "large", "passes"), [(5, True, False), (3, True, True), (2, False, False)]
 )
-def test_budgets_for_large_sizes_hold_for_the_last_two(bad_size: int, large: bool, passes: bool) -> None:
+def test_budgets_for_large_sizes_apply_to_the_last_two_sizes(
+    bad_size: int, large: bool, passes: bool
+) -> None:
     exercise = replace(DOUBLE, budgets=(replace(ONCE, large_sizes_only=large),))
     assert bool(judged(costs("waits", lambda task: 2 * (size(task) == bad_size)), exercise)) == passes
 
 
-def test_figures_are_compared_with_the_reference_at_the_same_size() -> None:
+def test_counts_are_compared_with_the_reference_at_the_same_size() -> None:
     runs_: list[tuple[Any, int]] = []
 
     def of_reference(task: Task) -> Any:
@@ -303,7 +307,7 @@ _OF_MODELS = {"microseconds", "waits", "driver_calls", "segments"} | {
 _OF_MODELS |= {"wasted_bytes"}
 
 
-def test_a_call_gets_arrays_of_the_host_and_they_stay_the_judges() -> None:
+def test_a_call_receives_host_arrays_that_are_checked_for_changes() -> None:
     array = np.arange(4, dtype=np.float32)
     result = perform_task(lambda x: x + gl.cp.asarray(x).get(), task(DOUBLE.call_program, array))
     assert result["result"].tolist() == [0, 2, 4, 6]
@@ -322,7 +326,7 @@ def test_a_call_gets_arrays_of_the_host_and_they_stay_the_judges() -> None:
     assert result["counts"]["peak_used_bytes"] == 16
 
 
-def test_results_come_as_their_caller_reads_them() -> None:
+def test_device_results_are_copied_to_the_host() -> None:
     cp = gl.cp
 
     def several(x: Any) -> Any:
@@ -336,7 +340,7 @@ def test_results_come_as_their_caller_reads_them() -> None:
 
 
 @pytest.mark.parametrize("how", ["as given", "checked", ("last first", 0), ("random", 1)])
-def test_arguments_of_the_device_are_written_as_the_call_begins(how: Any) -> None:
+def test_device_arguments_are_written_when_the_call_begins(how: Any) -> None:
     result = perform_task(
         lambda x, n: n * x, task(DOUBLE.call_program, np.arange(4.0), 2, on_device=True, run_mode=how)
     )
@@ -346,7 +350,7 @@ def test_arguments_of_the_device_are_written_as_the_call_begins(how: Any) -> Non
     assert result["counts"]["streams"] == (how == "checked")
 
 
-def test_unwaited_arguments_are_not_yet_written() -> None:
+def test_arguments_read_without_a_wait_are_not_yet_written() -> None:
     cp = gl.cp
 
     def elsewhere(x: Any) -> Any:
@@ -391,7 +395,7 @@ def test_changed_arguments_are_reported_by_number() -> None:
     assert changed(lambda x, n, y, z: x, on_device=True, run_mode="checked") == []
 
 
-def test_only_the_program_is_counted() -> None:
+def test_operations_of_the_judge_are_not_counted() -> None:
     def calls(bench: Any, program: Any, x: Any) -> Any:
         before = bench.cp.asarray(x)
         pinned = bench.copy_to_pinned(x)
@@ -420,7 +424,7 @@ def test_only_the_program_is_counted() -> None:
 # Answers
 
 
-def test_the_seed_is_of_the_text_and_not_of_its_layout() -> None:
+def test_the_seed_depends_on_the_code_of_the_answer() -> None:
     def one(x: Any) -> Any:
         return x + 1
 
@@ -454,7 +458,7 @@ def test_unpicklable_answers_are_refused() -> None:
     assert message_of(OSError("no file")) == "it cannot be checked: it raised OSError: no file"
 
 
-def test_very_large_data_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_with_too_much_data_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apart, "_MAX_SENT_BYTES", 1000)
     verdict = apart.judge_in_process(PythonExercise("demo", "Demo", str), bytes(1001))
     assert (verdict.passed, verdict.exercise_id) == (False, "demo")
@@ -463,7 +467,7 @@ def test_very_large_data_are_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_a_program_is_tried_on_the_gpu_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_is_also_run_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Verdict(
         "demo", True, "right.", (StageResult("results", "passed", "all."), StageResult("orders", "passed"))
     )

@@ -50,7 +50,7 @@ EXERCISE = Copied(
 @needs_nvrtc
 @pytest.mark.parametrize("special", ["n == 4096", "blockDim.x == 256", "n == 4096 && blockDim.x == 256"])
 @pytest.mark.parametrize(("bad", "stage"), [(ALONE, "parallelism"), (APART, "budget")])
-def test_good_for_the_score_alone_is_not_good(special: str, bad: str, stage: str) -> None:
+def test_a_special_case_for_the_scored_launch_fails(special: str, bad: str, stage: str) -> None:
     cheat = COPY.format(f"{INDEX} if ({special}) {{ {GOOD} }} else {{ {bad} }}")
     verdict = judge(EXERCISE, cheat)
     assert verdict.failed_stage == stage, str(verdict)
@@ -58,20 +58,20 @@ def test_good_for_the_score_alone_is_not_good(special: str, bad: str, stage: str
 
 
 @needs_nvrtc
-def test_a_special_case_for_large_launches_fails_at_the_largest() -> None:
+def test_a_kernel_that_is_slow_only_at_large_sizes_fails() -> None:
     cheat = COPY.format(f"{INDEX} if (n < 50000) {{ {GOOD} }} else {{ {APART} }}")
     verdict = judge(EXERCISE, cheat)
     assert verdict.failed_stage == "budget", str(verdict)
 
 
 @needs_nvrtc
-def test_a_special_case_for_small_launches_fails_in_the_busiest() -> None:
+def test_a_serial_special_case_for_small_sizes_fails() -> None:
     verdict = judge(EXERCISE, COPY.format(f"{INDEX} if (n > 900) {{ {GOOD} }} else {{ {ALONE} }}"))
     assert verdict.failed_stage == "parallelism", str(verdict)
 
 
 @needs_nvrtc
-def test_one_block_in_eight_may_not_do_the_work_of_all() -> None:
+def test_a_kernel_with_seven_of_eight_blocks_idle_fails() -> None:
     eighth = COPY.format(
         "int each = blockDim.x * 8, first = blockIdx.x / 8 * each; if (blockIdx.x % 8 == 0)"
         " for (int k = threadIdx.x; k < each && first + k < n; k += blockDim.x) y[first + k] = x[first + k];"
@@ -96,7 +96,7 @@ GROUPED = """extern "C" __global__ void copied(const float* x, float* y, int n) 
 
 
 @needs_nvrtc
-def test_only_using_the_value_of_an_absent_lane_is_wrong() -> None:
+def test_shuffle_from_an_inactive_lane_fails_only_if_used() -> None:
     exercise = replace(EXERCISE, blocks=draw.draw_warp_blocks)
     assert judge(exercise, GROUPED.format("lane > 16 && other != 7"))
     verdict = judge(exercise, GROUPED.format("lane < 16 && other != i + 16"))
@@ -105,7 +105,7 @@ def test_only_using_the_value_of_an_absent_lane_is_wrong() -> None:
 
 
 @needs_nvrtc
-def test_parameters_change_from_launch_to_launch() -> None:
+def test_parameters_differ_between_launches() -> None:
     code = 'extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {'
     verdict = judge(
         folders.list_exercises()["00-saxpy"], f"{code} {INDEX} if (i < n) y[i] += fabsf(a) * x[i]; }}"
@@ -114,7 +114,7 @@ def test_parameters_change_from_launch_to_launch() -> None:
 
 
 @needs_nvrtc
-def test_blocks_that_wait_are_tried_with_more_than_fit_at_once() -> None:
+def test_waiting_blocks_are_run_with_more_blocks_than_are_resident() -> None:
     """A number of its own instead of a ticket goes wrong where a block cannot begin, and there alone."""
     scan = folders.list_exercises()["06-scan"]
     assert isinstance(scan, KernelExercise)

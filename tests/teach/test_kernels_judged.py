@@ -80,7 +80,7 @@ PASS_IT = 'pass the kernel itself: cp.RawKernel(code, "twice"), or its CUDA C++ 
         (KernelSource("twice", "// \ud800"), "line 1 contains the invalid character U+D800. Type it again."),
     ],
 )
-def test_other_values_than_the_kernel_are_refused(answer: Any, says: str) -> None:
+def test_an_answer_that_is_not_the_kernel_is_refused(answer: Any, says: str) -> None:
     if isinstance(answer, KernelSource):
         answer = SimpleNamespace(name=answer.name, code=answer.code, options=())
     with pytest.raises(NotYet) as error:
@@ -193,7 +193,7 @@ def raising(error: Exception) -> Any:
     raise error
 
 
-def test_an_access_to_an_empty_array_is_named() -> None:
+def test_an_access_to_an_empty_array_is_explained() -> None:
     side = SimpleNamespace(
         observe=lambda launch, kind: raising(Stopped("wrote to a null pointer")),
         machine=SimpleNamespace(current_device=SimpleNamespace(watchdog_s=2.5)),
@@ -215,7 +215,7 @@ def test_an_access_to_an_empty_array_is_named() -> None:
         (TypeError("else"), "its parameters are not those of the exercise"),
     ],
 )
-def test_other_parameters_are_refused_with_the_right_list(error: Exception, says: str) -> None:
+def test_wrong_kernel_parameters_are_refused_with_the_right_list(error: Exception, says: str) -> None:
     place = Bench(SimpleNamespace(observe=lambda launch, kind: raising(error)), None)
     with pytest.raises(KernelFault) as stop:
         place._observe(EXERCISE, make_labelled_case(EXERCISE, DataGenerator(1), 4, (64, 1, 1)), None, None)  # type: ignore[arg-type]
@@ -295,7 +295,7 @@ def trial(place: Any = None, exercise: KernelExercise = EXERCISE, **changes: Any
     return Trial(exercise, changes.pop("source", SOURCE), place or Place(), 3, **changes)
 
 
-def test_each_launch_has_numbers_of_its_own() -> None:
+def test_each_launch_has_its_own_random_data() -> None:
     one = trial()
     first = one.case(40, BLOCKS[0])
     second = one.case(40, BLOCKS[1])
@@ -364,7 +364,7 @@ def test_a_wrong_launch_is_explained() -> None:
     assert of(lambda case, seed: raising(KernelFault("parameters", "all other."))) == "all other."
 
 
-def test_a_result_that_depends_on_the_output_before_is_named() -> None:
+def test_a_result_that_depends_on_the_initial_output_is_reported() -> None:
     def by_seed(case: Case, seed: int) -> Any:
         return run_of(case, outputs={"y": case.expected_outputs["y"] + 1}) if seed else None
 
@@ -392,7 +392,7 @@ def says(text: str) -> Any:
 LEFT = ("not reached", "")
 
 
-def test_the_first_stage_that_fails_ends_it_but_a_budget() -> None:
+def test_judging_stops_at_the_first_failure_except_a_budget() -> None:
     passed = [("passed", "a. b."), ("passed", "c."), LEFT, LEFT, LEFT]
     assert judged(("results", says("a.")), ("orders", says("c.")), ("results", says("b."))) == (passed, 3)
     later = ("hazards", says("never"))
@@ -407,7 +407,7 @@ def test_the_first_stage_that_fails_ends_it_but_a_budget() -> None:
         judged(("results", lambda _: raising(bench.make_unwritten_error())))
 
 
-def test_hopeless_work_is_noticed() -> None:
+def test_excessive_work_per_warp_is_detected() -> None:
     one = trial(Place(good=(100, 10)))
     assert stages.check_results(one) == "22 launches with 4 small sizes and 3 block shapes"
     assert [seed for _, seed in one.bench.launched] == list(range(22))
@@ -431,7 +431,7 @@ def test_hopeless_work_is_noticed() -> None:
     assert busy.busiest_launch[0].size == 5000
 
 
-def test_large_sizes_are_named_and_left_out_where_it_is_hopeless() -> None:
+def test_large_sizes_are_skipped_if_the_work_is_excessive() -> None:
     one = trial()
     assert stages.check_large_results(one) == "and with 5,001 and 20,000."
     assert one.bench.patient == 1
@@ -450,7 +450,7 @@ def test_large_sizes_are_named_and_left_out_where_it_is_hopeless() -> None:
     assert stages.check_large_results(trial(exercise=wide)) == "and with 60 × 2,000."
 
 
-def test_orders_name_the_run_and_why() -> None:
+def test_a_wrong_block_order_is_reported_with_its_cause() -> None:
     one = trial()
     message = stages.check_orders(one)
     assert all(order in message for order in ("the same", "reversed", "random", "interleaved at barriers"))
@@ -481,7 +481,7 @@ def hazard(kind: str, message: str, severity: str = "error", space: str = "globa
     return SimpleNamespace(kind=kind, message=message, severity=severity, space=space)
 
 
-def test_hazards_are_reported_unless_harmless() -> None:
+def test_hazards_are_reported_unless_they_are_harmless() -> None:
     def error_(*reports: Any, off: float = 0.0, **changes: Any) -> str:
         place = Place()
         place.reports = list(reports)
@@ -523,7 +523,7 @@ def test_hazards_are_reported_unless_harmless() -> None:
     assert "only 0 of" in error_(clean(complete=False))
 
 
-def test_a_real_gpu_is_tried_with_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_is_run_on_a_real_gpu_with_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
     cases_: list[Case] = []
 
     def on_gpu(cp: Any, exercise: Any, source: Any, case: Case) -> Any:
@@ -579,7 +579,7 @@ def launch(yours: Any, reference: Any = None, naive: Any = None, size: int = 409
         (counters(0, 0), counters(0, 0), ""),
     ],
 )
-def test_threads_share_the_work(yours: Any, reference: Any, says: str) -> None:
+def test_uneven_work_between_warps_and_lanes_is_reported(yours: Any, reference: Any, says: str) -> None:
     one = trial(counted_launches=[launch(yours, reference)])
     if not says:
         assert (
@@ -594,7 +594,7 @@ def test_threads_share_the_work(yours: Any, reference: Any, says: str) -> None:
     )
 
 
-def test_the_busiest_warp_of_a_small_launch_is_looked_at_as_well() -> None:
+def test_the_busiest_warp_of_a_small_launch_is_checked() -> None:
     case = make_labelled_case(EXERCISE, DataGenerator(0), 40, (64, 1, 1))
 
     def of(longest: int) -> str:
@@ -615,7 +615,7 @@ def test_the_busiest_warp_of_a_small_launch_is_looked_at_as_well() -> None:
 BUDGET = Budget("shared_bytes", "Take less.", max_reference_factor=1)
 
 
-def test_a_budget_holds_in_every_launch_that_the_reference_keeps_it_in() -> None:
+def test_a_budget_applies_where_the_reference_meets_it() -> None:
     one = trial(
         exercise=replace(EXERCISE, budgets=(BUDGET,)),
         counted_launches=[launch(counters(), naive=counters(300)), launch(counters(90))],
@@ -640,7 +640,7 @@ def test_a_budget_holds_in_every_launch_that_the_reference_keeps_it_in() -> None
     assert "no budget" in costs.check_budget(trial())
 
 
-def test_costs_are_counted_once_in_the_launch_of_the_score_two_drawn_and_the_large(monkeypatch: Any) -> None:
+def test_costs_are_counted_for_scored_random_and_large_launches(monkeypatch: Any) -> None:
     calls: list[Any] = []
 
     def shipped(exercise: Any, file: str, size: Any, block: Any, device: str) -> Costs:
@@ -679,7 +679,7 @@ def test_costs_are_counted_once_in_the_launch_of_the_score_two_drawn_and_the_lar
         )
 
 
-def test_orders_are_tried_with_several_blocks() -> None:
+def test_block_orders_are_checked_only_with_several_blocks() -> None:
     cases = trial().choose_order_cases()
     grids = [prod(case.launch_grid) for case in cases]
     every = sorted(prod(c.launch_grid) for c in trial().small_cases if prod(c.launch_grid) > 1)

@@ -63,7 +63,7 @@ def timeline(*activities: Activity, calls_ns: tuple[int, ...] = ()) -> gl.timeli
     )
 
 
-def test_a_copy_has_a_path_a_rate_and_the_hosts_wait() -> None:
+def test_a_copy_has_a_path_a_rate_and_a_host_wait() -> None:
     view = where.where(
         timeline(
             activity(1, "HtoD", False, 2_000_000),
@@ -84,7 +84,7 @@ def test_a_copy_has_a_path_a_rate_and_the_hosts_wait() -> None:
     assert view.png().startswith(b"\x89PNG")
 
 
-def test_every_way_is_on_the_map() -> None:
+def test_every_kind_of_transfer_is_drawn_on_the_map() -> None:
     places = set(where._MAP_BOXES)
     for way, arrows in where._ARROWS_OF_WAY.items():
         assert {name for pair in arrows for name in pair} <= places
@@ -96,7 +96,7 @@ def test_every_way_is_on_the_map() -> None:
     ) == len(where._ARROWS_OF_WAY)
 
 
-def test_an_empty_timeline_says_what_to_do() -> None:
+def test_an_empty_timeline_raises_an_error_with_advice() -> None:
     with pytest.raises(ValueError, match="Put copies into the timeline"):
         where.where(timeline())
 
@@ -136,7 +136,7 @@ def test_recorded_tables_name_their_device(name: str) -> None:
     assert "<table" in table._repr_html_()
 
 
-def test_recorded_numbers_agree_with_the_texts() -> None:
+def test_recorded_numbers_agree_with_the_notebook_text() -> None:
     record = elsewhere.load_recordings()["h200"]
     assert record["torch"]["read before it came"] == 0.0
     assert record["torch"]["pageable to cuda, non_blocking"]["call_us"] > 8_000
@@ -172,7 +172,7 @@ def as_tuple(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(("answer", "kind"), [(as_list, "list"), (as_tuple, "tuple")])
-def test_a_wrong_kind_of_result_is_named(answer: Any, kind: str) -> None:
+def test_a_wrong_type_of_result_is_reported(answer: Any, kind: str) -> None:
     verdict = gl.check("08-report", answer)
     assert not verdict.passed
     assert f" returns {kind}, but the result should be" in repr(verdict)

@@ -60,7 +60,7 @@ def sampled(name: str) -> tuple[list[Wrong], list[Right]]:
 
 
 @pytest.mark.parametrize("name", sorted(DECLARED))
-def test_wrong_answers_fail_and_right_ones_pass(name: str, record_property: Any) -> None:
+def test_declared_wrong_answers_fail_and_right_ones_pass(name: str, record_property: Any) -> None:
     exercise = folders.list_exercises()[name]
     wrong, right = sampled(name)
     misjudged = []
@@ -85,7 +85,7 @@ def test_enough_wrong_and_right_answers_are_declared() -> None:
         assert len({answer.what for answer in [*wrong, *right]}) == len(wrong) + len(right), name
 
 
-def test_shown_answers_are_declared() -> None:
+def test_wrong_answers_shown_to_instructors_are_declared() -> None:
     every = [wrong_ for wrong, _ in DECLARED.values() for wrong_ in wrong]
     tried = {(wrong_.exercise_id, wrong_.what, wrong_.stage, wrong_.says) for wrong_ in every}
     for folder in folders.list_folders():
@@ -103,7 +103,7 @@ ASKED = sorted(
 
 
 @pytest.mark.parametrize("name", sample.draw_sample(ASKED, 6))
-def test_unexpected_results_are_not_a_fault_of_the_check(name: str) -> None:
+def test_unexpected_result_types_do_not_crash_the_check(name: str) -> None:
     several = np.array([1, 2])
     for returned in (several, (several, several), {"A": several}):
         verdict = judge(folders.list_exercises()[name], lambda *_, returned=returned, **__: returned)

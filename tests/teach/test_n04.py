@@ -19,7 +19,7 @@ from virtualgpu.records.hazards import Place
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only")
-def test_every_row_of_the_catalogue_is_the_error_it_is_called() -> None:
+def test_every_row_of_the_catalogue_raises_its_named_error() -> None:
     runs = catalogue.run()
     statuses = {name: run.record.status for name, run in runs.runs.items()}
     assert statuses == {
@@ -36,7 +36,7 @@ def test_every_row_of_the_catalogue_is_the_error_it_is_called() -> None:
     assert repr(runs).count("lost") == len(runs.lost)
 
 
-def test_the_arrow_points_at_the_byte_that_was_hit() -> None:
+def test_the_arrow_points_at_the_overwritten_byte() -> None:
     store = gl.cp.zeros(1024 + 256, dtype=gl.cp.int32)
     rows = store[:1024]
     index = store[1024:]
@@ -62,7 +62,7 @@ def nans(program: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_expected_result_of_the_hunt_depends_on_its_kind(seed: int) -> None:
+def test_the_nan_hunt_expects_the_first_array_with_nan(seed: int) -> None:
     rng = np.random.default_rng(seed)
     for stale, kind in itertools.product((False, True), exercises.HUNT_PROGRAM_KINDS):
         program = exercises.draw_program(rng, kind, stale)
@@ -90,7 +90,7 @@ def test_the_expected_result_of_the_hunt_depends_on_its_kind(seed: int) -> None:
         assert program.has_state_after(len(names), list(program.states[-1].values()))
 
 
-def test_the_recorded_screen_names_the_lines_that_our_checker_names() -> None:
+def test_recorded_compute_sanitizer_names_the_lines_of_gpulab() -> None:
     screens = Screens("gpulab_course.content.n04_debugging", "compute_sanitizer")
     code = screens.program.split('r"""')[1].split('"""')[0]
     x = cp.zeros(5 * 256, dtype=cp.int32)
@@ -105,7 +105,7 @@ def test_the_recorded_screen_names_the_lines_that_our_checker_names() -> None:
     assert screens.screen("memcheck") != screens.screen("memcheck", "no-pool")
 
 
-def test_the_picture_of_streams_shows_a_reuse_only_if_the_memory_is_freed_before_the_wait() -> None:
+def test_memory_reuse_is_drawn_only_if_freed_before_the_wait() -> None:
     careless = ("double", "add", "del", "z", "wait", "multiply")
     assert repr(figures.reuse(careless)).endswith("here writes z into it while side may still read doubled.")
     waits_first = ("double", "add", "wait", "del", "z", "multiply")

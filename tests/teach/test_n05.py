@@ -11,7 +11,7 @@ from gpulab_course.content.n05_memory import figures
 
 
 @pytest.mark.parametrize("device", ["virtual:T4", "virtual:H200"])
-def test_each_version_is_faster_and_a_small_tile_does_not_relieve_l2(device: str) -> None:
+def test_transpose_gets_faster_and_tiled_sgemm_keeps_its_l2_traffic(device: str) -> None:
     cp = gl.use_device(device).cp
     x = cp.arange(512 * 512, dtype=cp.float32).reshape(512, 512)
     transposed = cp.zeros_like(x)
@@ -33,7 +33,7 @@ def test_each_version_is_faster_and_a_small_tile_does_not_relieve_l2(device: str
     assert sectors[0] == 8 * sectors[1]
 
 
-def test_the_picture_of_a_transpose_counts_the_sectors_of_both_sides() -> None:
+def test_the_transpose_picture_counts_sectors_of_loads_and_stores() -> None:
     rows, columns, bx, by, k = 96, 128, 2, 0, 8
     lane = np.arange(32)
     loads = (32 * by + k) * columns + 32 * bx + lane

@@ -11,7 +11,7 @@ from gpulab_course.content.n06_patterns import figures, pictures
 
 
 @pytest.mark.parametrize("device", ["virtual:T4", "virtual:H100"])
-def test_each_version_is_faster_and_the_last_is_as_fast_as_a_copy(device: str) -> None:
+def test_reduction_versions_get_faster_up_to_the_speed_of_a_copy(device: str) -> None:
     gl.use_device(device)
     race = figures.race(elements=1 << 22)
     times = [lap.busy_ns for lap in race.record]
@@ -21,7 +21,7 @@ def test_each_version_is_faster_and_the_last_is_as_fast_as_a_copy(device: str) -
 
 
 @pytest.mark.parametrize(("n", "threads"), [(128, 32), (256, 32), (256, 128)])
-def test_attention_in_tiles_is_right_and_each_block_reads_all_of_k_and_v(n: int, threads: int) -> None:
+def test_tiled_attention_is_correct_and_each_block_reads_all_k_and_v(n: int, threads: int) -> None:
     counts, arrays = figures.attend(n, threads)
     q, k, v, out = (array.get().astype(np.float64) for array in arrays)
     weights = np.exp(q @ k.T)
@@ -33,7 +33,7 @@ def test_attention_in_tiles_is_right_and_each_block_reads_all_of_k_and_v(n: int,
 
 
 @pytest.mark.parametrize("device", ["virtual:T4", "virtual:A100"])
-def test_online_softmax_reads_fewer_sectors_and_no_fewer_bytes_of_dram(device: str) -> None:
+def test_online_softmax_reads_fewer_sectors_but_equal_dram_bytes(device: str) -> None:
     gl.use_device(device)
     headings = (table := figures.passes()).headings
     rows = table.rows
@@ -45,7 +45,7 @@ def test_online_softmax_reads_fewer_sectors_and_no_fewer_bytes_of_dram(device: s
 
 
 @pytest.mark.parametrize("series", ["reduction", "scan", "histogram", "stencil", "softmax"])
-def test_a_listing_shows_the_whole_file_with_each_kernel_under_its_name(series: str) -> None:
+def test_a_listing_shows_the_whole_file_in_named_kernel_sections(series: str) -> None:
     opened = kernels.ladder(series).best.name
     listing = figures.listing(series, opened)
     parts = {rung.name: code for rung, code in listing.parts}
@@ -63,7 +63,7 @@ def test_the_steps_of_a_scan_end_with_the_prefix_sums() -> None:
 
 
 @pytest.mark.parametrize(("known", "terms"), [(2, "4 + 1 + 15"), (0, "4 + 1 + 8 + 2 + 5"), (4, "20")])
-def test_looking_back_adds_up_all_tiles_before(known: int, terms: str) -> None:
+def test_decoupled_look_back_sums_all_previous_tiles(known: int, terms: str) -> None:
     caption = repr(pictures.look_back([5, 2, 8, 1, 4, 6], known))
     assert f"to tile {known}, the first one with a sum from the start" in caption
     assert caption.endswith(f"adds {terms} = 20.")

@@ -14,7 +14,7 @@ def _device(request: pytest.FixtureRequest) -> None:
     gl.use_device(request.param)
 
 
-def test_pieces_of_work_equal_numpys() -> None:
+def test_kernels_equal_their_numpy_versions() -> None:
     x = np.random.default_rng(7).random(1000, dtype=np.float32)
     a = gl.cp.asarray(x)
     work.simmer(a)
@@ -27,7 +27,7 @@ def test_pieces_of_work_equal_numpys() -> None:
     np.testing.assert_array_equal(work.decide_by_numpy(x, 5), (bits >> np.uint32(8)) / np.float32(2**24))
 
 
-def test_a_missing_event_shows_on_the_conveyor_and_more_pieces_pay() -> None:
+def test_a_missing_event_is_detected_and_chunking_saves_time() -> None:
     single, cut, early = (figures.run_conveyor(*how) for how in ((1, True), (8, True), (8, True, False)))
     assert cut.span_ns < 0.8 * single.span_ns
     assert not figures.find_early_kernels(single)
@@ -40,7 +40,7 @@ def test_a_missing_event_shows_on_the_conveyor_and_more_pieces_pay() -> None:
     assert pageable.span_ns > 0.9 * figures.run_conveyor(1, pinned=False).span_ns
 
 
-def test_the_conveyors_controls_change_what_is_shown() -> None:
+def test_the_conveyor_controls_change_picture_and_summary() -> None:
     view = figures.Conveyor(4)
     with_event = view.summary
     view.waits = 0
@@ -53,7 +53,7 @@ def test_the_conveyors_controls_change_what_is_shown() -> None:
     assert view.pictures == 3
 
 
-def test_a_race_has_more_than_one_result_and_a_wait_leaves_one() -> None:
+def test_a_stream_race_has_several_results_and_a_wait_leaves_one() -> None:
     def total(cp: object, ordered: bool) -> float:
         stream = gl.cp.cuda.Stream(non_blocking=True)
         a = gl.cp.ones(64, dtype=gl.cp.float32)
@@ -68,13 +68,13 @@ def test_a_race_has_more_than_one_result_and_a_wait_leaves_one() -> None:
     assert clocks.possible_results(lambda cp: total(cp, True)) == [64]
 
 
-def test_the_hosts_clock_is_the_modelled_one() -> None:
+def test_the_host_clock_is_modelled() -> None:
     start_ms = clocks.host_ms()
     clocks.busy(1500)
     assert clocks.host_ms() - start_ms == pytest.approx(1.5)
 
 
-def test_two_environments_overlap_and_one_does_not() -> None:
+def test_a_rollout_with_two_environments_overlaps() -> None:
     turns, overlapped = (figures.played(p, 4) for p in (exercises.in_turns, exercises.rollout))
     step_us = work.Environment.STEP_US
     assert turns.duration_ns / 8e3 > 1.3 * step_us

@@ -18,7 +18,7 @@ from virtualgpu.records.analysis import PathStep
 from virtualgpu.records.timeline import Activity
 
 
-def test_one_block_is_a_hundred_per_cent_and_one_sm() -> None:
+def test_one_block_shows_full_gpu_utilization_on_one_sm() -> None:
     view = figures.BusySms(load_recorded_session())
     assert "100 % GPU utilization, 0.76 % of the SMs" in view.sentence()
     first_png = view.png()
@@ -45,7 +45,7 @@ def test_nvidia_smi_and_the_monitor_agree() -> None:
                 )  # instantaneous power varies
 
 
-def test_the_record_supports_the_notebook_on_clocks_and_dram() -> None:
+def test_recorded_power_and_clocks_agree_with_the_notebook() -> None:
     record = load_recorded_session()
     ones = record.within(figures.ONES)
     random = record.within(figures.PRODUCT)
@@ -62,13 +62,13 @@ def test_the_record_supports_the_notebook_on_clocks_and_dram() -> None:
     assert (wide.mean("dram") or 0) > 2 * (record.within(figures.ADDITION).mean("dram") or 0)
 
 
-def test_without_sensors_nothing_runs_to_be_watched() -> None:
+def test_no_monitor_phases_run_without_sensors() -> None:
     assert gl.which_device().kind == "virtual"
     assert figures.phases() == []
     assert figures.with_counters(figures.Monitor(record=load_recorded_session())).record.sms == 132
 
 
-def test_columns_of_a_recorded_table_are_those_of_their_headings() -> None:
+def test_columns_of_a_recorded_table_are_selected_by_heading() -> None:
     screens = Screens("gpulab_course.content.n09_profiling", "torch_profiler")
     table = screens.columns("Name", "# of Calls")
     assert table.headings == ("Name", "# of Calls")
@@ -79,7 +79,7 @@ def test_columns_of_a_recorded_table_are_those_of_their_headings() -> None:
         screens.screen("nsys")
 
 
-def test_the_ceiling_has_its_ridge_where_the_slope_reaches_the_peak() -> None:
+def test_the_roofline_ridge_is_where_bandwidth_reaches_the_peak() -> None:
     caption = repr(figures.ceiling(20_000, 2_000, (4, 10, 40)))
     assert "rises up to the ridge at 10 operations per byte" in caption
     assert "with 4 operations per byte at most 8,000 GFLOP/s" in caption
@@ -92,7 +92,7 @@ def test_the_reported_power_follows_the_counted_energy() -> None:
     assert caption.endswith("within 5 % of this value after 1.2 s.")
 
 
-def test_the_picture_of_a_critical_path_shows_what_it_hides() -> None:
+def test_the_critical_path_picture_shows_hidden_operations() -> None:
     def kernel(number: int, name: str, stream_id: int, start_ns: int, end_ns: int) -> Activity:
         return Activity(
             kind="CONCURRENT_KERNEL",
@@ -121,7 +121,7 @@ def test_the_picture_of_a_critical_path_shows_what_it_hides() -> None:
     assert caption.endswith("On the critical path: embed, gate. Hidden behind it (hatched): mix.")
 
 
-def test_nsight_computes_sectors_are_those_that_the_virtual_gpu_counts() -> None:
+def test_sectors_reported_by_nsight_compute_equal_the_virtual_gpu() -> None:
     """Its rule for uncoalesced accesses counts all sectors, and those above one per 32 bytes."""
     rule = next(rule for rule in reports.read_launches()[0].rules if rule.name == "UncoalescedGlobalAccess")
     excess, total = (int(number) for number in re.findall(r"\d{6,}", rule.message))
@@ -134,7 +134,7 @@ def test_nsight_computes_sectors_are_those_that_the_virtual_gpu_counts() -> None
     assert rule.saving_fraction == pytest.approx(excess / total, abs=0.02)
 
 
-def test_the_report_of_nsight_compute_supports_the_notebook() -> None:
+def test_the_nsight_compute_report_agrees_with_the_notebook() -> None:
     naive, tiled = reports.read_launches()
     assert (naive.kernel, tiled.kernel) == ("transpose_naive", "transpose_tiled")
     throughputs = (
@@ -152,7 +152,7 @@ def test_the_report_of_nsight_compute_supports_the_notebook() -> None:
     assert naive.metrics["Memory Throughput"] < 100  # of the first section, in percent
 
 
-def test_a_recorded_trace_of_pytorch_has_the_operations_of_its_table() -> None:
+def test_the_pytorch_trace_contains_the_operations_of_its_table() -> None:
     timeline = gl.open_timeline(reports.path("steps.json.gz")).record
     table = Screens("gpulab_course.content.n09_profiling", "torch_profiler").columns("Name", "# of Calls")
     counts = dict(table.rows)

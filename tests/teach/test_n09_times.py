@@ -24,7 +24,7 @@ def virtual(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.parametrize("name", stages.STAGE_NAMES)
-def test_a_stage_equals_numpys(name: str) -> None:
+def test_a_stage_equals_its_numpy_version(name: str) -> None:
     x = np.random.default_rng(1).random(77, dtype=np.float32)
     array = gl.cp.asarray(x)
     stages.run(name, array, 3, blocks=2)
@@ -43,7 +43,7 @@ def recorded(key: str) -> TimelineReport:
 
 
 @pytest.mark.parametrize(("key", "cause"), [("A", "launch-bound"), ("C", "hidden synchronisation")])
-def test_the_gaps_of_a_program_have_the_exercises_cause(key: str, cause: str) -> None:
+def test_gaps_of_a_program_have_the_cause_expected_by_the_exercise(key: str, cause: str) -> None:
     idle: Counter[str] = Counter()
     for gap in recorded(key).gaps():
         if gap.where == "compute":
@@ -57,7 +57,7 @@ def test_the_second_program_copies_for_longer_than_it_computes() -> None:
     assert copies > sum(a.duration_ns for a in ran if a.kind == "CONCURRENT_KERNEL")
 
 
-def test_the_last_program_keeps_one_stream_busy_and_its_remedy_several() -> None:
+def test_the_fix_of_the_last_program_uses_several_streams() -> None:
     right = next(
         answer.answer
         for answer in times.DECLARED

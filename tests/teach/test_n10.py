@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 
 @pytest.mark.parametrize("size", [0, *exercises._EDGE_SIZES_BYTES, *range(MIB - 1500, MIB + 1500, 499)])
-def test_the_four_numbers_are_those_of_both_pools(size: int) -> None:
+def test_used_and_reserved_bytes_are_those_of_both_pools(size: int) -> None:
     cp = gl.use_device("virtual:A100").cp
     own = cp.cuda.MemoryPool()
     block = own.malloc(size)
@@ -32,7 +32,7 @@ def test_the_four_numbers_are_those_of_both_pools(size: int) -> None:
     del block
 
 
-def test_the_nested_boxes_add_up() -> None:
+def test_sizes_in_the_nested_memory_boxes_add_up() -> None:
     caption = repr(figures.nested({"used": 2 * MIB, "reserved": 8 * MIB, "device": 520 * MIB}))
     assert "2 MiB are used by arrays, within 8 MiB" in caption
     assert "The other 512 MiB of the device" in caption
@@ -43,7 +43,7 @@ def test_the_picture_of_a_race_depends_on_the_addresses() -> None:
     assert repr(figures.reused(0x7000, 0x8000)).endswith("so there is no race.")
 
 
-def test_the_lifetimes_of_attention_show_its_peak() -> None:
+def test_the_lifetime_picture_of_attention_shows_the_memory_peak() -> None:
     gl.use_device("virtual:A100")
     h = figures.tokens(1024)
     with gl.allocator() as trace:
@@ -55,7 +55,7 @@ def test_the_lifetimes_of_attention_show_its_peak() -> None:
     assert caption.endswith("alive (orange): scores, powers, weights, output.")
 
 
-def test_checkpoints_are_in_equal_distances() -> None:
+def test_checkpoints_are_evenly_spaced() -> None:
     assert "keeps the input and output 2, 4, and computes" in repr(figures.kept_outputs(6, 2))
 
 
@@ -87,7 +87,7 @@ def test_segments_driver_calls_and_peaks_are_counted() -> None:
     assert use.wasted_bytes == MIB
 
 
-def test_memory_without_a_pool_counts_as_calls_of_the_driver() -> None:
+def test_allocations_without_a_pool_count_as_driver_calls() -> None:
     def program(cp: Any) -> None:
         for _ in range(5):
             cp.cuda.runtime.free(cp.cuda.runtime.malloc(100))
@@ -97,7 +97,7 @@ def test_memory_without_a_pool_counts_as_calls_of_the_driver() -> None:
 
 
 @pytest.mark.parametrize("pool", ["default", "own", "ordered", "managed", "none"])
-def test_arrays_count_whichever_pool_they_are_from(pool: str) -> None:
+def test_arrays_of_every_kind_of_pool_are_counted(pool: str) -> None:
     def program(cp: Any) -> None:
         allocators = {
             "default": cp.get_default_memory_pool().malloc,
@@ -114,7 +114,7 @@ def test_arrays_count_whichever_pool_they_are_from(pool: str) -> None:
     assert 7000 <= counted(program).peak_used_bytes <= 7024
 
 
-def test_traces_keep_the_rules_of_programs() -> None:
+def test_random_allocation_traces_are_valid() -> None:
     """Nothing is freed that is not in use, all is freed at the end, and two streams differ in one bit."""
     asks = pool.draw_requests(DataGenerator(3), 300)
     alive: set[int] = set()
@@ -132,7 +132,7 @@ def test_traces_keep_the_rules_of_programs() -> None:
     assert {ask.pool for ask in asks} == {0, 1}
 
 
-def test_a_block_of_another_stream_is_noticed_in_every_overlap() -> None:
+def test_overlap_with_a_block_of_another_stream_is_detected() -> None:
     gl.use_device("virtual:A100")
 
     class Shares(pool.MyPool):

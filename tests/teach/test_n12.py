@@ -41,7 +41,7 @@ def layer() -> Any:
     return x, w, b, product, v / (1 + np.exp(v * (v * v * -0.0713548 - 1.5957691)))
 
 
-def test_one_kernel_does_a_product_a_layer_norm_and_gelu(layer: Any) -> None:
+def test_one_kernel_computes_matmul_layer_norm_and_gelu(layer: Any) -> None:
     x, w, b, product, expected = layer
     module = cp.RawModule(code=code())
     y = cp.empty((1024, 1024), "float32")
@@ -65,7 +65,7 @@ def test_the_kernel_reads_as_many_bytes_as_on_an_h200(layer: Any) -> None:
     assert caches.l2_sectors - y.nbytes / 32 == pytest.approx(recorded["l2_read_sectors"], rel=0.05)
 
 
-def test_nine_expressions_read_eleven_arrays_and_write_nine() -> None:
+def test_nine_numpy_expressions_read_eleven_arrays_and_write_nine() -> None:
     """By NumPy: an array that counts what is read and written."""
     moved = []
 
@@ -83,7 +83,7 @@ def test_nine_expressions_read_eleven_arrays_and_write_nine() -> None:
     assert [sum(column) for column in zip(*moved, strict=True)] == [11, 9]
 
 
-def test_recorded_layers_are_in_the_order_that_the_text_has() -> None:
+def test_recorded_layer_times_rank_as_in_the_notebook() -> None:
     layers = figures.recorded()["whole_layer"]
     assert all(row["one_us"]["8"] > row["two_us"] for row in layers)
     assert [row["one_us"]["4"] < row["two_us"] for row in layers] == [True, False, False, False]
@@ -94,7 +94,7 @@ def test_recorded_layers_are_in_the_order_that_the_text_has() -> None:
     assert gains[-1] < 1.1
 
 
-def test_recorded_programs_follow_automatic_dynamic_shapes() -> None:
+def test_recorded_compilations_follow_automatic_dynamic_shapes() -> None:
     for row in figures.recorded()["symbols"]:
         guards = list[set[int]]()
         programs = []
@@ -116,7 +116,7 @@ SMALL: list[pictures.Step] = [
 ]
 
 
-def test_the_picture_of_fusion_boundaries_agrees_with_the_judge_and_with_the_fuser() -> None:
+def test_drawn_fusion_boundaries_agree_with_judge_and_gl_traffic() -> None:
     kernels = exercises.kernels_of([exercises.Step(*step) for step in SMALL])
     assert kernels == [["m"], ["c", "s"], ["v"], ["y"]]
     red = pictures.find_fusion_boundaries(SMALL, kernels)
@@ -151,7 +151,7 @@ def operator() -> dict[str, Any]:
     return namespace
 
 
-def test_the_operators_kernel_computes_its_expressions(operator: Any) -> None:
+def test_the_kernel_of_the_custom_operator_equals_its_expressions(operator: Any) -> None:
     rng = np.random.default_rng(4)
     x, w, b = rng.standard_normal((5, 70)), rng.standard_normal(70), rng.standard_normal(70)
     arrays = [cp.asarray(array, dtype="float32") for array in (x, w, b)]
@@ -161,7 +161,7 @@ def test_the_operators_kernel_computes_its_expressions(operator: Any) -> None:
     np.testing.assert_allclose(cp.asnumpy(y), operator["expressions"](x, w, b), atol=1e-5)
 
 
-def test_the_operators_gradients_are_differences_of_its_results(operator: Any) -> None:
+def test_gradients_of_the_custom_operator_equal_finite_differences(operator: Any) -> None:
     rng = np.random.default_rng(5)
     tensors = [rng.standard_normal(shape) for shape in ((3, 4), 4, 4)]
     dy = rng.standard_normal((3, 4))
@@ -178,7 +178,7 @@ def test_the_operators_gradients_are_differences_of_its_results(operator: Any) -
         np.testing.assert_allclose(gradient, expected, atol=1e-7)
 
 
-def test_the_recorded_operator_supports_the_notebook() -> None:
+def test_the_recorded_custom_operator_agrees_with_the_notebook() -> None:
     record = custom_operator.load_recording()
     assert set(record["opcheck"].values()) == {"SUCCESS"}
     assert max(record["errors"].values()) < 1e-4

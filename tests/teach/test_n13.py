@@ -18,13 +18,13 @@ from virtualgpu import cp
 SEEDS = 20_000
 
 
-def test_counters_stop_at_the_stated_values() -> None:
+def test_counters_saturate_at_the_stated_values() -> None:
     ends = figures.Counters((FP32, TF32, FP16, BF16, E4M3, E5M2)).record
     assert list(ends.values()) == [10_000, 2048, 2048, 256, 16, 8]
     assert [figures.stops_at(form) for form in figures.COUNTERS] == [2**24, 2048, 2048, 256, 16]
 
 
-def test_a_counter_equals_numpys() -> None:
+def test_an_fp16_counter_equals_numpy() -> None:
     value = np.float16(0)
     counted = [0]
     for _ in range(2100):
@@ -35,7 +35,7 @@ def test_a_counter_equals_numpys() -> None:
 
 @pytest.mark.parametrize("n", [256, 1000])
 @pytest.mark.parametrize("kind", ["normal", "uniform"])
-def test_sums_in_fp32_are_off_as_a_random_walk_is(n: int, kind: str) -> None:
+def test_errors_of_fp32_sums_follow_a_random_walk(n: int, kind: str) -> None:
     rng = np.random.default_rng(n)
     x: Any = rng.standard_normal((SEEDS, n)) if kind == "normal" else rng.random((SEEDS, n))
     x = x.astype(np.float32)
@@ -47,20 +47,20 @@ def test_sums_in_fp32_are_off_as_a_random_walk_is(n: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize("form", [FP16, BF16], ids=lambda form: form.name)
-def test_sums_in_narrow_formats_are(form: Any) -> None:
+def test_errors_of_sums_in_narrow_formats_follow_a_random_walk(form: Any) -> None:
     x = np.random.default_rng(3).standard_normal((8000, 100))
     off = errors.measure_sum_errors(x, form)
     assert math.sqrt((off**2).mean()) == pytest.approx(errors.walk_rms(100, form), rel=0.05)
     assert (np.abs(off) <= errors.worst_share(100, form) * np.abs(form.round_all(x)).sum(axis=1)).all()
 
 
-def test_a_stagnating_sum_is_not_a_random_walk() -> None:
+def test_errors_of_a_stagnating_sum_exceed_a_random_walk() -> None:
     off = errors.measure_sum_errors(np.random.default_rng(4).random((50, 1000)), BF16)
     assert math.sqrt((off**2).mean()) > 5 * errors.walk_rms(1000, BF16, 0.5, 12**-0.5)
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)
-def test_one_rounding_is_evenly_spread(form: Any) -> None:
+def test_rounding_errors_are_uniformly_distributed(form: Any) -> None:
     x = np.random.default_rng(5).standard_normal(200_000)
     if form.bits == 64:
         assert errors.compute_mean_square_ulp(form) == pytest.approx(
@@ -73,7 +73,7 @@ def test_one_rounding_is_evenly_spread(form: Any) -> None:
     )
 
 
-def test_products_on_an_h200_are_as_modelled() -> None:
+def test_matmul_errors_on_an_h200_agree_with_the_model() -> None:
     rows = {name: (measured, model) for name, _, measured, model in figures.ErrorsAndSpeeds().record}
     assert list(rows) == ["FP32", "TF32", "BF16", "FP16", "FP8 E4M3"]
     for name in ("TF32", "BF16", "FP16", "FP8 E4M3"):
@@ -93,7 +93,7 @@ def test_recorded_tables_name_their_device() -> None:
     assert by_case["env after a product"] == by_case["nothing"] < 1e-5 < by_case["env before import"]
 
 
-def test_exact_sums_and_the_reference_product() -> None:
+def test_exact_sums_and_split_matrix_multiplication_are_accurate() -> None:
     rng = np.random.default_rng(6)
     x = (rng.standard_normal(5000) * 2.0 ** rng.integers(-20, 12, 5000)).astype(np.float16)
     assert exercises.compute_exact_sum(x) == float(np.float32(math.fsum(x.tolist())))
@@ -107,7 +107,7 @@ def test_exact_sums_and_the_reference_product() -> None:
 
 @pytest.mark.parametrize("form", [E4M3, E5M2], ids=lambda form: form.name)
 @pytest.mark.parametrize("mode", ["NOSAT", "SATFINITE"])
-def test_conversions_to_fp8_have_two_modes_as_an_h200_has(form: Any, mode: str) -> None:
+def test_both_fp8_conversion_modes_agree_with_an_h200(form: Any, mode: str) -> None:
     name = form.name.removeprefix("FP8 ")
     code = f"""
 #include <cuda_fp8.h>
@@ -125,7 +125,7 @@ extern "C" __global__ void convert(const float* x, unsigned char* codes) {{
         np.testing.assert_array_equal(np.array(values, float), np.array(expected, float))
 
 
-def test_tf32_in_cublas_is_rounded_and_not_cut() -> None:
+def test_cublas_rounds_tf32_inputs_and_does_not_truncate() -> None:
     recorded = figures.recorded()["tf32"]
     for library in ("CuPy", "PyTorch"):
         assert recorded["identity"][library]["nearest, ties to even"] == 1
@@ -153,7 +153,7 @@ def test_an_h200_keeps_14_bits_of_fp8_sums_and_fast_sums_lose_most_digits() -> N
     assert rms["fp8 fast=True"] > 100 * rms["fp8 fast=False"] > 100 * rms["the same numbers as fp16"]
 
 
-def test_errors_of_sums_grow_about_ten_times_where_n_grows_a_hundred_times() -> None:
+def test_relative_errors_of_sums_grow_with_the_square_root_of_n() -> None:
     share = {n: errors.walk_rms(n, FP32, mean=0.5, spread=12**-0.5) / (n / 2) for n in (100, 10_000)}
     x = np.random.default_rng(13).random((1_000, 10_000), dtype=np.float32)
     for n in share:
@@ -183,7 +183,7 @@ extern "C" __global__ void mma(const unsigned* a, const unsigned* b, float* c) {
         ("FP8", "m16n8k32.row.col.f32.e4m3.e4m3.f32", E4M3, 16),
     ],
 )
-def test_sums_of_mma_keep_as_many_bits_as_on_an_h200(name: str, types: str, form: Any, top: int) -> None:
+def test_mma_accumulators_keep_as_many_bits_as_on_an_h200(name: str, types: str, form: Any, top: int) -> None:
     """L + s - L, with L = 2^top: the smallest s = 2^j that is kept, in one instruction or in three."""
     kernel = cp.RawKernel(MMA.replace("TYPES", types), "mma")
     k, store = (16, np.uint16) if form is FP16 else (32, np.uint8)
@@ -246,7 +246,7 @@ def schemes() -> dict[str, Any]:
     return names
 
 
-def test_blocks_in_mxfp4_are_those_of_cudas_conversions(schemes: dict[str, Any]) -> None:
+def test_mxfp4_blocks_equal_the_conversions_of_cuda(schemes: dict[str, Any]) -> None:
     for name, x, _ in block_scales._draw_blocks(np.random.default_rng(8)):
         exponents = cp.zeros(x.size // 32, "int32")
         y = cp.zeros(x.size, "float32")
@@ -260,7 +260,7 @@ def test_blocks_in_mxfp4_are_those_of_cudas_conversions(schemes: dict[str, Any])
             np.testing.assert_array_equal(schemes["mx"](x, E2M1), mine[1] * 2.0 ** np.repeat(mine[0], 32))
 
 
-def test_nvfp4_is_that_of_cudas_conversions(schemes: dict[str, Any]) -> None:
+def test_nvfp4_blocks_equal_the_conversions_of_cuda(schemes: dict[str, Any]) -> None:
     x = np.random.default_rng(9).standard_normal(1024).astype(np.float32)
     x[100] = 50
     y = cp.zeros(x.size, "float32")
@@ -271,7 +271,7 @@ def test_nvfp4_is_that_of_cudas_conversions(schemes: dict[str, Any]) -> None:
     assert (np.abs(cp.asnumpy(y) - mine) < 1e-5).mean() > 0.99
 
 
-def test_one_outlier_costs_a_tensor_or_a_block(schemes: dict[str, Any]) -> None:
+def test_one_outlier_zeroes_its_tensor_or_only_its_block(schemes: dict[str, Any]) -> None:
     x = np.random.default_rng(10).uniform(1, 2, 1024)
     x[70] = 100
     stored = {

@@ -19,7 +19,7 @@ extern "C" __global__ void all(const float* x, float* total, int n) {
 """
 
 
-def test_a_roulette_lets_blocks_come_in_other_orders_each_time() -> None:
+def test_roulette_runs_have_different_block_orders() -> None:
     gl.use_device("virtual:A100")
     cp = session.cp()
     x = cp.zeros(8, "float32")
@@ -33,7 +33,7 @@ def test_a_roulette_lets_blocks_come_in_other_orders_each_time() -> None:
     assert view.describe().count(": ") >= len(set(last)) + 1
 
 
-def test_words_are_those_of_random123() -> None:
+def test_philox_words_equal_random123() -> None:
     """Its known answers: counter and key of zeros; and each mistake gives others."""
     right = generators.philox_words(0, 0, 1)
     assert [f"{word:08x}" for word in right[0]] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
@@ -49,7 +49,7 @@ def test_words_are_those_of_random123() -> None:
         assert (generators.philox_words(key, first, 2, **mistake) != words).any(), mistake
 
 
-def test_a_tile_is_added_by_halves() -> None:
+def test_tiles_are_summed_as_binary_trees() -> None:
     x = np.random.default_rng(1).standard_normal(600).astype(np.float32)
     sums = generators.sum_tiles_as_trees(x)
     np.testing.assert_allclose(sums, [x[:256].sum(), x[256:512].sum(), x[512:].sum()], rtol=1e-4, atol=1e-4)
@@ -58,13 +58,13 @@ def test_a_tile_is_added_by_halves() -> None:
     assert generators.sum_tiles_as_trees(wide).tolist() == [0.0]  # 1 is lost beside 1e8 in the first step
 
 
-def test_switches_have_their_recorded_cost() -> None:
+def test_determinism_switches_show_their_recorded_cost() -> None:
     text = figures.switches()
     assert "recorded on an NVIDIA H200" in text
     assert all(word in text for word in ("index_add_", "refused", "1 of 30", "30 of 30"))
 
 
-def test_a_program_differs_only_while_a_cause_is_left() -> None:
+def test_a_program_differs_until_all_causes_are_fixed() -> None:
     program = exercises.RandomizedProgram({"seed": 1.0}, seed=1)
     assert len({program(()) for _ in range(5)}) == 5
     assert len({program(["seed"]) for _ in range(5)}) == 1

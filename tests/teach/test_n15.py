@@ -13,7 +13,7 @@ from gpulab_course.content.n15_several import figures
 from gpulab_course.teach.judge.python import several as machines
 
 
-def test_tables_say_what_is_recorded_and_that_nvls_was_off() -> None:
+def test_tables_name_the_recorded_device_and_that_nvls_was_off() -> None:
     gl.use_device("virtual:H200", count=8)
     assert figures.published_gbps() == 900
     assert "recorded on NVIDIA H200" in figures.recorded_copies().text()
@@ -23,7 +23,7 @@ def test_tables_say_what_is_recorded_and_that_nvls_was_off() -> None:
     assert "NCCL, NVLS off" in figures.graph_records().text()
 
 
-def test_the_picture_of_messages_counts_those_of_each_link_and_port() -> None:
+def test_the_picture_of_messages_counts_them_per_link_and_port() -> None:
     gl.use_device("virtual:H200", count=4)
     views = [gl.collective("all-reduce", way, size_bytes=4096, gpus=4) for way in ("naive", "ring")]
     caption = repr(figures.link_messages(*views))
@@ -37,7 +37,7 @@ def test_the_picture_of_messages_counts_those_of_each_link_and_port() -> None:
 
 
 @pytest.mark.parametrize("size", [4096, 1 << 20])
-def test_the_arithmetic_of_the_table_is_that_of_the_steps(size: int) -> None:
+def test_collective_times_equal_the_alpha_beta_formula(size: int) -> None:
     """α and β by hand, for four GPUs."""
     gl.use_device("virtual:H200", count=4)
     price = gl.session.find_step_prices()
@@ -58,7 +58,7 @@ def test_the_arithmetic_of_the_table_is_that_of_the_steps(size: int) -> None:
         assert row[5] == duration(view.record.time_ns)
 
 
-def test_processes_add_their_messages() -> None:
+def test_messages_of_processes_are_summed() -> None:
     gl.use_device("virtual:H200")
     code = (
         "import json, sys\nrank, ranks, steps = map(int, sys.argv[1:])\nseen = []\n"
@@ -83,7 +83,7 @@ def _late(cp: Any, parts: Any, streams: Any, wait: bool) -> None:
 
 
 @pytest.mark.parametrize("how", machines.RUN_MODES)
-def test_a_missing_event_between_devices_shows(how: Any) -> None:
+def test_a_missing_event_between_devices_is_detected(how: Any) -> None:
     results = {}
     for wait in (True, False):
         with machines.open_gpu_machine(2) as machine, machines.run_in_order(machine, how) as sample:

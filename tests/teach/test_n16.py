@@ -51,7 +51,7 @@ def test_the_picture_of_targets_follows_the_rules() -> None:
     assert "compute_100 runs on B200, B300 and all later GPUs; compute_90a runs on H200." in caption
 
 
-def test_the_known_cells() -> None:
+def test_known_cells_of_the_compatibility_matrix_are_correct() -> None:
     rules = {
         ("PTX 9.0a", "H200"): "compiles",
         ("PTX 9.0a", "B200"): "–",
@@ -68,7 +68,7 @@ def test_the_known_cells() -> None:
     assert {place: figures.find_outcome_by_rules(*place) for place in rules} == rules
 
 
-def test_a_variable_is_verified_in_a_process_of_its_own() -> None:
+def test_an_environment_variable_is_verified_in_a_child_process() -> None:
     gl.use_device("virtual:T4")
     plain = configuration.child()
     set_before = configuration.child({"CUPY_GPU_MEMORY_LIMIT": "1048576"})

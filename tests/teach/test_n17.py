@@ -15,7 +15,7 @@ from virtualgpu.compile import nvrtc
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 @pytest.mark.parametrize("device", ["RTX 4090", "A100", "H100"])
-def test_every_cause_is_among_the_hidden_kernels(device: str) -> None:
+def test_every_cause_occurs_among_the_drawn_kernels(device: str) -> None:
     with use_device(device) as cp:
         results = [
             exercises.count_launch(launch)
@@ -30,7 +30,7 @@ def test_every_cause_is_among_the_hidden_kernels(device: str) -> None:
     assert slight["divergence"]["active_lanes"] > 0.4
 
 
-def test_works_lie_on_both_sides_of_a_cards_knee() -> None:
+def test_drawn_kernels_are_on_both_sides_of_the_roofline_ridge() -> None:
     knee = 13.0
     card = {"gb_per_s": 1000.0, "tflops": knee}
     works = exercises._draw_kernel_works(np.random.default_rng(0), knee)

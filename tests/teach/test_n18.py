@@ -33,7 +33,7 @@ def a_device() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("name", layouts.SHAPES)
-def test_the_layout_is_that_of_the_virtual_gpu(name: str) -> None:
+def test_the_mma_layout_equals_that_of_the_virtual_gpu(name: str) -> None:
     rows, columns = _compute_mma_positions(name, (16, 8, 16), "f16")
     rows, columns = np.broadcast_arrays(rows, columns)
     for (lane, element), row in np.ndenumerate(rows):
@@ -52,7 +52,7 @@ def matrices(side: int) -> tuple[Any, Any, Any]:
 
 @needs_nvrtc
 @pytest.mark.parametrize("name", [version.name for version in VERSIONS])
-def test_each_version_is_right(name: str) -> None:
+def test_each_version_is_correct(name: str) -> None:
     cp = session.cp()
     a, b, expected = matrices(128)
     c = cp.zeros((128, 128), np.float32)
@@ -60,7 +60,7 @@ def test_each_version_is_right(name: str) -> None:
     np.testing.assert_array_equal(cp.asnumpy(c), expected)
 
 
-def test_other_sides_and_names_are_errors() -> None:
+def test_wrong_matrix_sizes_and_version_names_are_errors() -> None:
     cp = session.cp()
     a = cp.zeros((64, 32), np.float16)
     with pytest.raises(GpulabError, match="multiples of 64, not 64, 32 and 32"):
@@ -84,7 +84,7 @@ def test_tensor_operations_and_full_waits_are_counted(monkeypatch: pytest.Monkey
         assert COUNTERS["pending_groups"][1](costs) == (50 if name == "stages" else 0)
 
 
-def test_pictures_say_what_they_show() -> None:
+def test_picture_captions_name_elements_conflicts_and_steps() -> None:
     lanes, registers = figures.positions(np.arange(8).reshape(2, 2, 2), (2, 4))
     assert lanes.tolist() == [[0, 0, 1, 1]] * 2
     assert registers.tolist() == [[0] * 4, [1] * 4]
@@ -100,7 +100,7 @@ def test_pictures_say_what_they_show() -> None:
     )
 
 
-def test_the_record_is_shown_or_named_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recording_is_shown_or_reported_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     tflops = {"naive": 1.0, "cuBLAS": 50.0}
     record = {"device": "NVIDIA H200", "driver": "1", "date": "2026-01-01", "side": 8192, "tflops": tflops}
     monkeypatch.setattr(figures, "recorded", lambda: [record])
@@ -112,7 +112,7 @@ def test_the_record_is_shown_or_named_as_missing(monkeypatch: pytest.MonkeyPatch
 
 
 @needs_nvrtc
-def test_a_trial_of_the_recording_on_a_virtual_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recording_tool_runs_on_a_virtual_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensor_cores, "REPEATS", 1)
     out = tmp_path / "recorded.json"
     tensor_cores.main(["--device", "virtual:A100", "--side", "128", "--out", str(out)])
@@ -122,7 +122,7 @@ def test_a_trial_of_the_recording_on_a_virtual_gpu(tmp_path: Path, monkeypatch: 
 
 
 @needs_nvrtc
-def test_waits_are_judged_on_a_device_without_asynchronous_copies() -> None:
+def test_pipeline_waits_are_judged_on_a_t4() -> None:
     exercise = folders.list_exercises()["18-stages"]
     assert isinstance(exercise, KernelExercise)
     code = exercise.source(exercise.reference)

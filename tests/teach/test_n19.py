@@ -47,7 +47,7 @@ def attended(q: Any, k: Any, v: Any, causal: bool = False) -> Any:
         ("T4", 128, True),
     ],
 )
-def test_attention_on_tensor_cores_is_right(name: str, d: int, causal: bool) -> None:
+def test_attention_on_tensor_cores_is_correct(name: str, d: int, causal: bool) -> None:
     session.use_device(f"virtual:{name}")
     cp = session.cp()
     for n, heads, factor in ((1, 1, 1), (100, 1, 30), (130, 2, 1)):  # one block of 64 rows, two and three
@@ -59,7 +59,7 @@ def test_attention_on_tensor_cores_is_right(name: str, d: int, causal: bool) -> 
 
 
 @pytest.mark.parametrize("name", ["A100", "T4"])
-def test_tiles_of_tensor_cores_have_no_conflicts_and_no_races(name: str) -> None:
+def test_tensor_core_attention_has_no_bank_conflicts_or_races(name: str) -> None:
     session.use_device(f"virtual:{name}")
     q, k, v, out = figures.tensors(200, 128, dtype="float16")
     launch = figures.tensor_launch(q, k, v, out, causal=True)
@@ -78,7 +78,7 @@ def test_heads_do_not_mix_on_cuda_cores() -> None:
     np.testing.assert_allclose(out, attended(q, k, v), rtol=1e-4, atol=1e-5)
 
 
-def test_a_trial_of_the_recording_on_a_virtual_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recording_tool_runs_on_a_virtual_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "REPEATS", 1)
     out = tmp_path / "recorded.json"
     arguments = ["--device", "virtual:A100", "--tokens", "64", "--heads", "2", "--out", str(out)]

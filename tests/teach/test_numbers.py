@@ -70,7 +70,7 @@ def test_numbers_are_read_as_many_countries_write_them(typed: str, number: float
         "1234 567",
     ],
 )
-def test_other_texts_are_not_numbers(typed: str) -> None:
+def test_invalid_strings_are_not_numbers(typed: str) -> None:
     with pytest.raises(ValueError, match="is not a number"):
         read_number(typed)
 
@@ -85,12 +85,12 @@ def test_an_ambiguous_number_is_refused_with_both_spellings(typed: str, ways: st
         read_number(way)
 
 
-def test_whole_powers_are_exact() -> None:
+def test_integer_powers_are_exact() -> None:
     assert read_number("3^40") == 3**40
     assert read_number("5*3**40") == 5 * 3**40
 
 
-def test_the_unit_may_follow() -> None:
+def test_a_number_can_be_followed_by_its_unit() -> None:
     assert read_number("4 blocks", "blocks") == 4
     assert read_number("1 block", "blocks") == 1
     assert read_number("50%", "%") == 50

@@ -32,7 +32,7 @@ from virtualgpu.compile import nvrtc
 needs_nvrtc = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 
-def test_only_failed_cases_get_other_data() -> None:
+def test_only_answers_that_failed_get_new_data() -> None:
     past_ = PastFailures(salt=3)
     assert past_.choose_seed(7) == past_.choose_seed(7) == 7
     past_.record_failure("results", None)
@@ -85,7 +85,7 @@ KERNEL = Shipped(
 
 
 @needs_nvrtc
-def test_every_row_of_a_table_is_tried_and_named() -> None:
+def test_every_row_of_an_exercise_table_is_run_and_named() -> None:
     verdict = judge(KERNEL, WIDE)
     assert verdict.failed_stage == "results"
     assert "n = 5, 1 block of 64 threads, large numbers: y[0] is 0" in verdict.message
@@ -93,7 +93,7 @@ def test_every_row_of_a_table_is_tried_and_named() -> None:
 
 
 @needs_nvrtc
-def test_the_launch_that_failed_comes_first_and_the_others_have_new_data(
+def test_the_failed_launch_is_repeated_first_and_others_get_new_data(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     launched: list[Case] = []
@@ -126,7 +126,7 @@ def judge_parity(answer: Answer) -> str:
     return "right."
 
 
-def test_a_table_of_the_judges_messages_does_not_pass(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hard_coding_the_values_of_messages_does_not_pass(capsys: pytest.CaptureFixture[str]) -> None:
     exercise = PythonExercise("demo", "Demo", judge_parity)
     history = PastFailures(salt=1)
 
@@ -165,7 +165,7 @@ PROGRAM = ProgramExercise(
 )
 
 
-def test_a_program_is_tried_with_its_table_and_with_the_call_that_failed() -> None:
+def test_a_program_is_run_with_its_table_and_the_failed_call() -> None:
     sizes: list[int] = []
 
     def answering(wrong: int) -> Answer:

@@ -37,7 +37,7 @@ def test_predictions_and_comparisons_are_found_by_key() -> None:
     )
 
 
-def test_a_comparison_reads_well_for_right_sure_and_missing_answers() -> None:
+def test_a_comparison_is_worded_for_sure_and_missing_answers() -> None:
     predict("98-where", answer="device", sure=True)
     assert repr(reveal("98-where", "device", VIRTUAL)).startswith(
         "✓ device, as you were sure. Modelled on virtual A"
@@ -49,14 +49,14 @@ def test_a_comparison_reads_well_for_right_sure_and_missing_answers() -> None:
     assert nobody.right is None
 
 
-def test_the_answer_for_comparison_may_come_from_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_wrong_answer_can_be_a_value_of_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = PredictionQuestion("98-sms", "Of {sms} SMs?", "So.", unit="SMs", comparison="{sms}")
     monkeypatch.setattr(folders, "find_prediction", {"98-sms": asked}.get)
     predict("98-sms", sms=40)
     assert "The usual wrong answer: 40 SMs." in repr(reveal("98-sms", 4, VIRTUAL))
 
 
-def test_a_field_that_is_missing_is_named() -> None:
+def test_a_missing_argument_of_a_question_is_named() -> None:
     with pytest.raises(TypeError, match="'98-blocks' needs the argument n="):
         predict("98-blocks")
     with pytest.raises(TypeError, match="'98-blocks' needs the argument exact="):
@@ -105,13 +105,13 @@ def test_an_unknown_key_suggests_the_nearest(monkeypatch: pytest.MonkeyPatch) ->
         (1, 2, "", "choice", ""),
     ],
 )
-def test_how_far_off(
+def test_the_distance_of_an_answer_is_described(
     answer: AnswerValue, value: AnswerValue, unit: str, kind: AnswerKind | None, words: str
 ) -> None:
     assert Scale(unit, kind).distance(answer, value) == words
 
 
-def test_the_kind_of_an_answer_follows_from_number_and_unit() -> None:
+def test_the_kind_of_an_answer_is_derived_from_number_and_unit() -> None:
     units = {"%": "share", "percent": "share", "": "index", "blocks": "count", "GB/s": "quantity"}
     units |= {
         "times": "quantity",
@@ -127,7 +127,7 @@ def test_the_kind_of_an_answer_follows_from_number_and_unit() -> None:
     assert Scale("blocks", "index").find_kind(4.5) == "index"
 
 
-def test_nearness_counts_for_quantities_and_shares_only() -> None:
+def test_only_quantities_and_shares_have_a_tolerance() -> None:
     assert [Scale("times").right(answer, 1.0) for answer in (1.1, 1.11, 1.12, 0.88, -1.0)] == [
         True,
         True,
@@ -162,7 +162,7 @@ def test_a_number_is_shown_with_its_unit(value: AnswerValue, unit: str, text: st
     assert Scale(unit).show(value) == text
 
 
-def test_a_comparison_has_the_colour_of_its_outcome() -> None:
+def test_a_comparison_is_coloured_by_its_outcome() -> None:
     for answer, colour, sign in ((5, "good", "✓ "), (4, "tail", "✗ "), (None, "accent", "")):
         value = asked.predict("How many?", key=f"n{answer}", answer=answer).reveal(
             5, "counted", "So `it` is."
@@ -174,7 +174,7 @@ def test_a_comparison_has_the_colour_of_its_outcome() -> None:
         assert value.sign == sign.strip()
 
 
-def test_an_unlocked_or_skipped_prediction_has_no_answer() -> None:
+def test_an_unlocked_or_skipped_prediction_stores_no_answer() -> None:
     guess = asked.predict("How many?", key="n", unit="blocks")
     assert (guess.describe_answer(), guess.locked, guess.final, guess.scale.kind) == ("", False, False, None)
     assert guess.lock(5, sure=False).describe_answer() == "Locked: 5 blocks, a guess."
@@ -194,7 +194,7 @@ def test_choices_may_be_numbers() -> None:
     assert store().get("predictions", "which") == {"value": 32, "sure": None, "right": False}
 
 
-def test_a_comparison_needs_no_prediction_in_this_session() -> None:
+def test_a_comparison_works_without_a_prediction_in_this_session() -> None:
     comparison = reveal("98-where", "device", "looked up")
     assert repr(comparison) == "No prediction. Device. Looked up. Here."
     predict("98-where", answer="host")
@@ -204,14 +204,14 @@ def test_a_comparison_needs_no_prediction_in_this_session() -> None:
     assert again.right is False
 
 
-def test_choices_are_the_only_answers() -> None:
+def test_an_answer_must_be_one_of_the_choices() -> None:
     guess = asked.predict("Which?", key="which", choices=("yes", "no"))
     with pytest.raises(ValueError, match="not one of the choices: yes, no"):
         guess.lock("perhaps")
     assert repr(guess.lock("no").reveal("yes")) == "✗ yes; you said no."
 
 
-def test_a_typed_number_is_read_as_its_writer_means_it() -> None:
+def test_a_decimal_comma_is_read_and_an_ambiguous_number_refused() -> None:
     guess = asked.predict("How much?", key="n", unit="ms")
     assert guess.lock("3,9").value == 3.9
     with pytest.raises(ValueError, match="Write 1 or 1000"):
@@ -219,7 +219,7 @@ def test_a_typed_number_is_read_as_its_writer_means_it() -> None:
     assert guess.value == 3.9, "a question changes nothing"
 
 
-def test_a_revealed_prediction_cannot_be_changed_on_any_day() -> None:
+def test_a_revealed_prediction_cannot_be_changed_later() -> None:
     guess = predict("98-blocks", n=1, answer=1, sure=True)
     reveal("98-blocks", 2, VIRTUAL, n=1, exact=1)
     guess.lock(2)
@@ -251,7 +251,7 @@ def test_an_answer_that_is_locked_after_the_comparison_ran_is_compared() -> None
     assert guess.right
 
 
-def test_predictions_follow_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_predictions_are_stored_in_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked.predict("How many?", key="n", answer=7)
     monkeypatch.setenv("GPULAB_HOME", str(tmp_path / "someone-else"))
     assert not asked.predict("How many?", key="n").locked

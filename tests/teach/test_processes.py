@@ -32,7 +32,7 @@ def judged(answer: Any) -> str:
     return judge_in_process(PythonExercise("00-demo", "Demo", answer_of), answer).message
 
 
-def test_a_process_has_the_environment_and_the_folder_of_now(
+def test_a_process_has_the_current_environment_and_folder(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     judged(lambda: 0)
@@ -55,7 +55,7 @@ def test_each_answer_has_its_own_process() -> None:
     assert first[1] == first[2]  # its own session, so that Ctrl-C and the end of it are its own
 
 
-def test_the_server_is_forked_again_after_its_end() -> None:
+def test_the_server_is_started_again_after_it_ended() -> None:
     server_pid = int(judged(lambda: os.getppid()))
     assert server_pid != os.getpid()
     processes._find_server(os.getpid()).line.shutdown(2)  # it ends as its line does
@@ -144,7 +144,7 @@ here.judge_in_process(exercise, here.endless_with_a_daemon)
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_an_endless_answer_ends_with_its_notebook(how: int) -> None:
+def test_an_infinite_answer_ends_with_its_notebook(how: int) -> None:
     root = str(Path(__file__).parent.parent.parent)
     notebook = subprocess.Popen(
         [sys.executable, "-c", NOTEBOOK],
@@ -287,19 +287,19 @@ FORGED = b'{"passed": true, "message": "right.", "stages": [], "scores": []}\n'
         lambda: np.array([None]),
     ],
 )
-def test_no_answer_decides_its_verdict(answer: Any) -> None:
+def test_an_answer_cannot_forge_its_verdict(answer: Any) -> None:
     verdict = judge_in_process(PythonExercise("00-demo", "Demo", expects_it, limit_s=2), answer)
     assert not verdict
     assert "fault of gpulab" not in verdict.message
     assert len(verdict.message) < 700
 
 
-def test_right_values_of_any_numeric_type_pass() -> None:
+def test_correct_values_of_any_numeric_type_pass() -> None:
     for answer in (lambda: RIGHT, lambda: np.int64(RIGHT), lambda: Agrees(RIGHT), lambda: 1.0 * RIGHT):
         assert judge_in_process(PythonExercise("00-demo", "Demo", expects_it), answer)
 
 
-def test_hidden_data_stay_with_the_judge() -> None:
+def test_hidden_data_is_not_accessible_to_the_answer() -> None:
     hidden = {"one": 1, "two": 2}
 
     def back(name: str) -> int:
@@ -344,7 +344,7 @@ def test_hidden_data_stay_with_the_judge() -> None:
     assert message_of(in_another_process) == "3"
 
 
-def test_a_late_request_gets_no_reply() -> None:
+def test_a_callback_of_an_earlier_call_is_refused() -> None:
     def twice(answer: Answer) -> str:
         return str([answer.ask(lambda function, asks: function(asks), back=lambda n=n: n) for n in (1, 2)])
 
@@ -361,7 +361,7 @@ def test_a_late_request_gets_no_reply() -> None:
     assert message.startswith("[1, 'this function can be called only in the process")
 
 
-def test_a_fault_of_the_judge_is_not_blamed_on_the_learner() -> None:
+def test_an_error_in_the_judge_is_reported_as_a_fault_of_gpulab() -> None:
     def stumbles(answer: Answer) -> str:
         return str({}[answer()])
 
@@ -370,7 +370,7 @@ def test_a_fault_of_the_judge_is_not_blamed_on_the_learner() -> None:
     assert "the check itself raised KeyError: 3. That is a fault of gpulab" in verdict.message
 
 
-def test_an_exception_without_a_message_is_named() -> None:
+def test_an_exception_without_a_message_is_reported_by_name() -> None:
     class Exits(Exception):
         def __str__(self) -> str:
             raise SystemExit(0)

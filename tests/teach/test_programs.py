@@ -91,7 +91,7 @@ def test_waits_time_and_overlap_are_counted() -> None:
     assert "it has 0 % of the possible overlap" in judge(HALVE, pieces(1, own_stream)).message
 
 
-def test_the_order_of_streams_is_checked() -> None:
+def test_missing_synchronization_between_streams_fails() -> None:
     stages = [stage.name for stage in judge(HALVE, pieces(2, own_stream)).stages]
     assert stages == ["results", "hazards", "orders", "counts"]
     verdict = judge(HALVE, pieces(2, nothing))
@@ -101,7 +101,7 @@ def test_the_order_of_streams_is_checked() -> None:
     assert judge(replace(HALVE, checks_stream_order=False, budgets=()), pieces(2, nothing))
 
 
-def test_results_that_depend_on_the_order_fail_without_a_hazard() -> None:
+def test_order_dependent_results_fail_even_without_a_hazard() -> None:
     """What the host reads of page-locked memory cannot be seen, only that it comes too early."""
 
     def last_of(x: Any) -> float:
@@ -159,7 +159,7 @@ def test_arguments_may_still_be_written_by_the_current_stream() -> None:
     assert judge(DOUBLE, behind_it)
 
 
-def test_streams_and_graphs_count_only_where_the_result_rests_on_them() -> None:
+def test_streams_and_graphs_count_only_if_the_result_needs_them() -> None:
     def works(x: Any, needed: bool) -> Any:
         cp = gl.cp
         current = cp.cuda.get_current_stream()
@@ -191,7 +191,7 @@ def test_streams_and_graphs_count_only_where_the_result_rests_on_them() -> None:
         assert judge(exercise, lambda x, program=program: program(x, False)).failed_stage == "counts"
 
 
-def test_asking_whether_it_is_done_is_a_wait() -> None:
+def test_polling_an_event_counts_as_a_wait() -> None:
     def asks(x: Any) -> Any:
         y = 2 * x
         end = gl.cp.cuda.get_current_stream().record()

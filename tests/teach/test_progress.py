@@ -39,7 +39,7 @@ def lock(key: str, answer: int, found: int, sure: bool | None = None) -> None:
     gl.reveal(key, found, "counted")
 
 
-def test_compared_predictions_count_and_give_the_calibration() -> None:
+def test_calibration_is_computed_from_compared_predictions() -> None:
     for number, (answer, sure) in enumerate([(4, True), (4, True), (3, True), (3, False), (4, False)]):
         lock(f"00-{number}", answer, 4, sure)
     gl.predict("00-5", answer=4, sure=True)  # not compared yet
@@ -50,7 +50,7 @@ def test_compared_predictions_count_and_give_the_calibration() -> None:
 
 
 @pytest.mark.parametrize(("sure", "shares"), [(True, ((0, 1), (0, 0))), (False, ((0, 0), (0, 1)))])
-def test_one_wrong_prediction_is_no_division_by_zero(sure: bool, shares: Any) -> None:
+def test_one_wrong_prediction_causes_no_division_by_zero(sure: bool, shares: Any) -> None:
     lock("00-0", 3, 4, sure=sure)
     result = gl.progress()
     assert (result.calibration(True), result.calibration(False)) == shares
@@ -66,14 +66,16 @@ def test_exercises_show_their_best_score() -> None:
     assert f"{name}: 1,563 sectors" in str(found)
 
 
-def test_rows_link_to_the_notebooks_that_lie_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_link_to_notebooks_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert "<a " not in gl.progress()._repr_html_()
     (tmp_path / "00_start_here.ipynb").write_text("{}")
     assert '<a href="00_start_here.ipynb">00 start</a>' in gl.progress()._repr_html_()
 
 
-def test_a_file_for_the_instructor_holds_answers_and_outcomes(tmp_path: Path) -> None:
+def test_a_file_for_the_instructor_contains_answers_and_outcomes(tmp_path: Path) -> None:
     lock("00-0", 3, 4, sure=True)
     file = tmp_path / "me.json"
     gl.progress().save(file)
@@ -84,7 +86,7 @@ def test_a_file_for_the_instructor_holds_answers_and_outcomes(tmp_path: Path) ->
     assert {"question", "first", "right"} == set(notebook["quiz"][0])
 
 
-def test_a_notebook_without_a_quiz_counts_for_no_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_without_a_quiz_adds_no_quiz_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folders.Folder, "quiz", property(lambda f: None))
     found = gl.progress()
     assert {(notebook.quiz, notebook.points) for notebook in found.notebooks} == {((), (0, 0))}
@@ -142,11 +144,13 @@ def texts_of(page: str, tag: str) -> list[str]:
         (0, 20, 0.0, 0.1611),
     ],  # the last two: Newcombe 1998, table I
 )
-def test_the_interval_of_a_share_is_wilson_s(right: int, total: int, low: float, high: float) -> None:
+def test_the_confidence_interval_is_the_wilson_interval(
+    right: int, total: int, low: float, high: float
+) -> None:
     assert compute_interval(right, total) == pytest.approx((low, high), abs=6e-4)
 
 
-def test_progress_is_shown_in_numbers() -> None:
+def test_progress_is_shown_as_a_table_of_numbers() -> None:
     numbers: list[str] = []
     found = made_up(numbers.append)
     assert (found.passed, found.quizzes) == (2, {"made_up": (1, 3)})
@@ -186,7 +190,7 @@ def test_progress_is_shown_in_numbers() -> None:
     assert (json.loads(found.json())["version"], found.next_exercise) == (1, found.notebooks[0].exercises[1])
 
 
-def test_the_story_grows_with_the_notebooks_that_were_begun() -> None:
+def test_the_running_example_grows_with_each_started_notebook() -> None:
     assert "The running example so far" not in str(gl.progress())
     lock("00-0", 3, 4)
     assert "five simple kernels" in str(gl.progress())

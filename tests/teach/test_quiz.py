@@ -50,7 +50,7 @@ def test_each_question_has_one_right_choice_and_a_reason_for_each(topic: str) ->
         assert len({option.text for option in question.options}) == len(question.options) >= 3
 
 
-def test_the_right_choice_cannot_be_told_by_its_place() -> None:
+def test_the_right_choice_is_evenly_distributed_over_positions() -> None:
     """Over many learners each place holds the right choice equally often."""
     learners = 1000
     for question in WITH_CHOICES:
@@ -65,7 +65,7 @@ def test_the_right_choice_cannot_be_told_by_its_place() -> None:
 
 
 @pytest.mark.parametrize(("extreme_name", "extreme"), [("longest", max), ("shortest", min)])
-def test_the_right_choice_cannot_be_told_by_its_length(extreme_name: str, extreme: object) -> None:
+def test_the_right_choice_is_not_revealed_by_its_length(extreme_name: str, extreme: object) -> None:
     """It is the longest (or the shortest) no more often than blind chance would have it."""
     chance = hits = 0.0
     for question in WITH_CHOICES:
@@ -77,7 +77,7 @@ def test_the_right_choice_cannot_be_told_by_its_length(extreme_name: str, extrem
     assert hits <= chance, f"the right choice is the {extreme_name} in {hits:.1f} of {len(WITH_CHOICES)}"
 
 
-def test_each_learner_has_an_order_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_learner_has_a_fixed_order_of_choices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     orders = set()
     for learner in range(12):
         monkeypatch.setenv("GPULAB_HOME", str(tmp_path / str(learner)))
@@ -88,7 +88,7 @@ def test_each_learner_has_an_order_that_stays(tmp_path: Path, monkeypatch: pytes
     assert len(orders) > 6
 
 
-def test_answers_are_there_again_in_the_next_session() -> None:
+def test_answers_are_restored_in_the_next_session() -> None:
     quiz_ = small()
     quiz_.answer(1, right_place(quiz_, 1))
     quiz_.answer(2, "Because.")
@@ -116,7 +116,7 @@ def test_a_reason_is_compared_with_the_points_of_a_good_answer() -> None:
         quiz_.tick(1, 1)
 
 
-def test_a_choice_is_a_letter_of_either_case_or_a_place() -> None:
+def test_a_choice_is_a_letter_or_a_number() -> None:
     quiz_ = small()
     position = right_place(quiz_, 1)
     for choice in (position, "abc"[position - 1], f" {'ABC'[position - 1]} "):
@@ -147,7 +147,9 @@ def test_the_first_answer_counts_and_the_last_is_shown() -> None:
     assert quiz_.get_choice(SMALL[2]) is None  # type: ignore[arg-type]
 
 
-def test_the_page_is_in_an_order_that_is_nobodys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_html_page_does_not_depend_on_the_learner(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     quiz_ = Quiz("small", "A `small` quiz", SMALL)
     pages = set()
     for learner in range(4):
@@ -160,7 +162,7 @@ def test_the_page_is_in_an_order_that_is_nobodys(monkeypatch: pytest.MonkeyPatch
     assert str(quiz_).splitlines()[-1] == "Answer with q.answer(number, 'a')."
 
 
-def test_foreign_records_are_not_answers() -> None:
+def test_invalid_stored_records_are_ignored() -> None:
     for record in (3, {"answers": [1]}, {}):
         store().put("quizzes", "small", record)
         assert small().answered == 0

@@ -61,7 +61,7 @@ def reports(workdir: Path) -> Path:
     return workdir / "class"
 
 
-def test_a_report_has_a_line_a_learner(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_has_one_line_per_learner(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, "report", "class")
     assert (status, err) == (0, "")
     title, head, *rows = [line for line in out.splitlines() if line.strip("- ─")]
@@ -80,7 +80,7 @@ SHARES = ",".join(f"{n},{n} of" for n in ("exercises", "predictions", "sure", "g
 COLUMNS = f"learner,file,last,{SHARES}"
 
 
-def test_a_report_as_csv_and_json(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_is_printed_as_csv_and_json(reports: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "report", "class", "--csv")[1].splitlines() == [
         f"{COLUMNS},00,00 of,01,01 of,02,02 of,03,03 of",
         "'-bob,'-bob.json,none yet,0,2,0,0,0,0,0,0,0,1,,,0,2,,,,",
@@ -91,7 +91,7 @@ def test_a_report_as_csv_and_json(reports: Path, capsys: pytest.CaptureFixture[s
     assert rows[1]["notebooks"] == {"00": [2, 3], "01": [1, 1], "02": [0, 0], "03": [0, 0]}
 
 
-def test_an_unreadable_file_is_left_out_and_sets_the_status(
+def test_an_unreadable_file_is_skipped_and_sets_the_exit_status(
     workdir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner(workdir, "class/good.json", notebook("01"))
@@ -151,7 +151,7 @@ def test_a_report_reads_a_saved_progress(workdir: Path, capsys: pytest.CaptureFi
         ('{"format": "gpulab-progress", "version": 1, "notebooks": [{"number": "00"', "Expecting|delimiter"),
     ],
 )
-def test_damaged_files_are_named_and_left_as_they_are(
+def test_damaged_files_are_reported_and_not_modified(
     workdir: Path, capsys: pytest.CaptureFixture[str], text: str, why: str
 ) -> None:
     (workdir / "class").mkdir()
@@ -168,7 +168,7 @@ def test_damaged_files_are_named_and_left_as_they_are(
     assert sorted(path.name for path in (workdir / "class").iterdir()) == ["ada.json", "eve.json"]
 
 
-def test_values_of_other_kinds_count_as_nothing(workdir: Path) -> None:
+def test_values_of_wrong_types_are_not_counted(workdir: Path) -> None:
     record = progress()
     record["notebooks"][0]["exercises"][0]["passed"] = "true"
     record["notebooks"][0]["predictions"][0] |= {"right": 1e308, "sure": 1}
@@ -184,14 +184,16 @@ def test_values_of_other_kinds_count_as_nothing(workdir: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "empty"])
-def test_no_reports(workdir: Path, capsys: pytest.CaptureFixture[str], folder: str) -> None:
+def test_a_folder_without_reports_is_an_error(
+    workdir: Path, capsys: pytest.CaptureFixture[str], folder: str
+) -> None:
     (workdir / "empty").mkdir()
     assert cli.main(["report", folder]) == 1
     assert folder in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
-def test_a_report_holds_any_name_in_any_encoding(workdir: Path, encoding: str) -> None:
+def test_a_report_prints_any_name_in_any_encoding(workdir: Path, encoding: str) -> None:
     (workdir / "class").mkdir()
     gl.progress().save(workdir / "class" / "Łukasz.json")
     done = subprocess.run(

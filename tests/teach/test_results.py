@@ -47,7 +47,7 @@ WRONG[1, 2] = 9
         (3, "the result has the shape (), but it should be (2, 3)."),
     ],
 )
-def test_a_result_is_right_in_kind_shape_type_and_values(result: Any, message: str) -> None:
+def test_a_result_is_checked_for_kind_shape_type_and_values(result: Any, message: str) -> None:
     assert message in message_of(result)
     assert bool(message_of(result)) == bool(message)
 
@@ -56,7 +56,7 @@ def test_a_result_is_right_in_kind_shape_type_and_values(result: Any, message: s
     ("result", "right"),
     [(3.0, True), (3, True), (F32(3), True), (np.array(3, F32), True), (np.int64(3), False), (4, False)],
 )
-def test_a_number_of_python_may_be_a_number_of_any_type(result: Any, right: bool) -> None:
+def test_a_python_number_can_replace_a_number_of_any_type(result: Any, right: bool) -> None:
     assert (message_of(result, F32(3)) == "") == right
 
 
@@ -70,12 +70,12 @@ def test_a_number_of_python_may_be_a_number_of_any_type(result: Any, right: bool
         (1e300, F32(1)),
     ],
 )
-def test_a_number_is_not_cut_to_the_type_that_is_wanted(result: Any, expected: Any) -> None:
+def test_a_number_is_not_truncated_to_the_expected_type(result: Any, expected: Any) -> None:
     assert "the result is " in message_of(result, expected)
     assert message_of(1.0 * int(expected), expected) == ""
 
 
-def test_a_result_is_where_it_is_wanted() -> None:
+def test_a_result_must_be_on_the_expected_side() -> None:
     on_host = "the result should stay on the device, but it is a NumPy array."
     assert message_of(WANTED, required_place="device") == on_host
     number = message_of(3, required_place="device")
@@ -107,7 +107,7 @@ def test_several_results_are_compared_one_by_one() -> None:
     )
 
 
-def test_roundings_are_allowed_as_near_says() -> None:
+def test_near_defines_the_allowed_rounding_error() -> None:
     high = WANTED + F32(1e-3)
     assert message_of(high).startswith("the result[0, 0] is 0.001, but it should be 0")
     assert message_of(high, ExpectedFloats(WANTED, 1e4)) == ""
@@ -122,7 +122,7 @@ def test_a_function_may_check_the_result() -> None:
     assert message_of(-3, positive) == " should be positive."
 
 
-def test_known_mistakes_earn_their_sentence_only_where_values_are_wrong() -> None:
+def test_known_mistakes_are_explained_only_if_values_are_wrong() -> None:
     mistakes = ((WRONG, "The last one is new."), (WRONG, "Later."), (-WANTED, "It is turned."))
     assert message_of(WRONG, known_mistakes=mistakes).endswith("elements differ). The last one is new.")
     assert message_of(DeviceContents(-WANTED), known_mistakes=mistakes).endswith(" It is turned.")
@@ -150,7 +150,7 @@ class Silent:
         (Silent(), "a value of type Silent"),
     ],
 )
-def test_a_value_is_spelt_short_and_on_one_line(value: Any, message: str) -> None:
+def test_a_value_is_formatted_briefly_on_one_line(value: Any, message: str) -> None:
     assert errors.short_repr(value) == message
 
 

@@ -38,7 +38,7 @@ def test_stored_values_are_read_by_another_session(path: Path) -> None:
     )
 
 
-def test_many_processes_lose_nothing(path: Path) -> None:
+def test_concurrent_processes_lose_no_answers(path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=put_many, args=(path, str(name), 60)) for name in range(4)]
     for worker in workers:
@@ -134,7 +134,7 @@ def fill_the_disk(path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="no limit of file sizes")
-def test_a_full_disk_leaves_the_old_file_whole(path: Path) -> None:
+def test_a_full_disk_leaves_the_old_file_intact(path: Path) -> None:
     worker = multiprocessing.get_context("spawn").Process(target=fill_the_disk, args=(path,))
     worker.start()
     worker.join(60)
@@ -145,7 +145,7 @@ def test_a_full_disk_leaves_the_old_file_whole(path: Path) -> None:
     ]
 
 
-def test_a_value_that_json_cannot_carry_does_not_spoil_later_ones(path: Path) -> None:
+def test_a_value_unsupported_by_json_does_not_block_later_ones(path: Path) -> None:
     store = LearnerStore(path)
     with pytest.raises(TypeError):
         store.put("predictions", "a", object())
@@ -153,14 +153,14 @@ def test_a_value_that_json_cannot_carry_does_not_spoil_later_ones(path: Path) ->
     assert LearnerStore(path).get_section("predictions") == {"b": 2}
 
 
-def test_stored_answers_reach_the_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_answers_are_synced_to_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     LearnerStore(path).put("predictions", "a", 1)
     assert synced
 
 
-def test_home_may_begin_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tilde_in_gpulab_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPULAB_HOME", "~/answers")
     assert find_data_folder() == Path.home() / "answers"
 

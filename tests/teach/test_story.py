@@ -21,7 +21,7 @@ def cp() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("n", "d"), [(64, 32), (1, 8), (33, 17), (7, 130), (100, 1)])
-def test_every_step_of_the_block_is_numpys(cp: Any, n: int, d: int) -> None:
+def test_every_step_of_the_attention_block_equals_numpy(cp: Any, n: int, d: int) -> None:
     arrays_ = story.run(cp, n, d, seed=3)
     expected = story.reference(cp.asnumpy(arrays_["x"]))
     assert arrays_.keys() == expected.keys()
@@ -29,7 +29,7 @@ def test_every_step_of_the_block_is_numpys(cp: Any, n: int, d: int) -> None:
         np.testing.assert_allclose(cp.asnumpy(array), expected[name], rtol=2e-5, atol=2e-6, err_msg=name)
 
 
-def test_the_reference_is_attention() -> None:
+def test_the_reference_computes_normalized_attention_weights() -> None:
     arrays_ = story.reference(attention.tokens(20, 12, seed=1))
     np.testing.assert_allclose(arrays_["normed"].mean(axis=1), 0, atol=1e-6)
     np.testing.assert_allclose(arrays_["normed"].std(axis=1), 1, atol=1e-3)
@@ -37,21 +37,21 @@ def test_the_reference_is_attention() -> None:
     assert (arrays_["weights"].argmax(axis=1) == np.arange(20)).all(), "a token is most like itself"
 
 
-def test_large_scores_do_not_overflow(cp: Any) -> None:
+def test_large_attention_scores_do_not_overflow(cp: Any) -> None:
     launches, arrays = story.steps(cp, 4, 4)
     arrays["scores"][...] = cp.asarray(np.array([[1000, 999, 0, -1000]] * 4, np.float32))
     launches["softmax"]()
     np.testing.assert_allclose(cp.asnumpy(arrays["weights"])[0], [0.7310586, 0.26894143, 0, 0], rtol=1e-6)
 
 
-def test_the_block_is_clean(cp: Any) -> None:
+def test_the_sanitizer_finds_nothing_in_the_attention_block(cp: Any) -> None:
     launches, _ = story.steps(cp, 9, 6)
     for name, step in launches.items():
         step()  # the next one reads what it wrote
         assert gl.sanitize(**step).clean, name
 
 
-def test_a_step_can_be_shown(cp: Any) -> None:
+def test_a_step_can_be_displayed_with_gl_launch(cp: Any) -> None:
     launches, arrays = story.steps(cp, 40, 8)
     chart = gl.launch(**launches["layer_norm"])
     assert chart.trace.kernel_name == "layer_norm"
@@ -60,7 +60,7 @@ def test_a_step_can_be_shown(cp: Any) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(64, 48), (33, 17), (1, 1)])
-def test_pictures_are_numpys(cp: Any, width: int, height: int) -> None:
+def test_mandelbrot_life_and_blur_equal_numpy(cp: Any, width: int, height: int) -> None:
     turns = cp.asnumpy(story.mandelbrot(cp, width, height, 60))
     # Chaos: on the set's border a rounding changes the number of turns.
     assert (turns == story.mandelbrot(np, width, height, 60)).mean() > 0.97
@@ -74,14 +74,14 @@ def test_pictures_are_numpys(cp: Any, width: int, height: int) -> None:
         )
 
 
-def test_a_glider_glides(cp: Any) -> None:
+def test_a_glider_moves_diagonally_in_life(cp: Any) -> None:
     board = np.zeros((12, 12), np.uint8)
     board[1:4, 1:4] = [[0, 1, 0], [0, 0, 1], [1, 1, 1]]
     moved = story.life(cp, cp.asarray(board), 4)
     np.testing.assert_array_equal(cp.asnumpy(moved), np.roll(board, (1, 1), axis=(0, 1)))
 
 
-def test_pictures_are_clean(cp: Any) -> None:
+def test_the_sanitizer_finds_nothing_in_the_picture_kernels(cp: Any) -> None:
     size = (np.int32(19), np.int32(18))
     board = cp.ones((18, 19), dtype=cp.uint8)
     image = cp.ones((18, 19), dtype=cp.float32)
@@ -122,7 +122,7 @@ def test_a_version_includes_the_versions_before_it(cp: Any) -> None:
 
 
 @pytest.mark.parametrize("device", ["virtual:T4", "virtual:H100"])
-def test_each_version_improves_what_its_notebook_teaches(device: str) -> None:
+def test_each_version_improves_the_metric_of_its_notebook(device: str) -> None:
     gl.use_device(device)
     lines = {line.notebook_number: line for line in story.table().record}
     assert list(lines) == sorted(lines)
@@ -143,7 +143,7 @@ def test_each_version_improves_what_its_notebook_teaches(device: str) -> None:
     assert lines["15"].attention_costs == lines["13"].attention_costs  # one GPU
 
 
-def test_sequences_take_turns_on_the_gpus_that_there_are() -> None:
+def test_sequences_are_distributed_over_the_available_gpus() -> None:
     gl.use_device("virtual:H200", count=8)
     lines = {line.notebook_number: line for line in story.table("15").record}
     assert (lines["13"].attention_costs.launches, lines["15"].attention_costs.launches) == (1, 4)
@@ -153,7 +153,7 @@ def test_sequences_take_turns_on_the_gpus_that_there_are() -> None:
     assert again["15"].attention_costs.array_bytes == lines["15"].attention_costs.array_bytes
 
 
-def test_generations_are_those_of_life(cp: Any) -> None:
+def test_generations_equal_the_numpy_game_of_life(cp: Any) -> None:
     for take_turns in (False, True):
         launches, boards = story.generations(cp, 5, 24, seed=2, alternate_boards=take_turns)
         expected = story.life(np, cp.asnumpy(boards[0]), 5)

@@ -57,7 +57,7 @@ def test_a_changed_answer_replaces_the_old_one(folder: Path, tmp_path: Path) -> 
     assert tally.read_tally(folder).answer_counts == {}
 
 
-def test_answers_to_exercises_and_the_truth_are_not_published(folder: Path, tmp_path: Path) -> None:
+def test_exercise_answers_and_correct_values_are_not_published(folder: Path, tmp_path: Path) -> None:
     store = LearnerStore(tmp_path / "learner.json")
     store.put("predictions", "00-small", {"value": "NumPy", "sure": True, "right": True})
     store.put("exercises", "00-saxpy", {"code": "y[i] = a * x[i] + y[i];"})
@@ -66,7 +66,7 @@ def test_answers_to_exercises_and_the_truth_are_not_published(folder: Path, tmp_
     assert published["exercises"] == ["00-saxpy"]
 
 
-def test_nothing_that_a_learner_puts_there_stops_the_count(folder: Path, tmp_path: Path) -> None:
+def test_invalid_files_of_learners_do_not_stop_the_tally(folder: Path, tmp_path: Path) -> None:
     learn(tmp_path, 1)
     good = json.loads(next(folder.glob("*.json")).read_text())
     bad = {
@@ -100,7 +100,7 @@ def test_markup_in_an_answer_is_shown_as_text(folder: Path, tmp_path: Path) -> N
     assert "&lt;script&gt;" in text
 
 
-def test_a_folder_that_cannot_be_written_does_not_stop_the_lesson(
+def test_an_unwritable_shared_folder_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(summaries.FOLDER_VARIABLE, str(tmp_path / "missing"))

@@ -51,7 +51,7 @@ def test_pages_have_the_text_escaped() -> None:
     assert text_of.count("<li>") == len(quiz("devices").questions) + sum(len(q.options) for q in with_choices)
 
 
-def test_in_jupyter_a_form_is_shown_beside_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_jupyter_a_form_is_shown_with_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "is_in_jupyter", lambda: True)
     guess = predict("How many?", key="n", default=1)
     for shown_thing in (guess, guess.reveal(2), quiz("start")):
@@ -113,7 +113,7 @@ def test_a_locked_choice_can_be_changed_until_it_is_revealed() -> None:
     assert guess.value == "no"
 
 
-def test_a_prediction_of_an_earlier_day_is_still_locked() -> None:
+def test_a_prediction_of_an_earlier_session_is_still_locked() -> None:
     predict("How many?", key="n", answer=7)
     form = make_asking_form(predict("How many?", key="n"))
     assert (form.state["value"], form.state["locked"]) == ("7", True)
@@ -141,7 +141,7 @@ def waiting(guess: Prediction, monkeypatch: pytest.MonkeyPatch) -> tuple[Reveal,
     return comparison_, comparison(guess)
 
 
-def test_the_number_waits_for_the_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_is_hidden_until_the_prediction_is_locked(monkeypatch: pytest.MonkeyPatch) -> None:
     guess = predict("How many?", key="n", unit="blocks", default=1)
     _, form = waiting(guess, monkeypatch)
     assert text_of(form) == ""
@@ -150,7 +150,7 @@ def test_the_number_waits_for_the_prediction(monkeypatch: pytest.MonkeyPatch) ->
     assert form.state["verdict"] == "wrong"
 
 
-def test_the_number_can_be_shown_without_a_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_can_be_shown_without_a_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
     guess = predict("How many?", key="n", unit="blocks", default=1)
     _, form = waiting(guess, monkeypatch)
     say(form)
@@ -173,7 +173,7 @@ def test_a_quiz_answers_with_feedback_and_score() -> None:
     assert form.state["score"] == "1 of 3 answered; 0 of 1 right first time."
 
 
-def test_a_reason_shows_its_points_only_after_the_answer() -> None:
+def test_points_of_a_why_question_are_shown_after_the_answer() -> None:
     quiz_ = Quiz("small", "A small quiz", SMALL)
     form = make_quiz_form(quiz_)
     why = SMALL[1]
@@ -188,7 +188,7 @@ def test_a_reason_shows_its_points_only_after_the_answer() -> None:
     assert later.state == form.state, "after a restart"
 
 
-def test_a_form_that_ran_again_leaves_the_first_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forms_of_repeated_cells_share_one_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page, "is_in_jupyter", lambda: True)
     guess = predict("How many?", key="n")
     guess._repr_mimebundle_()

@@ -19,7 +19,7 @@ from virtualgpu.model.recording.timeline import Recording
 from virtualgpu.records import Timeline
 
 
-def test_mandelbrot_check_tells_right_from_wrong() -> None:
+def test_mandelbrot_check_rejects_wrong_counts() -> None:
     x, y = np.meshgrid(np.arange(bench.WIDTH), np.arange(bench.HEIGHT))
     c = ((-2 + 2.5 * x / bench.WIDTH) + 1j * (-1.25 + 2.5 * y / bench.HEIGHT)).astype(np.complex64)
     z = np.zeros_like(c)
@@ -43,7 +43,7 @@ def test_wrong_result_is_not_timed() -> None:
         bench.load(case)
 
 
-def test_a_timeline_that_lost_a_launch_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timeline_with_a_missing_launch_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = Recording.stop
 
     def short(self: Recording) -> Timeline:
@@ -56,7 +56,9 @@ def test_a_timeline_that_lost_a_launch_is_not_timed(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_json(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_benchmark_results_are_written_as_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     # All of it would take a minute.
     some_cases = bench.make_cases()[:2]
     monkeypatch.setattr(bench, "make_cases", lambda: some_cases)

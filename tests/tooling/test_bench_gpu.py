@@ -13,7 +13,7 @@ from tools.bench import gpu
 from virtualgpu.errors import GpulabError
 
 
-def test_without_a_gpu_it_says_so_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_gpu_is_reported_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     if session.use_device("auto").kind == "cuda":
         pytest.skip("there is a GPU")
     assert cli.main(["bench", "--gpu"]) == 1
@@ -22,7 +22,9 @@ def test_without_a_gpu_it_says_so_in_one_sentence(capsys: pytest.CaptureFixture[
     assert text.count(". ") == 0
 
 
-def test_the_run_has_ratios_targets_and_origin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_reports_ratios_targets_and_provenance(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "rows.json"
     options = ["copy", "transpose", "--device", "virtual:A100", "--rounds", "2", "--json", str(file)]
     assert gpu.main([*options, "--all"]) == 0

@@ -36,7 +36,7 @@ def compiled_by_a_learner(home: Path, shared: Path) -> int:
 
 
 @pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
-def test_a_class_reads_kernels_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_learners_reuse_kernels_compiled_in_advance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
     nbformat.write(notebook, tmp_path / "00_small.ipynb")
     monkeypatch.setattr(copies, "find_originals", lambda: {"00_small.ipynb": tmp_path / "00_small.ipynb"})

@@ -78,5 +78,5 @@ def test_same_versions() -> None:
     assert {name: conda.get(name) for name in required()} == required()
 
 
-def test_cuda_version_is_a_line_of_its_own() -> None:
+def test_cuda_version_is_a_separate_line() -> None:
     assert listed()["cuda-version"] == "13.*"

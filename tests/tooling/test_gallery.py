@@ -23,7 +23,7 @@ def linked(folder: Path) -> list[str]:
     return re.findall(r'(?:href|src)="([^"]+)"', (folder / "index.html").read_text(encoding="utf-8"))
 
 
-def test_the_shipped_gallery_is_whole() -> None:
+def test_the_shipped_gallery_is_complete() -> None:
     pages = {path.name for path in SHIPPED.glob("*.html")} - {"index.html"}
     assert pages == {f"{name}.html" for name in gallery.CELLS}
     assert {name for name in linked(SHIPPED) if name.endswith(".html")} == pages
@@ -32,7 +32,7 @@ def test_the_shipped_gallery_is_whole() -> None:
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < 2_500_000
 
 
-def test_the_readmes_pictures_lead_into_it() -> None:
+def test_pictures_of_the_readme_link_to_the_gallery() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     pictures = re.findall(r"!\[[^\]]*\]\(notebooks/images/(\w+)\.png\)", readme)
     assert pictures
@@ -44,7 +44,9 @@ def test_a_picture_and_its_page_show_one_record(name: str) -> None:
     assert pictures.read_digest(name) == pictures.compute_page_digest(name), "run `make pictures`"
 
 
-def test_another_page_does_not_fit_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_page_does_not_match_the_picture_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pictures, "IMAGES", tmp_path)
     monkeypatch.setattr(pictures, "GALLERY", tmp_path)
     Image.new("RGB", (4, 3), "red").save(tmp_path / "view.png")
@@ -68,13 +70,13 @@ def test_the_memory_map_shows_only_its_own_arrays() -> None:
     assert report.record.first.total_bytes == 0, "the pool is new"
 
 
-def test_pages_fetch_nothing() -> None:
+def test_gallery_pages_load_no_network_resources() -> None:
     for path in SHIPPED.glob("*.html"):
         assert not FETCHED.search(path.read_text(encoding="utf-8")), path.name
     assert FETCHED.search('<script src="https://x/y.js">')
 
 
-def test_a_gallery_elsewhere_brings_its_pictures(
+def test_a_gallery_in_another_folder_contains_its_pictures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GPULAB_DEVICE", "virtual:A100")
@@ -117,7 +119,7 @@ def test_a_notebook_that_fails_is_named(tmp_path: Path) -> None:
         gallery.save_course_pages(tmp_path, tmp_path / "07_none.ipynb")
 
 
-def test_text_of_views_is_no_markup() -> None:
+def test_text_of_views_is_escaped() -> None:
     text = gallery.make_index([gallery.Page('"><script>.html', "<b>", "a < b")])
     assert "<script>" not in text
     assert "<b>" not in text

@@ -32,7 +32,7 @@ def wheel_of(package: str, version: str, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_a_wheel_carries_its_package(package: str, tmp_path: Path) -> None:
+def test_a_wheel_contains_its_package(package: str, tmp_path: Path) -> None:
     path = wheel_of(package, "standard", tmp_path)
     assert path.stat().st_size < 7_000_000
     with zipfile.ZipFile(path) as wheel:
@@ -46,7 +46,7 @@ def test_a_wheel_carries_its_package(package: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["standard", "editable"])
-def test_the_helper_brings_the_extension_that_colours(version: str, tmp_path: Path) -> None:
+def test_the_gpulab_wheel_contains_the_syntax_highlighting_extension(version: str, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel_of("gpulab", version, tmp_path)) as wheel:
         shared = {name.partition(".data/data/")[2] for name in wheel.namelist() if ".data/data/" in name}
     assert shared == {
@@ -56,7 +56,7 @@ def test_the_helper_brings_the_extension_that_colours(version: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_an_editable_install_is_found_from_the_folder_above_a_clone(package: str, tmp_path: Path) -> None:
+def test_an_editable_install_works_from_the_parent_of_the_clone(package: str, tmp_path: Path) -> None:
     """There the clone's own folder, `gpulab` without an `__init__`, comes first on the path."""
     (tmp_path / "above").mkdir()
     (tmp_path / "above" / package).symlink_to(ROOT, target_is_directory=True)

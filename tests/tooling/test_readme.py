@@ -30,7 +30,7 @@ def test_make_commands_exist() -> None:
     } <= MAKE_TARGETS
 
 
-def test_make_help_lists_what_the_readme_names() -> None:
+def test_make_help_lists_the_commands_of_the_readme() -> None:
     done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
     for name in re.findall(r"^make ([a-z-]+)", README, re.M):
         assert name == "help" or f"make {name} " in done.stdout, name
@@ -76,7 +76,7 @@ def test_example_runs() -> None:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_links_within_the_repository_lead_somewhere(path: Path) -> None:
+def test_links_within_the_repository_exist(path: Path) -> None:
     targets = re.findall(r"\]\(([^)#]+)(?:#[\w-]+)?\)", path.read_text(encoding="utf-8"))
     inside = [target for target in targets if not target.startswith("https://")]
     assert not [target for target in inside if not (path.parent / target).exists()]

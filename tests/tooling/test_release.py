@@ -73,7 +73,7 @@ def test_the_classifiers_name_the_supported_pythons() -> None:
     assert f"{sys.version_info[0]}.{sys.version_info[1]}" in platforms.PYTHONS
 
 
-def test_every_platform_is_tried_from_wheels_alone() -> None:
+def test_every_platform_is_resolved_from_wheels_only() -> None:
     combinations = list(
         platforms.list_combinations(platforms.PYTHONS, list(platforms.PLATFORMS), list(platforms.EXTRAS))
     )
@@ -86,7 +86,7 @@ def test_every_platform_is_tried_from_wheels_alone() -> None:
     assert "--extra cuda13" in " ".join(platforms.make_command("3.14", "linux", "cuda13"))
 
 
-def test_results_of_the_resolver() -> None:
+def test_unexpected_resolver_failures_are_detected() -> None:
     good = platforms.read("3.12", "linux", "", 0, "a==1\nb==2 ; python_version < '4'\n", "")
     assert (good.packages, good.problem, platforms.is_surprising(good)) == (2, "", False)
     bad = platforms.read(
@@ -140,7 +140,7 @@ def test_the_workflow_runs_the_readmes_test_command() -> None:
     assert steps[-1]["run"].endswith("-m tools.release.weekly")
 
 
-def test_the_nightly_workflow_leaves_no_stage_and_no_test_out() -> None:
+def test_the_nightly_workflow_runs_every_stage_and_test() -> None:
     jobs = load(".github/workflows/nightly.yml")["jobs"]
     stages = " ".join(jobs["stages"]["strategy"]["matrix"]["stages"]).split()
     everywhere = re.search(r"^STAGES \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -155,7 +155,7 @@ def test_the_nightly_workflow_leaves_no_stage_and_no_test_out() -> None:
 # --- classrooms ---
 
 
-def test_recipes_start_the_same_command() -> None:
+def test_deployment_recipes_start_the_same_command() -> None:
     values = load("tools/classroom/zero-to-jupyterhub.yaml")["singleuser"]
     docker = (CLASSROOM / "Dockerfile").read_text()
     assert (
@@ -172,7 +172,7 @@ def test_recipes_start_the_same_command() -> None:
     assert recipes <= set(re.findall(r"`([\w.-]+)`", text))
 
 
-def test_figures_of_a_shared_gpu_are_the_recorded_ones() -> None:
+def test_numbers_of_a_shared_gpu_are_the_recorded_ones() -> None:
     record = json.loads((CLASSROOM / "recorded" / "h200_sharing.json").read_text())
 
     def shares(work: str, how: str) -> list[float]:
@@ -214,7 +214,7 @@ def checkout(folder: Path, urls: str = "") -> Path:
 URLS = '[project.urls]\nRepository = "https://github.com/owner/name.git"\n'
 
 
-def test_one_entry_feeds_badges_and_cells(tmp_path: Path) -> None:
+def test_badges_and_cells_are_made_from_one_repository_address(tmp_path: Path) -> None:
     root = checkout(tmp_path, URLS)
     assert addresses.find_stale_files(root) == ["README.md", "notebooks/00_x.ipynb"]
     assert addresses.write(root) == ["README.md", "notebooks/00_x.ipynb"]
@@ -234,6 +234,6 @@ def test_one_entry_feeds_badges_and_cells(tmp_path: Path) -> None:
     assert len(cells) == 2
 
 
-def test_another_kind_of_address_is_refused(tmp_path: Path) -> None:
+def test_an_address_outside_github_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no GitHub repository"):
         addresses.read_repository(checkout(tmp_path, URLS.replace("github.com", "git.example")))

@@ -15,7 +15,7 @@ def test_the_reference_has_every_public_function_once() -> None:
     assert sorted(names) == sorted({*gpulab._MODULE_OF_NAME, *COURSE_FUNCTIONS} - {"errors"})
 
 
-def test_the_first_page_shows_pages_and_pictures_that_exist() -> None:
+def test_pages_and_pictures_of_the_first_page_exist() -> None:
     text = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     paths = re.findall(r'(?:href|src)="([^"]+)"', text)
     assert len(paths) > 10

@@ -27,7 +27,7 @@ def test_slides_need_no_network(pages: dict[str, Path]) -> None:
         assert [name for name in files if not (page.parent / name).is_file()] == []
 
 
-def test_slides_show_the_exercises_of_class_and_no_solutions(pages: dict[str, Path]) -> None:
+def test_slides_show_class_exercises_without_solutions(pages: dict[str, Path]) -> None:
     text = pages["half-day"].read_text(encoding="utf-8")
     headings = re.findall(r"<h3[^>]*>(.*?)<", text)
     exercises = [heading for heading in headings if re.search(r"\d\d-\w+:", heading)]

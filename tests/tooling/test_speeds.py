@@ -15,14 +15,14 @@ def thrice() -> None:
         speeds.run_reference_loop()
 
 
-def test_three_times_the_work_is_slow_on_a_busy_machine_too() -> None:
+def test_triple_work_is_detected_as_slow_on_a_busy_machine() -> None:
     limits = {"figure": 1.6}
     assert not speeds.judge_work("figure", speeds.run_reference_loop, limits).slow
     assert speeds.judge_work("figure", thrice, limits).slow
 
 
 @pytest.mark.parametrize(("work", "status"), [(speeds.run_reference_loop, 0), (thrice, 1)])
-def test_a_slow_figure_fails_the_command_and_is_named(
+def test_a_slow_measurement_fails_the_command_and_is_named(
     work: speeds.Work, status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def works(folder: Path) -> Iterator[tuple[str, speeds.Work]]:

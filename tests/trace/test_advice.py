@@ -52,7 +52,7 @@ def saved(slow: Callable[[], object], fast: Callable[[], object], topic: str) ->
     return (first.duration_ns - second.duration_ns) / piece.gain_ns
 
 
-def test_pinning_a_buffer_saves_what_was_promised() -> None:
+def test_pinning_a_buffer_saves_the_predicted_time() -> None:
     x = cp.zeros(SIZE, cp.float32)
     slow = np.ones(SIZE, np.float32)
     fast = pinned()
@@ -68,7 +68,7 @@ def test_pinning_a_buffer_saves_what_was_promised() -> None:
     assert [line.text for line in lines] == ["x.set(host)"]
 
 
-def test_removing_a_wait_saves_what_was_promised() -> None:
+def test_removing_a_wait_saves_the_predicted_time() -> None:
     x = cp.ones(SIZE, cp.float32)
 
     def steps(look: bool) -> None:
@@ -85,7 +85,7 @@ def test_removing_a_wait_saves_what_was_promised() -> None:
     assert "`float(x[0])`" in piece.text
 
 
-def test_a_graph_saves_what_was_promised() -> None:
+def test_a_graph_saves_the_predicted_time() -> None:
     stream = cp.cuda.Stream(non_blocking=True)
     x = cp.zeros(64, cp.float32)
 
@@ -105,7 +105,7 @@ def test_a_graph_saves_what_was_promised() -> None:
         assert 0.8 < saved(lambda: (steps(), stream.synchronize()), launches, "graph") < 1.25
 
 
-def test_a_second_stream_saves_what_was_promised() -> None:
+def test_a_second_stream_saves_the_predicted_time() -> None:
     hosts = [pinned() for _ in range(4)]
     arrays = [cp.zeros(SIZE, cp.float32) for _ in range(4)]
 
@@ -129,7 +129,7 @@ def test_a_program_without_a_weakness_gets_no_advice() -> None:
     )
 
 
-def test_copies_without_computation_need_no_overlap() -> None:
+def test_copies_without_computation_get_no_overlap_advice() -> None:
     x = cp.zeros(SIZE, cp.float32)
     y = cp.zeros(SIZE, cp.float32)
     upload = pinned()

@@ -57,7 +57,7 @@ COPIED = [copy(1, 10, 110, pinned=False), kernel(2, 1, 110, 150, 1)], [call(1, 0
 @pytest.mark.parametrize(
     ("device", "gb_s"), [("virtual T4", 13), ("A100", 26), ("NVIDIA GeForce RTX 4090", 26), ("H200", 55)]
 )
-def test_a_pinned_buffer_saves_what_the_link_of_the_device_allows(device: str, gb_s: int) -> None:
+def test_the_gain_of_pinning_is_limited_by_the_link_bandwidth(device: str, gb_s: int) -> None:
     texts_by_topic = {topic: (gain, text) for topic, gain, text in advice_of(by_hand(*COPIED), device)}
     gain, text = texts_by_topic["pin"]
     assert gain == round(100 * US - MIB / gb_s)
@@ -68,7 +68,7 @@ def test_a_pinned_buffer_saves_what_the_link_of_the_device_allows(device: str, g
     assert text.endswith("with pinned buffers: up to about 30 µs of 150 µs (20 %).")
 
 
-def test_pinned_copies_of_the_timeline_give_their_speed() -> None:
+def test_the_gain_of_pinning_uses_the_measured_pinned_bandwidth() -> None:
     activities = [
         copy(3, 0, 50, pinned=True),
         copy(4, 50, 60, 3, way="DtoH", pinned=True),
@@ -118,12 +118,12 @@ def test_a_graph_saves_the_idle_time_before_each_launch(busy_us: float, gain: in
     )
 
 
-def test_few_launches_and_launches_of_a_graph_need_no_graph() -> None:
+def test_few_launches_or_graph_launches_get_no_graph_advice() -> None:
     assert advice_of(launches(9, 5)) == []
     assert advice_of(launches(12, 5, graph_id=3)) == []
 
 
-def test_a_wait_comes_before_the_graph_that_it_prevents() -> None:
+def test_removing_a_wait_is_advised_before_a_graph() -> None:
     timeline = launches(11, 5)
     calls = (timeline.calls[0], call(2, 30, 40), *timeline.calls[2:])
     timeline = replace(timeline, calls=calls, synchronizations=(wait(21, 25, 1, 7, hidden=False),))
@@ -135,7 +135,7 @@ def test_a_wait_comes_before_the_graph_that_it_prevents() -> None:
 
 
 @pytest.mark.parametrize(("size", "hidden", "gain"), [(4, True, 60), (64 << 10, True, 40), (4, False, 40)])
-def test_a_value_that_stays_on_the_device_needs_no_copy(size: int, hidden: bool, gain: int) -> None:
+def test_keeping_a_value_on_the_device_is_advised(size: int, hidden: bool, gain: int) -> None:
     activities = [kernel(1, 1, 10, 100), copy(2, 104, 120, 1, way="DtoH", size=size), kernel(3, 1, 160, 200)]
     calls = [call(1, 0, 10), call(2, 10, 20, 5), call(3, 130, 160)]
     timeline = by_hand(activities, calls, (wait(20, 120, 2, 5, hidden),))
@@ -144,7 +144,7 @@ def test_a_value_that_stays_on_the_device_needs_no_copy(size: int, hidden: bool,
     assert ("; keep the value on the device, or copy it once at the end: " in advice_text[2]) is hidden
 
 
-def test_work_can_be_launched_before_the_host_computes() -> None:
+def test_launching_before_host_computation_is_advised() -> None:
     activities = [kernel(1, 1, 10, 50), kernel(2, 1, 150, 160, 1), kernel(3, 1, 260, 270, 2)]
     calls = [call(1, 0, 10), call(2, 140, 150), call(3, 250, 260)]
     ((topic, gain, text),) = advice_of(by_hand(activities, calls))
@@ -154,7 +154,7 @@ def test_work_can_be_launched_before_the_host_computes() -> None:
 
 
 @pytest.mark.parametrize(("known", "gain"), [(True, 40), (False, 100)])
-def test_the_default_stream_costs_the_wait_after_the_launch_call(known: bool, gain: int) -> None:
+def test_the_cost_of_the_default_stream_starts_after_the_launch_call(known: bool, gain: int) -> None:
     calls = [call(1, 0, 10), *([call(2, 20, 60)] if known else [])]
     timeline = by_hand([kernel(1, 0, 10, 100), kernel(2, 1, 100, 150, 1)], calls)
     ((topic, gain_ns, text),) = advice_of(timeline)

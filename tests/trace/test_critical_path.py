@@ -13,7 +13,7 @@ from virtualgpu.records import HostCall, SourceLine, Timeline
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_only_operations_on_the_path_delay_the_whole(seed: int) -> None:
+def test_only_operations_on_the_critical_path_delay_the_program(seed: int) -> None:
     steps = program(seed)
     timeline = simulate(steps)
     path = find_critical_path(timeline)
@@ -59,7 +59,7 @@ def test_a_host_step_has_the_line_of_its_longest_call() -> None:
     assert host.source.line == 2
 
 
-def test_an_event_leads_to_the_other_stream() -> None:
+def test_the_path_follows_an_event_to_another_stream() -> None:
     steps = [
         Step("launch", 1, 50),
         Step("launch", 2, 20),
@@ -73,13 +73,13 @@ def test_an_event_leads_to_the_other_stream() -> None:
     ]
 
 
-def test_an_idle_timeline_has_one_step_and_an_empty_one_none() -> None:
+def test_an_idle_timeline_has_one_step_and_an_empty_timeline_none() -> None:
     assert find_critical_path(timeline_of()) == ()
     idle = find_critical_path(timeline_of((), 25, start_ns=5))
     assert [(s.kind, s.duration_ns) for s in idle] == [("host", 20)]
 
 
-def test_an_operation_that_ends_with_the_next_launch_call_is_preferred_to_the_host() -> None:
+def test_the_path_prefers_an_operation_ending_with_the_launch_call() -> None:
     steps = [Step("launch", 1, 50), Step("compute", 1, 46), Step("launch", 1, 20), Step("wait", 1)]
     timeline = simulate(steps)
     first, second = timeline.activities
@@ -96,7 +96,7 @@ def links(timeline: Timeline) -> list[tuple[str, str, int, int]]:
     return [(s.kind, s.name, s.start_ns, s.end_ns) for s in find_critical_path(timeline)]
 
 
-def test_a_late_start_is_a_step_of_its_own() -> None:
+def test_a_late_start_is_a_separate_step() -> None:
     timeline = simulate([Step("launch", 1, 50), Step("launch", 1, 20)])
     first, second = timeline.activities
     late = replace(timeline, activities=(first, replace(second, start_ns=60, end_ns=80)), end_ns=80)
@@ -114,7 +114,7 @@ def test_a_late_start_is_a_step_of_its_own() -> None:
     assert links(cut)[0] == ("operation", "k1", 10, 54)
 
 
-def test_a_busy_engine_leads_to_its_operation() -> None:
+def test_the_path_follows_the_operation_that_occupied_the_engine() -> None:
     timeline = simulate([Step("launch", 1, 50), Step("launch", 2, 20)])
     first, second = timeline.activities
     full = replace(timeline, activities=(first, replace(second, start_ns=54, end_ns=74)), end_ns=74)
@@ -135,7 +135,7 @@ def test_a_busy_engine_leads_to_its_operation() -> None:
         ("abcaa", "3 × a, b and others"),
     ],
 )
-def test_a_host_step_is_named_after_calls_that_take_half_of_it(names: str, name: str) -> None:
+def test_a_host_step_is_named_after_its_dominant_calls(names: str, name: str) -> None:
     calls = [
         HostCall(letter, 10 * index, 10 * index + 10, 1, 0, SourceLine("p", index % 2))
         for index, letter in enumerate(names)
@@ -151,7 +151,7 @@ def test_a_host_step_is_named_after_calls_that_take_half_of_it(names: str, name:
     )
 
 
-def test_without_dependencies_an_operation_follows_the_previous_one_of_its_stream() -> None:
+def test_operations_of_a_stream_follow_each_other_by_default() -> None:
     timeline = simulate([Step("launch", 1, 50), Step("launch", 2, 90), Step("launch", 1, 20)])
     first, other, last = (replace(activity, after=()) for activity in timeline.activities)
     copy = replace(first, kind="MEMCPY", copy_kind="HtoD")
@@ -161,7 +161,7 @@ def test_without_dependencies_an_operation_follows_the_previous_one_of_its_strea
     assert [name for _, name, *_ in links(incomplete)] == ["cuLaunchKernel", "k1", "k3"]
 
 
-def test_the_thread_whose_call_ended_last_is_followed() -> None:
+def test_the_path_follows_the_thread_with_the_last_call() -> None:
     timeline = simulate([Step("launch", 1, 50), Step("wait", 1)])
     other = HostCall("cudaMalloc", 10, 30, 2, 0)
     assert [name for _, name, *_ in links(replace(timeline, calls=(*timeline.calls, other)))] == [

@@ -168,7 +168,7 @@ exits: list[Any] = []
 CALLS = {DRIVER_API: frozenset({"cuLaunchKernel"}), RUNTIME_API: frozenset({"cudaMalloc", "cudaEventRecord"})}
 
 
-def test_the_calls_of_a_recording(fake: Library) -> None:
+def test_a_recording_calls_cupti_in_order(fake: Library) -> None:
     cupti = Cupti(fake)
     assert not cupti.is_recording
     cupti.stop()
@@ -197,7 +197,7 @@ def test_the_calls_of_a_recording(fake: Library) -> None:
     assert exits == [cupti.stop], "a process that ends meanwhile stops it"
 
 
-def test_a_failed_registration_is_repeated(fake: Library) -> None:
+def test_a_failed_registration_is_retried(fake: Library) -> None:
     cupti = Cupti(fake)
     fake.refused["register", 0] = NOT_SUPPORTED
     with pytest.raises(CuptiError, match="cuptiActivityRegisterCallbacks"):
@@ -209,7 +209,7 @@ def test_a_failed_registration_is_repeated(fake: Library) -> None:
 
 
 @pytest.mark.parametrize("kind", [GRAPH_HOST_NODE, HOST_LAUNCH])
-def test_kinds_that_an_older_cupti_does_not_know_are_left_out(fake: Library, kind: int) -> None:
+def test_record_kinds_unknown_to_an_older_cupti_are_skipped(fake: Library, kind: int) -> None:
     cupti = Cupti(fake)
     fake.refused["enable", kind] = INVALID_KIND
     cupti.start([MEMSET, kind, CONCURRENT_KERNEL], {})
@@ -228,7 +228,7 @@ def test_kinds_that_an_older_cupti_does_not_know_are_left_out(fake: Library, kin
         ("driver", 1, INVALID_PARAMETER),
     ],
 )
-def test_where_cupti_refuses_nothing_is_recorded(
+def test_nothing_is_recorded_after_a_cupti_error(
     fake: Library, function: str, first: int, result: int
 ) -> None:
     cupti = Cupti(fake)
@@ -272,7 +272,7 @@ def test_unread_buffers_are_dropped_by_the_next_recording(fake: Library) -> None
 # -- names ------------------------------------------------------------------------------------------------
 
 
-def test_names_of_calls_lose_the_version_that_cupti_adds(fake: Library) -> None:
+def test_version_suffixes_are_removed_from_call_names(fake: Library) -> None:
     cupti = Cupti(fake)
     assert cupti.list_call_names(RUNTIME_API) == {
         1: "cudaMalloc",
@@ -291,7 +291,7 @@ def test_names_of_calls_lose_the_version_that_cupti_adds(fake: Library) -> None:
 # -- callbacks --------------------------------------------------------------------------------------------
 
 
-def test_a_subscription_ends_whatever_happens(fake: Library) -> None:
+def test_a_subscription_ends_after_an_error(fake: Library) -> None:
     fake.refused["callback", RUNTIME_API] = INVALID_PARAMETER
     names = {RUNTIME_API: frozenset({"cudaMalloc"})}
     with pytest.raises(CuptiError), callbacks.subscribe_to_calls(Cupti(fake), names, lambda *_: None):
@@ -326,7 +326,7 @@ def load() -> Cupti | None:
     return library.load_cupti.__wrapped__()  # type: ignore[attr-defined, no-any-return]
 
 
-def test_the_library_is_located_and_set_for_nvtx(unloaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_path_is_set_for_nvtx(unloaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     cupti = load()
     assert cupti is not None
     assert cupti._library == "library at /somewhere/libcupti.so.13"
@@ -337,7 +337,7 @@ def test_the_library_is_located_and_set_for_nvtx(unloaded: Any, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("error", [ImportError, RuntimeError, OSError])
-def test_without_the_library_load_returns_none(unloaded: Any, error: type[Exception]) -> None:
+def test_load_returns_none_without_the_library(unloaded: Any, error: type[Exception]) -> None:
     def missing(_: str) -> Any:
         raise error
 

@@ -61,9 +61,9 @@ OFFSETS: dict[int, tuple[int, str]] = {
 }
 
 
-class TestLayout:
+class TestRecordLayout:
     @pytest.mark.parametrize("kind", OFFSETS)
-    def test_fields_lie_where_the_header_puts_them(self, kind: int) -> None:
+    def test_field_offsets_agree_with_the_header(self, kind: int) -> None:
         size, text = OFFSETS[kind]
         fields = layout.LAYOUTS[kind].fields
         assert fields is not None
@@ -71,7 +71,7 @@ class TestLayout:
         assert {name: place[1] for name, place in fields.items()} == offsets
         assert layout.LAYOUTS[kind].itemsize <= size
 
-    def test_driver_calls_are_laid_out_as_runtime_calls(self) -> None:
+    def test_driver_calls_have_the_layout_of_runtime_calls(self) -> None:
         assert layout.LAYOUTS[kinds.DRIVER] is layout.LAYOUTS[kinds.RUNTIME]
 
 
@@ -108,15 +108,15 @@ class TestLayout:
         ("", ""),
     ],
 )
-def test_names_of_kernels(symbol: str, name: str) -> None:
+def test_kernel_names_are_shortened(symbol: str, name: str) -> None:
     assert shorten_kernel_name(symbol) == name
 
 
-class TestOrder:
+class TestStreamOrder:
     """Against what each stream has to follow, said one by one and followed by plain search."""
 
     @pytest.mark.parametrize("seed", range(60))
-    def test_of_random_programs(self, seed: int) -> None:
+    def test_predecessors_in_random_programs(self, seed: int) -> None:
         chance = random.Random(seed)
         blocking = {7: True, 13: True, 14: True, 15: False, 16: False}
         order = StreamOrder({(1, 7)}, {(1, s) for s, blocks in blocking.items() if not blocks})
@@ -157,14 +157,14 @@ class TestOrder:
                 for other in predecessors
             )
 
-    def test_of_a_graph_s_nodes_as_seen(self) -> None:
+    def test_predecessors_of_graph_nodes_from_their_times(self) -> None:
         predecessors = find_node_predecessors([(4, 0, 10), (6, 11, 30), (5, 12, 20), (7, 31, 40)], (2, 3))
         assert predecessors == {4: (2, 3), 6: (4,), 5: (4,), 7: (6,)}
 
-    def test_of_a_graph_whose_first_nodes_run_at_once(self) -> None:
+    def test_predecessors_of_concurrent_first_graph_nodes(self) -> None:
         assert find_node_predecessors([(4, 0, 10), (5, 1, 9)], (3,)) == {4: (3,), 5: (3,)}
 
-    def test_what_comes_after_a_graph_follows_its_last_nodes(self) -> None:
+    def test_an_operation_after_a_graph_follows_its_last_nodes(self) -> None:
         order = StreamOrder({(1, 7)}, ())
         assert order.add_operation((1, 13), 1) == ()
         assert order.add_graph((1, 13), [(2, 0, 10), (3, 11, 20), (4, 12, 30)]) == {2: (1,), 3: (2,), 4: (2,)}
@@ -211,8 +211,8 @@ def parts(*records: bytes, **observations: Any) -> Any:
     return read.make_timeline_parts(HostInfo(**observations))
 
 
-class TestParts:
-    def test_a_call_within_a_call_is_the_outer_one(self) -> None:
+class TestTimelineParts:
+    def test_a_nested_call_is_merged_into_the_outer_call(self) -> None:
         result = parts(api(1, 105, 109, 5, kinds.DRIVER), memset(120, 130, 5), api(1, 100, 110, 5))
         assert [(c.name, c.start_ns, c.correlation_id) for c in result.calls] == [("cudaMemsetAsync", 100, 1)]
 
@@ -220,7 +220,7 @@ class TestParts:
         result = parts(memset(0, 0, 5), memset(120, 130, 6))
         assert (len(result.activities), result.unfinished_count) == (1, 1)
 
-    def test_records_out_of_order_and_of_unknown_kinds(self) -> None:
+    def test_records_are_sorted_and_unknown_kinds_ignored(self) -> None:
         strange = struct.pack("<IIQ", 999, 0, 0)
         result = parts(memset(150, 160, 9), strange, memset(120, 130, 6), memset(140, 145, 8))
         assert [(a.start_ns, a.correlation_id, a.after) for a in result.activities] == [
@@ -236,7 +236,7 @@ class TestParts:
         ]
         assert not parts(memset(120, 129, 5), api(2, 130, 195, 6)).synchronizations
 
-    def test_calls_have_pythons_thread_and_line(self) -> None:
+    def test_calls_have_a_python_thread_and_line(self) -> None:
         queries = []
         result = parts(
             api(1, 100, 110, 5),

@@ -85,7 +85,7 @@ def file(tmp_path: Path) -> Path:
 # Our own
 
 
-def test_everything_comes_back(busy: Timeline, file: Path) -> None:
+def test_a_saved_timeline_is_restored_unchanged(busy: Timeline, file: Path) -> None:
     assert {a.kind for a in busy.activities} >= {"CONCURRENT_KERNEL", "MEMCPY", "HOST_LAUNCH"}
     assert any(a.graph_id for a in busy.activities)
     assert {s.type for s in busy.synchronizations} == {"STREAM_WAIT_EVENT", "STREAM_SYNCHRONIZE"}
@@ -97,7 +97,7 @@ def test_everything_comes_back(busy: Timeline, file: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_generated_timelines_come_back(seed: int, file: Path) -> None:
+def test_generated_timelines_are_restored_unchanged(seed: int, file: Path) -> None:
     big = 1_750_000_000_000_000_000  # CUPTI counts from 1970: more digits than a double has
     timeline = simulate(program(seed))
     moved = replace(
@@ -125,7 +125,7 @@ def test_a_measured_timeline_is_labelled_recorded_after_opening(busy: Timeline, 
     assert again == provenance
 
 
-def test_the_file_keeps_the_format_s_rules(busy: Timeline, file: Path) -> None:
+def test_the_file_follows_the_trace_event_format(busy: Timeline, file: Path) -> None:
     """Slices of a track nest, every arrow begins and ends within a slice, and all tracks have names."""
     data = json.loads(save_timeline(busy, file).read_text("utf-8"))
     slices: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
@@ -244,7 +244,7 @@ def kineto() -> dict[str, Any]:
     }
 
 
-def test_the_pytorch_profiler_s_file_becomes_a_timeline(file: Path) -> None:
+def test_a_file_of_the_pytorch_profiler_becomes_a_timeline(file: Path) -> None:
     file.write_text(json.dumps(kineto()))
     timeline = open_file(file)
     packed = file.with_suffix(".json.gz")
@@ -296,7 +296,7 @@ def test_a_foreign_file_can_be_analysed_and_saved_without_loss(file: Path) -> No
     assert open_file(save_timeline(timeline, file)) == timeline
 
 
-def test_the_categories_of_pytorch_1_8_to_1_11_are_known(file: Path) -> None:
+def test_event_categories_of_pytorch_1_8_to_1_11_are_supported(file: Path) -> None:
     old = {
         "kernel": "Kernel",
         "gpu_memcpy": "Memcpy",
@@ -329,7 +329,7 @@ def test_operations_without_a_duration_are_left_out_and_counted(file: Path) -> N
         open_file(file)
 
 
-def test_a_trace_without_a_gpu_says_what_to_record(file: Path) -> None:
+def test_a_trace_without_gpu_activity_suggests_what_to_record(file: Path) -> None:
     file.write_text(json.dumps([event("cpu_op", "aten::add", 1 + n, 0.5, 9, 9) for n in range(3)]))
     timeline = open_file(file)
     assert sentences.describe_timeline(timeline).endswith(
@@ -340,7 +340,7 @@ def test_a_trace_without_a_gpu_says_what_to_record(file: Path) -> None:
     assert "ProfilerActivity" not in open_file(file).note, "another program's"
 
 
-def test_gaps_name_the_operator_and_the_function_that_the_host_ran(file: Path) -> None:
+def test_gaps_name_the_operator_and_function_running_on_the_host(file: Path) -> None:
     on7 = {"device": 0, "stream": 7, "registers per thread": 64}
     frame = "python_function"
     events = [
@@ -372,7 +372,7 @@ def test_gaps_name_the_operator_and_the_function_that_the_host_ran(file: Path) -
     assert open_file(save_timeline(timeline, file)) == timeline
 
 
-def test_a_long_stretch_names_the_operator_with_the_most_time_of_its_own(file: Path) -> None:
+def test_a_long_host_step_names_the_operator_with_most_self_time(file: Path) -> None:
     events = []
     for n in range(20):
         events += [
@@ -408,7 +408,7 @@ OTHER = [
         json.dumps(OTHER)[:-1] + ",\n",
     ],
 )
-def test_other_programs_slices_become_ranges(text: str, file: Path) -> None:
+def test_slices_of_other_programs_become_ranges(text: str, file: Path) -> None:
     file.write_text(text, encoding="utf-8")
     timeline = open_file(file)
     assert [(r.name, r.start_ns, r.end_ns, r.depth, r.is_mark) for r in timeline.ranges] == [
@@ -487,7 +487,7 @@ def damaged_versions(content: bytes) -> dict[str, bytes]:
     return cases
 
 
-def test_a_damaged_file_raises_an_error_of_one_sentence(busy: Timeline, file: Path) -> None:
+def test_a_damaged_file_raises_a_short_one_line_error(busy: Timeline, file: Path) -> None:
     content = save_timeline(busy, file).read_bytes()
     for damage, damaged in damaged_versions(content).items():
         file.write_bytes(damaged)
@@ -527,7 +527,7 @@ def test_a_file_of_another_format_is_refused_with_the_reason(content: bytes, rea
         open_file(file)
 
 
-def test_a_missing_file_and_one_that_is_too_large(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_and_too_large_files_are_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileNotFoundError, match=r"x\.json"):
         open_file(file)
     monkeypatch.setattr("gpulab.analysis.files.events.MAX_TEXT_LENGTH", 1_000)
@@ -540,7 +540,7 @@ def test_a_missing_file_and_one_that_is_too_large(file: Path, monkeypatch: pytes
         open_file(file)
 
 
-def test_random_damage_ends_in_an_error_or_a_timeline(busy: Timeline, file: Path) -> None:
+def test_random_damage_raises_a_format_error_or_is_read(busy: Timeline, file: Path) -> None:
     rng = random.Random(5)
     content = save_timeline(busy, file).read_bytes()
     opened = 0
@@ -578,7 +578,7 @@ def test_only_the_first_events_of_a_large_file_are_read(file: Path) -> None:
         open_file(file, 0)
 
 
-def test_a_file_of_gpulab_is_read_whole(busy: Timeline, file: Path) -> None:
+def test_a_file_of_gpulab_ignores_the_event_limit(busy: Timeline, file: Path) -> None:
     assert open_file(save_timeline(busy, file), 1) == busy
     data = json.loads(file.read_text())
     about = data.pop("otherData")
@@ -598,7 +598,7 @@ def peak_bytes(path: Path) -> int:
 
 
 @pytest.mark.parametrize("part", ["ts", "dur", "name", "list", "other"], ids=lambda part: f"a large {part}")
-def test_a_hostile_value_takes_no_more_memory_than_the_file(busy: Timeline, file: Path, part: str) -> None:
+def test_large_values_use_memory_in_proportion_to_the_file(busy: Timeline, file: Path, part: str) -> None:
     """Text and lists can be multiplied by a thousand, too."""
     data = json.loads(save_timeline(busy, file).read_bytes())
     large: Any = [0] * 100_000 if part == "list" else "a" * 300_000
@@ -610,7 +610,7 @@ def test_a_hostile_value_takes_no_more_memory_than_the_file(busy: Timeline, file
     assert peak_bytes(file) < 60 * file.stat().st_size
 
 
-def test_events_are_not_all_kept_at_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_are_not_all_kept_in_memory(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bomb of empty lists and one of events whose arguments are not used."""
     monkeypatch.setattr("gpulab.analysis.files.events._PIECE_LENGTH", 1 << 13)
     heavy = json.dumps(event("kernel", "k", 1, 1, 0, 7, junk=[[]] * 500))
@@ -629,7 +629,7 @@ def test_reading_stops_after_very_many_events_without_a_time(
         open_file(file)
 
 
-def test_pieces_of_a_file_are_put_together(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_read_in_pieces_gives_the_same_timeline(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever a piece ends: in a name, a number, a word, between the events."""
     data = kineto()
     data["traceEvents"].append({**data["traceEvents"][2], "name": "ü" * 50, "args": {"correlation": 1234567}})

@@ -89,7 +89,7 @@ ONE = (kernel(1, 1, 10, 50), call(1, 0, 10))
         ("start-up", None, kernel(2, 1, 57, 70, (1,)), call(2, 10, 20), {}),
     ],
 )
-def test_causes_within_one_stream(
+def test_causes_of_gaps_within_one_stream(
     cause: str, line: int | None, second: Activity, its_call: HostCall, fields: dict[str, Any]
 ) -> None:
     timeline = by_hand([ONE[0], second], [ONE[1], its_call], **fields)
@@ -99,7 +99,7 @@ def test_causes_within_one_stream(
         assert gap.source == (None if line is None else LINE[line])
 
 
-def test_a_call_that_launches_nothing_is_named() -> None:
+def test_a_gap_names_a_call_that_launches_no_work() -> None:
     compiling = HostCall("cuModuleLoadData", 50, 89, 1, 0, LINE[5])
     gap = second_gap(
         by_hand([ONE[0], kernel(2, 1, 99, 110)], [ONE[1], compiling, call(2, 89, 99)]), "compute"
@@ -114,7 +114,7 @@ def test_a_call_that_launches_nothing_is_named() -> None:
 @pytest.mark.parametrize(
     ("ends", "cause"), [(70, "launch-bound"), (75, "launch-bound"), (76, "host computing")]
 )
-def test_a_call_that_launches_nothing_must_take_most_of_the_gap(ends: int, cause: str) -> None:
+def test_a_call_without_launches_must_take_most_of_the_gap(ends: int, cause: str) -> None:
     loading = HostCall("cuModuleLoadData", 50, ends, 1, 0, LINE[5])
     other = HostCall("cudaMemcpyAsync", ends, 88, 1, 0, LINE[6])
     timeline = by_hand([ONE[0], kernel(2, 1, 100, 110)], [ONE[1], loading, other, call(2, 88, 100)])
@@ -155,7 +155,7 @@ def across(waits: tuple[Synchronization, ...], first_stream: int = 1, **fields: 
     return second_gap(timeline, "default stream" if first_stream == 0 else "stream 1")
 
 
-def test_causes_across_streams() -> None:
+def test_causes_of_gaps_across_streams() -> None:
     waited = across((EVENT,))
     assert (waited.cause, waited.source) == ("waiting for an event", LINE[6])
     assert waited.reason == "waited for an event after k3 of stream 2"
@@ -166,7 +166,7 @@ def test_causes_across_streams() -> None:
     assert "4 MiB" in copied.reason
 
 
-def test_waits_for_the_stream_and_for_a_busy_engine() -> None:
+def test_gaps_caused_by_stream_order_and_by_a_busy_engine() -> None:
     copy = kernel(3, 1, 15, 80, kind="MEMCPY", copy_kind="HtoD", pinned=True)
     calls = [ONE[1], call(3, 10, 15), call(2, 15, 25)]
     timeline = by_hand([ONE[0], copy, kernel(2, 1, 80, 90, (3,))], calls)
@@ -175,7 +175,7 @@ def test_waits_for_the_stream_and_for_a_busy_engine() -> None:
     assert second_gap(full, "stream 1").cause == "engine busy"
 
 
-def test_the_first_gap_and_the_last_one() -> None:
+def test_gaps_before_the_first_and_after_the_last_operation() -> None:
     timeline = replace(by_hand([ONE[0]], [ONE[1]]), end_ns=70)
     assert [(g.start_ns, g.end_ns, g.cause) for g in find_gaps(timeline) if g.where == "compute"] == [
         (0, 10, "launch-bound"),
@@ -206,9 +206,7 @@ def test_a_gap_is_divided_into_a_host_part_and_a_device_part() -> None:
         (152, [(50, 160, "launch-bound")]),
     ],
 )
-def test_a_part_below_a_tenth_is_merged_with_the_other(
-    call_ends: int, parts: list[tuple[int, int, str]]
-) -> None:
+def test_a_gap_part_below_a_tenth_is_merged(call_ends: int, parts: list[tuple[int, int, str]]) -> None:
     timeline = by_hand(
         [ONE[0], kernel(3, 2, 15, 160), kernel(2, 1, 160, 170, (1, 3))],
         [ONE[1], call(3, 10, 15), call(2, 45, call_ends)],
@@ -247,7 +245,7 @@ def test_the_longest_wait_of_more_than_half_a_gap_is_its_cause(
     assert (gap.cause, gap.source) == (cause, LINE[line])
 
 
-def test_empty_calls_are_counted_and_nested_ones_are_not() -> None:
+def test_empty_calls_are_counted_and_nested_calls_are_not() -> None:
     calls = [
         HostCall("cuLaunchKernel", start, end, 1, 0, LINE[1])
         for start, end in ((0, 5), (5, 5), (6, 9), (7, 8), (6, 6))
@@ -270,7 +268,7 @@ def machine() -> Iterator[Machine]:
     slot._current_machine.machine = previous
 
 
-def test_recorded_gaps_name_the_line_of_their_cause(machine: Machine) -> None:
+def test_gaps_of_a_recording_name_the_line_of_their_cause(machine: Machine) -> None:
     x = cp.ones(1 << 20, cp.float32)
     host = np.ones(1 << 20, np.float32)
     recording = Recording(machine)

@@ -124,7 +124,7 @@ def message(*acts: Act) -> str:
         ([work(1, A, "reads", Y), Release(Y, 0, B, line(3))], ["The same memory is freed in line 3"]),
     ],
 )
-def test_a_finding_names_uses_lines_and_remedy(acts: list[Act], words: list[str]) -> None:
+def test_a_finding_names_both_uses_their_lines_and_a_fix(acts: list[Act], words: list[str]) -> None:
     text = message(*acts)
     for words_of_a_fact in words:
         assert words_of_a_fact in text
@@ -171,11 +171,11 @@ def test_a_finding_names_uses_lines_and_remedy(acts: list[Act], words: list[str]
         ),
     ],
 )
-def test_the_wait_to_add_is_spelled_for_its_streams(acts: list[Act], place: str, wait: str) -> None:
+def test_the_suggested_wait_names_its_streams(acts: list[Act], place: str, wait: str) -> None:
     assert message(*acts).endswith(f"{place}, add: {wait}")
 
 
-def test_a_pair_of_lines_is_one_finding_of_the_worst_kind() -> None:
+def test_findings_are_merged_per_pair_of_lines_by_severity() -> None:
     update = Work(number=2, name="k", device_id=0, stream_id=B, reads=(X,), writes=(X,), source=line(2))
     iteration: list[Act] = [WRITTEN, update, HostWait("device")]
     report = find_stream_hazards([*STREAMS, *iteration, *iteration, *iteration], HERE)
@@ -189,7 +189,7 @@ def test_a_pair_of_lines_is_one_finding_of_the_worst_kind() -> None:
     assert weaker.kind == "write after read"
 
 
-def test_only_the_first_findings_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lists_of_findings_are_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hazards, "MAX_FINDINGS", 2)
     many = [work(number, (A, B)[number % 2], "writes") for number in range(1, 4)]
     assert find_stream_hazards([*STREAMS, *many], HERE).left_out == ""

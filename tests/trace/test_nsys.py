@@ -109,7 +109,7 @@ def test_only_the_first_events_are_read(file: Path) -> None:
         (EMPTY, "has no timeline"),
     ],
 )
-def test_another_database_is_refused(file: Path, change: str, reason: str) -> None:
+def test_a_database_without_the_nsys_schema_is_refused(file: Path, change: str, reason: str) -> None:
     with closing(sqlite3.connect(file)) as database:
         database.executescript(change)
     with pytest.raises(TraceFormatError, match=reason):
@@ -126,14 +126,14 @@ def test_rows_of_wrong_types_are_left_out(file: Path) -> None:
     assert "2 events" in timeline.note
 
 
-def test_a_file_is_opened_without_a_change(file: Path) -> None:
+def test_opening_a_file_does_not_change_it(file: Path) -> None:
     before = file.read_bytes()
     open_file(file)
     assert file.read_bytes() == before
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-def test_a_recorded_report_has_the_sums_that_nsys_printed() -> None:
+def test_a_recorded_report_has_the_totals_printed_by_nsys() -> None:
     timeline = gl.open_timeline(reports.path("loop.sqlite")).record
     sums_ns: dict[str, int] = defaultdict(int)
     counts = Counter(activity.name for activity in timeline.activities)

@@ -31,7 +31,7 @@ TILES = 6
 # -- traces that are written down --------------------------------------------------------------------------
 
 
-def test_positions_of_two_warps_with_three_buffers() -> None:
+def test_positions_of_fills_and_uses_with_three_buffers() -> None:
     pipeline = find_pipeline(block([copies_ahead(3, 3)] * 2))
     # Each warp: copy, commit, copy, commit, wait, barrier (5), copy, commit, read (8), wait, barrier (10).
     assert [(fill.buffer, fill.start, fill.landed) for fill in pipeline.fills] == [
@@ -53,7 +53,7 @@ def test_positions_of_two_warps_with_three_buffers() -> None:
 
 
 @pytest.mark.parametrize("stages", [2, 3, 4, 5])
-def test_a_copy_is_in_flight_for_as_many_iterations_as_it_is_ahead(stages: int) -> None:
+def test_a_copy_is_in_flight_for_its_prefetch_distance(stages: int) -> None:
     pipeline = find_pipeline(block([copies_ahead(stages, 12)] * 3))
     starts = np.array([iteration.position for iteration in pipeline.iterations])
     assert len(starts) == 12
@@ -73,7 +73,7 @@ def test_a_copy_is_in_flight_for_as_many_iterations_as_it_is_ahead(stages: int) 
 @pytest.mark.parametrize(
     ("left_out", "kinds"), [("wait for all", {"early"}), ("barrier", {"early", "overwritten"})]
 )
-def test_what_is_left_out_is_a_mistake(left_out: str, kinds: set[str]) -> None:
+def test_a_missing_wait_or_barrier_is_a_mistake(left_out: str, kinds: set[str]) -> None:
     pipeline = find_pipeline(block([copies_ahead(2, TILES, [left_out])] * 2))
     assert {mistake.kind for mistake in pipeline.mistakes} == kinds
     assert all((m.use.line, m.fill.line) == (10, 8) for m in pipeline.mistakes)
@@ -86,7 +86,7 @@ def test_what_is_left_out_is_a_mistake(left_out: str, kinds: set[str]) -> None:
     assert early.fill.position == first_fill
 
 
-def test_stores_of_a_block_that_never_waits_are_told_apart_by_the_reads_between_them() -> None:
+def test_stores_without_waits_are_separated_by_reads() -> None:
     program = [step for step in stores(TILES) if step[0] != "barrier"]
     pipeline = find_pipeline(block([program] * 2))
     # Without waits, the first two stores belong together; then each one follows a read.
@@ -95,7 +95,7 @@ def test_stores_of_a_block_that_never_waits_are_told_apart_by_the_reads_between_
     assert len(pipeline.fills) >= TILES - 1
 
 
-def test_stores_that_come_before_the_barrier_overwrite() -> None:
+def test_stores_before_the_barrier_overwrite_the_buffer() -> None:
     program = stores(TILES)
     assert find_pipeline(block([program] * 2)).mistakes == ()
     assert not any(fill.asynchronous for fill in find_pipeline(block([program] * 2)).fills)
@@ -108,7 +108,7 @@ def test_stores_that_come_before_the_barrier_overwrite() -> None:
     assert mistake.fills == ((1, 1),)
 
 
-def test_atomics_and_volatile_accesses_do_not_count() -> None:
+def test_atomic_and_volatile_accesses_are_ignored() -> None:
     trace = block([copies_ahead(2, TILES, ["barrier"])] * 2)
     assert trace.accesses is not None
     atomic = replace(
@@ -123,7 +123,7 @@ def test_atomics_and_volatile_accesses_do_not_count() -> None:
         find_pipeline(replace(trace, warps=volatile))
 
 
-def test_a_block_without_a_pipeline_is_explained() -> None:
+def test_an_error_explains_why_a_block_has_no_pipeline() -> None:
     with pytest.raises(GpulabError, match="does not fill shared memory"):
         find_pipeline(block([[("barrier", 0)]] * 2))
     with pytest.raises(GpulabError, match="once"):
@@ -183,7 +183,7 @@ WRONG = {
 
 @needs_headers
 @pytest.mark.parametrize("name", RIGHT)
-def test_answers_with_right_waits_have_no_mistake(name: str) -> None:
+def test_kernels_with_correct_waits_have_no_mistakes(name: str) -> None:
     text = ANSWERS[name]
     pipeline = found(text)
     assert pipeline.mistakes == ()
@@ -207,7 +207,7 @@ def test_answers_with_right_waits_have_no_mistake(name: str) -> None:
 
 @needs_headers
 @pytest.mark.parametrize("name", WRONG)
-def test_answers_with_a_wrong_wait_are_marked_where_the_sanitizer_finds_it(name: str) -> None:
+def test_mistakes_are_on_the_lines_found_by_the_sanitizer(name: str) -> None:
     text = ANSWERS[name]
     pipeline = found(text)
     assert {mistake.kind for mistake in pipeline.mistakes} == WRONG[name]
@@ -223,7 +223,7 @@ def test_answers_with_a_wrong_wait_are_marked_where_the_sanitizer_finds_it(name:
 
 
 @needs_headers
-def test_copies_into_the_buffer_in_use_are_found_where_they_overwrite() -> None:
+def test_copies_into_a_buffer_in_use_are_mistakes() -> None:
     pipeline = found(ANSWERS["copies into the buffer in use"])
     overwriting = [m for m in pipeline.mistakes if m.kind == "overwritten"]
     assert {pair for m in overwriting for pair in m.fills} == {(0, 1), (1, 1)}
@@ -231,7 +231,7 @@ def test_copies_into_the_buffer_in_use_are_found_where_they_overwrite() -> None:
 
 
 @needs_headers
-def test_a_device_without_asynchronous_copies_stores() -> None:
+def test_a_device_without_asynchronous_copies_uses_stores() -> None:
     pipeline = found(ANSWERS["three buffers"], "virtual:T4")
     assert not any(fill.asynchronous for fill in pipeline.fills)
     assert len(pipeline.buffers) == 3
@@ -239,7 +239,7 @@ def test_a_device_without_asynchronous_copies_stores() -> None:
 
 
 @needs_headers
-def test_the_product_of_the_notebook_hides_the_copies() -> None:
+def test_the_matmul_of_the_notebook_overlaps_its_copies() -> None:
     with session.on_device("virtual:A100"):
         a, b, c = cp.ones((64, 448), "f2"), cp.ones((448, 64), "f2"), cp.zeros((64, 64), "f4")
         for name, overlapped in (("stages", 6), ("registers", 0)):
@@ -285,7 +285,7 @@ def of_roles(text: str, device: str) -> Pipeline:
 @needs_headers
 @pytest.mark.filterwarnings("ignore::virtualgpu.errors.SourceWarning")
 @pytest.mark.parametrize("device", ["virtual:A100", "virtual:H100"])
-def test_one_warp_fills_and_others_use(device: str) -> None:
+def test_producer_and_consumer_warps_are_recognized(device: str) -> None:
     pipeline = of_roles(ROLES, device)
     assert pipeline.mistakes == ()
     assert {fill.warps for fill in pipeline.fills} == {(0,)}
@@ -305,7 +305,7 @@ def test_one_warp_fills_and_others_use(device: str) -> None:
 @pytest.mark.parametrize(
     ("left_out", "kind"), [("pipe.consumer_wait();", "early"), ("pipe.producer_acquire();", "overwritten")]
 )
-def test_a_role_that_does_not_wait_is_a_mistake(left_out: str, kind: str) -> None:
+def test_a_producer_or_consumer_without_a_wait_is_a_mistake(left_out: str, kind: str) -> None:
     text = ROLES.replace(left_out, "")
     pipeline = of_roles(text, "virtual:A100")
     code = HEADERS + text
@@ -315,7 +315,7 @@ def test_a_role_that_does_not_wait_is_a_mistake(left_out: str, kind: str) -> Non
 
 
 @needs_headers
-def test_a_kernel_without_shared_memory_names_the_stepper() -> None:
+def test_a_kernel_without_shared_memory_refers_to_gl_warps() -> None:
     with session.on_device("virtual:A100"):
         kernel = cp.RawKernel('extern "C" __global__ void k(float* x) { x[threadIdx.x] = 1; }', "k")
         with pytest.raises(GpulabError, match=re.escape("gl.warps")):

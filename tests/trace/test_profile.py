@@ -136,7 +136,7 @@ def test_copies_are_summed_by_direction_and_kind_of_memory() -> None:
     assert (summary.before_bytes, summary.peak_bytes) == (7, 9)
 
 
-def test_lines_name_each_operation_once() -> None:
+def test_each_line_lists_its_operations_once() -> None:
     timeline = made_up()
     first = make_profile(timeline).lines[0]
     activities = [a for a in timeline.activities if a.correlation_id % 5 == first.source.line]
@@ -146,7 +146,7 @@ def test_lines_name_each_operation_once() -> None:
     assert times == sorted(times, reverse=True)
 
 
-def test_nodes_of_a_graph_have_the_line_of_its_launch() -> None:
+def test_graph_nodes_have_the_line_of_the_graph_launch() -> None:
     """CUPTI gives nodes the numbers that follow their launch's."""
     nodes = [kernel(n, 0, 10 * n, 11 * n, graph_id=1) for n in (3, 5, 6, 7, 8, 9)]
     calls = [HostCall("cudaGraphLaunch", 2 * n, 2 * n + 1, 0, n, SourceLine("p", n)) for n in (5, 8)]
@@ -158,7 +158,7 @@ def test_nodes_of_a_graph_have_the_line_of_its_launch() -> None:
     assert make_profile(replace(timeline, calls=())).lines == ()
 
 
-def test_a_range_nested_in_one_of_the_same_name_counts_once() -> None:
+def test_a_nested_range_of_the_same_name_counts_once() -> None:
     nested = [
         NvtxRange(name="step", color=None, start_ns=start, end_ns=end, thread=thread, depth=depth)
         for start, end, thread, depth in ((0, 100, 0, 0), (10, 60, 0, 1), (200, 230, 0, 0))
@@ -171,7 +171,7 @@ def test_a_range_nested_in_one_of_the_same_name_counts_once() -> None:
     assert make_profile(replace(timeline, calls=())).ranges[0].device_time_total_ns is None
 
 
-def test_shapes_are_separate_rows_and_unknown_bytes_stay_unknown() -> None:
+def test_launch_shapes_are_separate_rows_and_unknown_bytes_none() -> None:
     timeline = made_up()
     summary = make_profile(timeline, by_shape=True, occupancy=lambda kernel: 0.5)
     assert {(k.key, k.block) for k in summary.kernels} == {
@@ -187,7 +187,7 @@ def test_shapes_are_separate_rows_and_unknown_bytes_stay_unknown() -> None:
     assert other.gflop_per_s is not None
 
 
-def test_occupancy_is_a_mean_over_the_time() -> None:
+def test_occupancy_is_averaged_over_time() -> None:
     launches = [kernel(n, 0, 0, time_ns, name="k", block=(n, 1, 1)) for n, time_ns in ((1, 100), (2, 300))]
     timeline = replace(made_up(), activities=tuple(launches))
     shares = {(1, 1, 1): 1.0, (2, 1, 1): 0.2}

@@ -41,7 +41,7 @@ def test_copies_are_counted_by_direction() -> None:
         assert words in text
 
 
-def test_up_to_three_lines_are_named() -> None:
+def test_at_most_three_lines_are_listed() -> None:
     first, *others = lines = [SourceLine("cell [1]", number, "") for number in range(1, 5)]
     assert format_lines([None]) == format_lines([]) == ""
     assert format_lines([first, None, first]) == " in cell [1], line 1"

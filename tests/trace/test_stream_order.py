@@ -192,7 +192,7 @@ class Reachability:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_programs(seed: int) -> None:
+def test_hazards_of_random_programs_equal_a_reachability_check(seed: int) -> None:
     draw = random.Random(seed)
     racy = 0
     for _ in range(150):
@@ -221,7 +221,7 @@ def test_overlap_of_regions_larger_than_a_numpy_item(size: int) -> None:
     assert regions_overlap(rows, Region(0, BASE + 2 * size, 1, (3,), (2,))) is True
 
 
-def test_an_atomic_operation_does_not_hide_the_write_before_it() -> None:
+def test_an_atomic_operation_does_not_hide_an_earlier_write() -> None:
     """Another stream's atomic operation needs no order with the atomic one, but with the write."""
     x = Region(0, BASE, 4)
     acts: list[Act] = [
@@ -236,7 +236,7 @@ def test_an_atomic_operation_does_not_hide_the_write_before_it() -> None:
     assert not find_stream_hazards(acts[1:], HERE).findings
 
 
-def test_the_latest_releases_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_most_recent_releases_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two writes without order, the finding says that the memory had been given back between them."""
     monkeypatch.setattr(hazards, "_MAX_RELEASES", 4)
     x = Region(0, BASE, 4)

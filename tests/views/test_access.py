@@ -43,7 +43,7 @@ def transposed(**options: Any) -> AccessMicroscope:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_patterns_find_their_elements_in_a_tile(seed: int) -> None:
+def test_patterns_address_the_right_elements_of_a_tile(seed: int) -> None:
     """The tile as memory: rows written one after the other, padded, each with its columns exchanged."""
     rng = np.random.default_rng(seed)
     stride = int(rng.integers(0, 70))
@@ -74,14 +74,16 @@ def test_patterns_find_their_elements_in_a_tile(seed: int) -> None:
         (AccessPattern(stride=33, element_bytes=1), 32, 1 / 32, 9),
     ],
 )
-def test_textbook_patterns(pattern: AccessPattern, sectors: int, useful: float, passes: int) -> None:
+def test_sectors_and_wavefronts_of_textbook_patterns(
+    pattern: AccessPattern, sectors: int, useful: float, passes: int
+) -> None:
     cost = pattern.access().memory()
     assert (cost.sectors, cost.useful) == (sectors, pytest.approx(useful))
     if pattern.element_bytes != 1:
         assert pattern.access("shared").banks().wavefronts == passes
 
 
-def test_the_sliders_change_the_sentence() -> None:
+def test_the_sliders_change_the_description() -> None:
     view = gl.access(stride=2)
     assert "8 sectors per request (at best 4), 50 % of the fetched bytes useful" in repr(view)
     assert "2-way bank conflict" in repr(view)
@@ -113,7 +115,7 @@ def test_impossible_patterns_are_refused(pattern_fields: dict[str, Any], message
         gl.access(**pattern_fields)
 
 
-def test_the_page_cannot_choose_what_does_not_exist() -> None:
+def test_out_of_range_slider_values_are_refused() -> None:
     view = AccessMicroscope(AccessPattern())
     for trait, values in {"stride": (-1, 4097), "padding": (-1, 33), "lane": (-1, 32), "row": (-1,)}.items():
         for value in values:
@@ -134,7 +136,7 @@ def test_a_kernels_accesses_are_listed_worst_first() -> None:
     assert len(view.rows) == len(counted) == 5
 
 
-def test_a_line_and_a_warp_are_chosen() -> None:
+def test_a_line_and_a_warp_can_be_selected() -> None:
     view = transposed(line=11, warp=7, block_index=1)
     assert view.rows[view.row].line == 11
     assert view.access is not None
@@ -151,7 +153,7 @@ def test_a_line_and_a_warp_are_chosen() -> None:
         transposed(warp=8)
 
 
-def test_a_kernels_access_is_edited() -> None:
+def test_the_access_of_a_kernel_can_be_edited() -> None:
     view = transposed()
     view.edited = True
     view.stride = 32
@@ -179,7 +181,7 @@ def test_a_long_trace_is_truncated_with_a_note() -> None:
     assert len(view.html()) < 3_000_000
 
 
-def test_constant_memory_serves_one_word_at_a_time() -> None:
+def test_constant_memory_needs_one_pass_per_word() -> None:
     code = """__constant__ float c[256];
     extern "C" __global__ void k(float* o, int s) { o[threadIdx.x] = c[threadIdx.x / s]; }"""
     for step, passes in ((1, 32), (4, 8), (32, 1)):
@@ -193,7 +195,7 @@ def test_constant_memory_serves_one_word_at_a_time() -> None:
         assert view.png()
 
 
-def test_a_kernel_without_accesses() -> None:
+def test_a_kernel_without_accesses_is_displayed() -> None:
     view = gl.access(cp.RawKernel('extern "C" __global__ void idle() {}', "idle"), 1, 32)
     assert "none" in repr(view)
     assert view.png()
@@ -204,7 +206,7 @@ def _rects(box: Box) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_filled_areas_equal_the_numbers(seed: int) -> None:
+def test_the_drawn_areas_equal_the_counts(seed: int) -> None:
     """Areas: useful bytes and fetched sectors on the left, words and passes on the right."""
     rng = np.random.default_rng(seed)
     numbers = rng.integers(0, 40, 3).tolist()

@@ -41,7 +41,7 @@ def refused() -> Iterator[AllocatorView]:
     view.close()
 
 
-def test_the_map_opens_at_the_refused_request_with_its_cause(refused: AllocatorView) -> None:
+def test_the_map_opens_at_the_refused_request_and_explains_it(refused: AllocatorView) -> None:
     assert refused.step == 7
     message = refused.maps.describe_status(refused.panels[0], 7)
     assert "8 MiB refused: this stream's largest piece is 6 MiB (another's 20 MiB)" in message
@@ -51,7 +51,7 @@ def test_the_map_opens_at_the_refused_request_with_its_cause(refused: AllocatorV
     assert "Refused above: 24 MiB" in text
 
 
-def test_steps_stay_within_the_trace_and_colours_are_known(refused: AllocatorView) -> None:
+def test_steps_are_clamped_and_unknown_colourings_refused(refused: AllocatorView) -> None:
     refused.step = 99
     assert refused.step == 7
     refused.step = -3
@@ -62,7 +62,7 @@ def test_steps_stay_within_the_trace_and_colours_are_known(refused: AllocatorVie
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("most", [4, 12])
-def test_segments_that_live_at_a_time_never_share_a_place(seed: int, most: int) -> None:
+def test_live_segments_never_share_a_position(seed: int, most: int) -> None:
     draw = random.Random(seed)
     alive = {}
     segments = []
@@ -121,7 +121,7 @@ def test_many_streams_share_the_last_rows() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_damaged_trace_ends_in_a_picture(seed: int) -> None:
+def test_a_damaged_trace_is_still_drawn(seed: int) -> None:
     """Sizes of nothing, overlaps, frees of nothing: whatever a file may hold."""
     draw = random.Random(seed)
     addresses = (0, 512, 513, 4096, 1 << 20, (1 << 47) - 512)
@@ -137,7 +137,7 @@ def test_a_damaged_trace_ends_in_a_picture(seed: int) -> None:
     view.close()
 
 
-def test_a_free_place_waits_for_a_segment_of_similar_size() -> None:
+def test_a_free_position_is_kept_for_a_segment_of_similar_size() -> None:
     """20 MiB leave their place; 2 MiB do not take it, the next 18 MiB do."""
     sizes = {1: 20 * MIB, 2: 2 * MIB, 3: 18 * MIB}
     rows = [
@@ -152,7 +152,7 @@ def test_a_free_place_waits_for_a_segment_of_similar_size() -> None:
     assert start[2] >= 20 * MIB
 
 
-def test_a_crowded_map_takes_more_rows_but_no_more_than_there_are() -> None:
+def test_a_crowded_map_uses_more_rows_up_to_the_limit() -> None:
     """Five streams with a row each and eighty blocks; with few blocks the rows stay five."""
     rows = [("segment_alloc", BASE * (1 + index), 80 * MIB, 0, index, -1) for index in range(5)]
     (sparse,) = compute_layouts([steps.make_history(trace_of(rows))], 12)
@@ -175,12 +175,12 @@ def test_a_crowded_map_takes_more_rows_but_no_more_than_there_are() -> None:
         ([], ""),
     ],
 )
-def test_a_block_belongs_to_the_innermost_line_of_the_program(files: list[str], owner: str) -> None:
+def test_a_block_is_attributed_to_the_innermost_user_line(files: list[str], owner: str) -> None:
     stack = tuple(Frame(name, index, "f") for index, name in enumerate(files, 1))
     assert find_owner(stack) == owner
 
 
-def test_a_stream_with_only_a_refused_request_has_a_name() -> None:
+def test_a_stream_with_only_a_refused_request_is_named() -> None:
     rows = [("segment_alloc", BASE, 2 * MIB, 0, 0, -1), ("oom", 0, 8 * MIB, 8 * MIB, 5, -1)]
     maps = PoolMaps([pools.panel(trace_of(rows))])
     assert "refused, stream" in maps.describe_position(2)

@@ -17,7 +17,7 @@ AXES = Axes(
 )
 
 
-def test_equal_ratios_are_equal_distances() -> None:
+def test_a_logarithmic_axis_maps_equal_ratios_to_equal_distances() -> None:
     assert AXES.y(2) == 120
     assert AXES.y(64) == 20
     assert np.diff(AXES.y([2, 4, 8, 16])) == pytest.approx([-20, -20, -20])
@@ -28,7 +28,7 @@ def test_equal_ratios_are_equal_distances() -> None:
     assert list(upside_down.y([0, 1, 5])) == [10, 30, 110]
 
 
-def test_every_tick_has_its_line_and_its_text() -> None:
+def test_every_tick_has_a_grid_line_and_a_label() -> None:
     box = AXES.draw_plot(left=40, label="chart")
     across, upright = [item.wire() for item in box.items if item.kind == "rules"]
     assert list(across["y0"]) == list(across["y1"]) == [120, 20]
@@ -50,13 +50,15 @@ def test_every_tick_has_its_line_and_its_text() -> None:
         (0.02, 0.3, (1,), [0.01, 0.1, 1]),
     ],
 )
-def test_ticks_include_the_range(low: float, high: float, marks: tuple[int, ...], ticks: list[float]) -> None:
+def test_logarithmic_ticks_enclose_the_value_range(
+    low: float, high: float, marks: tuple[int, ...], ticks: list[float]
+) -> None:
     axis = make_log_axis(low, high, "", marks)
     assert [*axis.ticks] == pytest.approx(ticks)
     assert axis.domain == pytest.approx(tuple(np.log10([ticks[0], ticks[-1]])))
 
 
-def test_points_are_at_their_values_with_a_text() -> None:
+def test_points_are_drawn_at_their_values_with_a_label() -> None:
     item: dict[str, Any] = AXES.draw_points(
         [10, 100], [4, 8], ["low", "high"], [0, 1], ["accent", "tail"]
     ).wire()
