@@ -1,4 +1,4 @@
-"""The package's shape: who may import whom, how large a module may grow, what may be committed."""
+"""Architecture rules: allowed imports, documented parameters, and files that may be committed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODULES = sorted(
     path for package in PACKAGES for path in (ROOT / package).rglob("*.py") if path.name != "hatch_build.py"
 )
 
-# The virtual GPU, from the ground up: a room imports only from itself and from those named here. Rooms are
+# The virtual GPU, bottom up: a part imports only from itself and from the parts named here. Parts are
 # the folders and modules of the first level. Nothing in it imports the course's package.
 BASE = {"records", "errors", "cuda_errors", "words"}
 VIRTUAL = {
@@ -71,7 +71,7 @@ UPPER = {
         "gpulab.words",
         "virtualgpu.records",
     },
-    # How exercises, predictions, quizzes and interviews are asked and judged: none of their texts.
+    # Code that shows and judges exercises, predictions, quizzes and interviews, without their texts.
     "gpulab_course.teach": {
         "gpulab.analysis",
         "gpulab.lab",
@@ -85,7 +85,7 @@ UPPER = {
         "virtualgpu.protocol",
         "virtualgpu.records",
     },
-    # Exercises, texts and figures: no machinery, which is in `teach`.
+    # Exercises, texts and pictures. The code that runs them is in `teach`.
     "gpulab_course.content": {
         "gpulab_course",
         "gpulab_course.teach",
@@ -138,7 +138,7 @@ MACHINE_PATHS = re.compile(r"""(?<![\w./<{$~-])/(?:work|root|Users|home)/[\w.-]+
 
 
 def part_of(module: str) -> str:
-    """Package and first-level part of a dotted name: ``virtualgpu.cp.cuda`` -> ``virtualgpu.cp``."""
+    """Return package and first-level part of a dotted name: ``virtualgpu.cp.cuda`` -> ``virtualgpu.cp``."""
     return ".".join(module.split(".")[:2])
 
 
@@ -152,7 +152,7 @@ KNOWN = {dotted(module) for module in MODULES}
 
 @functools.lru_cache(maxsize=1024)
 def imports_of(path: Path, text: str | None = None) -> list[tuple[str, int]]:
-    """Every module of ours that a file imports, wherever in the file, as dotted names."""
+    """Return the dotted names of all project modules that a file imports, anywhere in the file."""
     return list(_imports_of(path, text))
 
 
@@ -180,7 +180,7 @@ def _imports_of(path: Path, text: str | None) -> Iterator[tuple[str, int]]:
 
 
 def _called(function: ast.expr) -> str:
-    """The last word of a called function's name."""
+    """Return the last part of the name of a called function."""
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
@@ -196,7 +196,7 @@ def tracked_files() -> list[Path]:
 
 
 def allowed(part: str) -> set[str] | None:
-    """The parts that `part` may import, or None for a front of the course's package."""
+    """Return the parts that `part` may import, or None for parts without such a rule."""
     package, _, room = part.partition(".")
     if package == "virtualgpu":
         return {f"virtualgpu.{name}".rstrip(".") for name in VIRTUAL[room]}
@@ -248,7 +248,7 @@ def test_modules_named_in_the_import_rules_exist() -> None:
 
 
 def absolute_imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
-    """Modules that statements import by their full names, with the line."""
+    """Return modules that statements import by their full names, with the line."""
     for node in nodes:
         if isinstance(node, ast.Import):
             yield from ((alias.name, node.lineno) for alias in node.names)
@@ -257,13 +257,13 @@ def absolute_imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
 
 
 def all_imports(path: Path) -> Iterator[tuple[str, int]]:
-    """The first part of each module that a file imports by its full name, with the line."""
+    """Return the first part of each module that a file imports by its full name, with the line."""
     for name, line in absolute_imports(ast.walk(parsed(path.read_text(encoding="utf-8")))):
         yield name.split(".")[0], line
 
 
 def test_the_virtual_gpu_needs_no_jupyter_and_no_matplotlib() -> None:
-    """It is useful alone: NumPy, llvmlite, NVRTC and packages that locate them."""
+    """It depends only on NumPy, llvmlite, NVRTC and packages that locate them."""
     needed = {*sys.stdlib_module_names, "virtualgpu", "numpy", "llvmlite", "platformdirs", "cuda", "psutil"}
     violations = []
     home = ROOT / "virtualgpu"
@@ -277,7 +277,7 @@ def test_the_virtual_gpu_needs_no_jupyter_and_no_matplotlib() -> None:
 
 
 def test_the_packages_import_no_developers_tools_and_no_tests() -> None:
-    """Neither is installed. The command line loads a tool by name, where there is a checkout."""
+    """Tools and tests are not installed. The command line loads a tool by name if there is a checkout."""
     violations = [
         f"{module_id(path)}:{line}: {name}"
         for path in MODULES
@@ -310,7 +310,7 @@ def test_import_check_finds_relative_lazy_and_dynamic_imports() -> None:
 
 
 def test_cupy_is_imported_at_module_level_only_in_gpulab_real() -> None:
-    """CuPy takes seconds to import and is absent without a GPU, so never at a module's top outside `real`."""
+    """CuPy is slow to import and can be missing, so only `gpulab.real` may import it at module level."""
     violations = [
         f"{module_id(path)}:{line}"
         for path in MODULES
@@ -387,7 +387,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_notebooks_contain_no_widget_state_or_machine_details(path: Path) -> None:
-    """Pictures and text stay in a notebook, widget state and the machine's own particulars do not."""
+    """Notebooks may contain pictures and text, but no widget state and no details of one machine."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
     assert notebook["nbformat"] == 4
     assert set(notebook["metadata"]) <= {"kernelspec", "language_info"}, "run `make notebooks`"

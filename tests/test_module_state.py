@@ -1,4 +1,4 @@
-"""No state at module level, but what is listed here with its reason.
+"""Modules have no mutable state, except for the names listed here with a reason.
 
 State is a global that a function rebinds, a module's table or object that a function changes, and what
 ``functools.cache`` keeps between calls. Two runs in one process would see each other through it. Caches
@@ -30,7 +30,7 @@ ALLOWED = {
     # Filled while modules load, and only read afterwards.
     "OPERANDS_BY_ROOT": "instructions register themselves",
     "FAMILIES": "ways for a kernel to be slow register themselves",
-    # Facts about this computer, found out once.
+    # Facts about this computer, determined once.
     "_load_library": "NVRTC's library",
     "load_cupti": "CUPTI's library, which is one a process and calls back",
     "find_include_options": "where the CUDA headers lie",
@@ -58,7 +58,6 @@ ALLOWED = {
     "_get_prediction": "a learner's prediction, which two cells of a notebook share",
     "_failures": "what a learner's last answers to each exercise have failed on",
     "_temporary_limits": "limits of compilations while an answer is judged",
-    # Kept by argument without bound.
 }
 CHANGES = {
     *("add", "append", "appendleft", "clear", "discard", "extend", "insert", "move_to_end", "pop", "popitem"),
@@ -70,14 +69,14 @@ FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def root(node: ast.AST) -> str:
-    """The name that an attribute or element hangs on."""
+    """Return the root name of an attribute or element expression."""
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def own_names(tree: ast.Module) -> set[str]:
-    """Names that a module binds at its top, or takes from our packages."""
+    """Return names that a module binds at its top level or imports from our packages."""
     names = set()
     for node in tree.body:
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
@@ -91,7 +90,7 @@ def own_names(tree: ast.Module) -> set[str]:
 
 
 def state(text: str) -> Iterator[tuple[str, int]]:
-    """Names of a module whose contents outlast a call, with the line that shows it."""
+    """Return names of a module with contents that outlive a call, with the line that changes them."""
     tree = parsed(text)
     names = own_names(tree)
     for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""The sandbox's parts in this process: a job, the values that cross, and a made-up process."""
+"""Parts of the sandbox, tested in this process: jobs, values sent to the process, and a fake process."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ NOTHING = {
 LOCK = threading.Lock()
 
 
-# What runs in there -------------------------------------------------------------------------------------
+# Jobs in the process ------------------------------------------------------------------------------------
 
 
 def ran(job: Any, *args: Any, returns: bool = False) -> Any:
-    """Run a job as it comes out of the pickle, and return the reply."""
+    """Pickle and unpickle a job, run it, and return the reply."""
     call = Call(job, args) if callable(job) and not isinstance(job, Cell) else job
     return child.run_job(None, jobs.pack_job(call), returns, False, 5.0)
 
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """No processes but those that a test puts into this list, and no figures."""
+    """Simulate that only the child processes in this list exist, and no figures."""
     pids: list[int] = []
 
     def ends(status: int) -> None:
@@ -142,7 +142,7 @@ def test_sixteen_figures_are_drawn_and_failing_ones_left_out(monkeypatch: pytest
     assert [picture.tobytes()[0] for picture in ran(len, ())["figures"]] == [1, *range(3, 17)]
 
 
-# What crosses -------------------------------------------------------------------------------------------
+# Values sent to the process -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_an_expression_is_displayed_as_text_html_and_svg() -> None:
 
 
 class Stream:
-    """A class that has the name of a handle, and is none."""
+    """A class that has the name of a device handle but is not one."""
 
 
 def test_device_handles_cannot_be_sent_but_classes_of_that_name_can() -> None:
@@ -200,7 +200,7 @@ def test_unpicklable_arguments_are_named_by_number_globals_by_name() -> None:
     assert refused(len, 1, LOCK) == "argument 2 (lock)"
     assert refused(lambda: LOCK) == "LOCK (lock)"
     assert refused(lambda a: (LOCK, inner, a), LOCK) == "LOCK (lock), inner (lock), argument 1 (lock)"
-    assert refused(imported, LOCK) == "argument 1 (lock)"  # the function crosses by its name, without globals
+    assert refused(imported, LOCK) == "argument 1 (lock)"  # the function is sent by name, without globals
 
 
 def imported() -> Any:
@@ -229,11 +229,11 @@ def test_the_reason_why_a_value_cannot_be_pickled_is_named() -> None:
         jobs.pack_job(Cell("", "cell", {"array": array}, ()))
 
 
-# Around the process -------------------------------------------------------------------------------------
+# Results of the process ---------------------------------------------------------------------------------
 
 
 class MadeUp:
-    """A process that notes its calls, and answers as the test wants."""
+    """A fake process that records its calls and returns the answers set by the test."""
 
     made: list[MadeUp]
     answers: dict[str, Any]
@@ -272,7 +272,7 @@ class MadeUp:
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> type[MadeUp]:
-    """Replace processes by made-up ones; `made` lists all of them."""
+    """Replace processes by fake ones; `made` lists all of them."""
     MadeUp.made = []
     MadeUp.answers = {"run_job": dict(NOTHING)}
     keep = sandbox._SpareProcess()
@@ -286,7 +286,7 @@ STARTED = ("virtual:T4", 50.0, 60.0, 4 << 30, 64 << 10, {"MPLBACKEND": "Agg"})
 
 
 def settled(talk: MadeUp, count: int) -> list[Any]:
-    """Return the calls of a process after it has got ready, which are so many."""
+    """Wait until a process has received `count` calls, and return them."""
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and getattr(thread, "_target", None) is sandbox._warm_up:
             thread.join(5)
@@ -364,7 +364,7 @@ def test_no_launch_is_blamed_if_the_second_run_names_none(made: type[MadeUp]) ->
         {"given": {"given": (1, "", 0), "kernel": "", "said": "", "place": (0, "", (0, 0, 0), (0, 0, 0))}},
     ):
         made.made.clear()
-        made.answers["run_job"] = [raised(5) | other]  # another run would find no answer
+        made.answers["run_job"] = [raised(5) | other]  # a second run would fail, because no answer is left
         gl.sandbox(len, ())
 
 
@@ -384,7 +384,7 @@ def test_cell_output_and_figures_are_shown_after_the_table(made: type[MadeUp]) -
     assert both["text/plain"] == bare["text/plain"] + "\n6"
 
 
-# The process that waits ---------------------------------------------------------------------------------
+# The spare process --------------------------------------------------------------------------------------
 
 
 def test_a_spare_process_is_used_when_it_is_ready(made: type[MadeUp]) -> None:
@@ -439,7 +439,7 @@ def test_the_spare_process_creates_no_context_if_memory_is_low(
     assert settled(made.made[0], int(spare)) == ([("warm_up", 1)] if spare else [])
     assert keep.take_process(False) is made.made[0]  # type: ignore[comparison-overlap]
     keep.prepare_process()
-    keep.take_process(True)  # the driver reads it before there is a context: another process
+    keep.take_process(True)  # a new context needs a new process
     assert [talk.ended for talk in made.made] == [False, True, False]
     assert [talk.options for talk in made.made] == [
         ("cuda:3", *STARTED[1:]),

@@ -1,4 +1,4 @@
-"""``save`` of results: the ending selects the format, and an unknown one is refused."""
+"""``save`` of results: the file extension selects the format, and unknown extensions are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which side answers what of a launch, with stand-ins for a real GPU and its twin; calls; cautions."""
+"""The device (real GPU or virtual twin) that makes each observation, tested with fake devices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def device() -> None:
 
 
 class Twin:
-    """A virtual GPU that notes observations, and answers ``("twin", observation)``."""
+    """A fake virtual GPU that records observations and returns ``("twin", observation)``."""
 
     def __init__(self) -> None:
         self.cp = session.cp()
@@ -64,7 +64,7 @@ class Twin:
 
 
 class Real:
-    """A real GPU that answers ``("real", observation)``."""
+    """A fake real GPU that returns ``("real", observation)``."""
 
     def __init__(self) -> None:
         self.observations: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""Schedules in slices: results compared with NumPy's in every order that streams allow, and overlap."""
+"""Collective schedules in slices: results equal NumPy in every valid stream order, and slices overlap."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def bounds_of(elements: int, chunks: int) -> list[int]:
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("algorithm", schedules.ALGORITHMS)
 def test_collectives_are_correct_in_every_stream_order(operation: Operation, algorithm: str) -> None:
-    """Three GPUs, whole chunks and four slices of each, lengths that do not divide."""
+    """Use three GPUs, one or four slices per chunk, and a length that these numbers do not divide."""
     _, steps = schedules.make_schedule(operation, algorithm, 3)
     chunks = 1 + max(move.chunk for step in steps for move in step)
     for order in several.RUN_MODES:
@@ -37,7 +37,7 @@ def test_collectives_are_correct_in_every_stream_order(operation: Operation, alg
 
 
 def arrays_after(gpus: int, elements: int, order: Any, steps: list[tuple[list[Move], int]]) -> list[Any]:
-    """Return the arrays of all GPUs after steps in so many slices each."""
+    """Return the arrays of all GPUs after the steps, each with its number of slices."""
     with several.open_gpu_machine(gpus) as machine:
         run = runs.ScheduleRun(machine.cp, gpus, [0, elements])
         with several.run_in_order(machine, order) as errors:
@@ -80,7 +80,7 @@ def test_consecutive_all_reduces_run_in_order() -> None:
 
 
 def test_copies_and_sums_overlap() -> None:
-    """The next slice is copied while one is added, without a wait of the host in between."""
+    """The next slice is copied while the previous one is added, without a host wait in between."""
     _, steps = schedules.make_schedule("all-reduce", "ring", 2)
     with several.open_gpu_machine(2) as machine:
         run = runs.ScheduleRun(machine.cp, 2, bounds_of(1 << 19, 2))

@@ -1,4 +1,4 @@
-"""Other valid orders of streams: right programs have the same results in all of them, wrong ones do not."""
+"""Valid stream orders: a correct program has the same results in all of them, a wrong program does not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def results(program: Callable[[Any], Any], order: str = "as given", seed: int = 
 
 
 def differs(program: Callable[[Any], Any]) -> bool:
-    """Whether some order gives other results than the order of the program."""
+    """Return whether any stream order changes the results of the program."""
     expected = results(program)
     return any(not np.array_equal(results(program, *order), expected) for order in ORDERS)
 
@@ -149,7 +149,7 @@ def test_a_missing_wait_changes_the_results(program: Callable[[Any], Any]) -> No
 
 
 def many_functions(cp: Any) -> Any:
-    """One stream's work, of each kind of operation that the virtual GPU has."""
+    """Run every kind of operation of the virtual GPU in one stream."""
     a, _ = two(cp)
     with a:
         x = cp.arange(64, dtype=cp.float32).reshape(8, 8)
@@ -176,7 +176,7 @@ def test_a_program_in_one_stream_has_one_result() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_random_program_without_hazards_has_one_result(seed: int) -> None:
-    """Random programs: what the checker calls clean does not depend on the order."""
+    """If the checker finds no hazard in a random program, its result does not depend on the order."""
 
     def program(cp: Any) -> Any:
         draw = random.Random(seed)
@@ -241,13 +241,13 @@ def test_unordered_work_runs_last_first() -> None:
 
 
 def test_deferred_work_does_not_reduce_free_memory() -> None:
-    """On a GPU an array that Python has dropped is free, though its kernels have not run yet."""
+    """The memory of a deleted array is free at once, even if kernels that use it have not run yet."""
 
     def in_turns(cp: Any) -> Any:
         x = cp.arange(4 * N, dtype=np.float32)
         results_array = cp.zeros(4, dtype=np.float32)
         pool = cp.get_default_memory_pool()
-        pool.set_limit(size=pool.total_bytes() + x.nbytes)  # one array more, not two
+        pool.set_limit(size=pool.total_bytes() + x.nbytes)  # enough for one more array, but not for two
         root = cp.RawKernel(
             'extern "C" __global__ void root(const float* x, float* y) '
             "{ int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = sqrtf(x[i]); }",
@@ -268,7 +268,7 @@ def test_deferred_work_does_not_reduce_free_memory() -> None:
 
 
 def test_a_graph_runs_after_its_arrays_were_deleted() -> None:
-    """A graph keeps no array alive; on a GPU the bytes are there all the same."""
+    """A graph does not keep its arrays alive, but the bytes of freed arrays remain readable, as on a GPU."""
 
     def launched(cp: Any) -> Any:
         add = cp.RawKernel(

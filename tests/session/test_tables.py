@@ -16,7 +16,7 @@ CODE = "line one\n  y[i] = x[2 * i]; // a < b\n  if (i < n) s[i] = 1;"
 
 
 def access(line: int, space: str = "global", kind: str = "load", **counts: int) -> AccessCounters:
-    """Counters of a load or store of 4 bytes; counts that are not passed are 0."""
+    """Return counters of a load or store of 4 bytes. Omitted counts are 0."""
     names = ("requests", "sectors", "wavefronts", "ideal_wavefronts", "bytes_requested")
     text = f"{'ld' if kind == 'load' else 'st'}.{space}.f32"
     numbers: Any = {"pc": 0, "size_bytes": 4, **dict.fromkeys(names, 0), **counts}
@@ -44,7 +44,7 @@ def counters() -> KernelCounters:
 
 
 class Cells(HTMLParser):
-    """The text of every cell, with balanced tags."""
+    """Collect the text of every table cell and check that tags are balanced."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ LONG = (
 
 
 def unrolled() -> KernelCounters:
-    """A loop body that the compiler copied: two copies ran, one never did; and a line that never ran."""
+    """Return counters of an unrolled loop: two copies ran and one did not; another line never ran."""
     return KernelCounters(
         provenance=Provenance("modelled", "virtual T4"),
         kernel_name="blur",

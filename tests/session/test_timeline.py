@@ -1,4 +1,4 @@
-"""``gl.timeline``: what a learner types, also by mistake."""
+"""``gl.timeline``: correct uses and typical mistakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tracing compiler: kernels behind guards, compiled again when a guard fails, never wrong."""
+"""The tracing compiler: guarded kernels are recompiled when a guard fails, and results are correct."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from gpulab.lab.fusion.traffic import AS_WRITTEN, BY_HAND
 from gpulab.lab.fusion.traffic import REDUCTION as FUSED
 from virtualgpu.errors import GpulabError
 
-cp: Any = None  # of the device in use, as a notebook has it
+cp: Any = None  # CuPy of the current device, as in a notebook
 F = 4  # bytes of a float32
 ROWS = 48
 COLUMNS = 160
@@ -156,10 +156,10 @@ def test_passes_match_the_launches_and_bytes_of_the_timeline(function: Callable[
         function(*copies(args))
     record = gl.traffic(function, *args).record
     assert tuple(record.way(way).kernels for way in (AS_WRITTEN, FUSED, BY_HAND)) == CASES[function]
-    # The sizes from which the virtual GPU's own functions get their time, which are independent of traces.
+    # Sizes from the timeline of the virtual GPU, which do not depend on the trace.
     launched = [a for a in line.record.activities if a.name.startswith("cupy_") and "copy" not in a.name]
     passes = [e for e in record.expressions if e.kernel >= 0 and e.name != "copyto"]
-    # Of v * v it counts two reads; memory has one.
+    # The timeline counts two reads for v * v, but memory traffic is one read.
     squares = [
         len(e.after) == 1 and e.launches[0].endswith("multiply__float32_float32_float32") for e in passes
     ]
@@ -443,7 +443,7 @@ SHARED = r"""extern "C" __global__ void own(const float* x, float* y) {
 
 @pytest.mark.parametrize(("memory", "options"), [("all", {}), ("more", {"shared_mem": 128})])
 def test_a_raw_kernel_gets_only_the_shared_memory_it_requests(memory: str, options: dict[str, int]) -> None:
-    size = "1" if memory == "more" else "12288"  # the most that there is without asking
+    size = "1" if memory == "more" else "12288"  # the maximum without an opt-in
     kernel = cp.RawKernel(SHARED.replace("12288", size).replace("TAKES", memory), "own")
 
     def launched(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""``gl.tune``: results are checked before times, one choice per key, bounded, kept in files."""
+"""``gl.tune``: results are checked before timing, with one choice per key, time limits and saved choices."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_only_functions_are_candidates(bad: Any) -> None:
 
 
 def reason(result: Any, expected: Any, **options: Any) -> str:
-    """Return why a result is wrong, or an empty text."""
+    """Return why a result is wrong, or an empty string."""
     tuned = gl.tune(
         {"right": lambda a, b: b, "other": lambda a, b: a},
         cp.asarray(result),
@@ -216,7 +216,7 @@ def reason(result: Any, expected: Any, **options: Any) -> str:
 def test_the_tolerance_is_relative_to_the_largest_element(
     dtype: str, largest: float, near: float, far: float
 ) -> None:
-    """Not to each element: a sum may cancel out."""
+    """It is not relative to each element, because the terms of a sum can cancel out."""
     wrong = "wrong in 1 of 3 elements"
     expected = np.array([largest, 0, -largest / 2], dtype)
 
@@ -274,7 +274,7 @@ def test_a_check_gets_the_results_as_they_were_returned() -> None:
 
 
 class Clock:
-    """A GPU whose calls take times, in ms between two events, that a test sets."""
+    """A fake GPU. The test sets the time of each call, in ms between two events."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *times_ms: float) -> None:
         self.steps: list[str] = []
@@ -307,9 +307,9 @@ class Clock:
 
 
 def test_timing_stops_before_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Clock(monkeypatch, 1, 1, 1, 1).timed() == (10**6,) * 3  # 3 ms and no more
+    assert Clock(monkeypatch, 1, 1, 1, 1).timed() == (10**6,) * 3  # limited to 3 ms
     assert Clock(monkeypatch, 1, 1, 1.0001, 9).timed() == (10**6, 10**6, 1_000_100)
-    assert Clock(monkeypatch, 0.5, 2, 9).timed() == (500_000, 2 * 10**6)  # one more would take 2 ms again
+    assert Clock(monkeypatch, 0.5, 2, 9).timed() == (500_000, 2 * 10**6)  # another call would take 2 ms again
     assert Clock(monkeypatch, 50, 9).timed() == (50 * 10**6,)  # at least one
     assert Clock(monkeypatch, *[0.001] * 9).timed() == (1000,) * 9
     assert Clock(monkeypatch, *[0.001] * 9).timed(repeats=2) == (1000,) * 2

@@ -1,4 +1,4 @@
-"""NVIDIA's tools around a job: scripts stand for the tools, and a recording device for the GPU."""
+"""Jobs under NVIDIA's tools, with shell scripts instead of the tools and a fake device instead of the GPU."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JOB = Call(len, ((),))
 
 @pytest.fixture
 def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Make a shell script that stands for the tool ``look``: ``$wrote`` and ``$ended`` are files."""
+    """Make a shell script that replaces the tool ``look``. ``$wrote`` and ``$ended`` are files."""
     gl.use_device("virtual:T4")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(session, "which_device", lambda: SimpleNamespace(kind="cuda", device="T4", count=1))
@@ -182,7 +182,7 @@ def test_the_process_ends_without_exit_handlers(tmp_path: Path) -> None:
     def late() -> None:
         import atexit
 
-        atexit.register(os._exit, 9)  # as a lost context ends
+        atexit.register(os._exit, 9)  # like the exit handler of a lost context
         raise ValueError("here")
 
     job.write_bytes(pack_job(Call(late, ())))

@@ -1,4 +1,4 @@
-"""The line below a cell that takes long."""
+"""The progress line below a long-running cell."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ STOP = "To stop it: Kernel > Interrupt, or press I twice."
 
 @pytest.fixture
 def shown(jupyter: NotebookClient, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The texts that the kernel displays to a person, one after the other."""
+    """Collect the texts that the kernel displays, in order."""
     texts: list[str] = []
     process = jupyter.process_message
 
@@ -185,7 +185,7 @@ def test_the_progress_line_is_one_output_and_is_cleared_at_the_end(cell: Cell) -
         begin()
         cell.progress.update_progress()
         cell.progress.end()
-        cell.progress.update_progress()  # as the thread may, once the cell is over
+        cell.progress.update_progress()  # the thread can call this after the end of the cell
     assert [text.removesuffix(STOP).rpartition(": ")[2].strip() for text in cell.texts] == [
         "gl.something, 1 of 4.",
         "gl.something, 2 of 4.",
@@ -227,7 +227,7 @@ def test_steps_in_other_threads_do_not_change_the_progress_line(cell: Cell) -> N
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
-    """Steps that were announced and begun, by call."""
+    """Count the announced and the started steps per call."""
     counts: dict[str, list[int]] = {}
 
     @contextmanager

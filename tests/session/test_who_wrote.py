@@ -1,4 +1,4 @@
-"""`gl.who_wrote`: the history of an element, compared with an account that is kept in NumPy."""
+"""`gl.who_wrote`: the write history of an element, compared with NumPy."""
 
 from __future__ import annotations
 

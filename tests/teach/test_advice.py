@@ -1,4 +1,4 @@
-"""The judge's small parts, each alone: matchers of failures, drawn sizes, comparisons, words of limits."""
+"""Advice in verdicts: which advice each kind of mistake gets."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_advice_of_the_exercise_has_priority_over_general_advice() -> None:
     assert advice.add_advice((), ADDED).startswith(
         "said. The kernel adds to the initial contents of the output"
     )
-    given = mistake(WANTED + START, case=case(y=START))  # it is told what the output holds
+    given = mistake(WANTED + START, case=case(y=START))  # the kernel receives the initial output as an input
     assert advice.add_advice((), given) == "said."
     own = (advice.Advice(advice.is_unchanged, "Store it."), advice.Advice(advice.is_unchanged, "Later."))
     assert advice.add_advice(own, AS_BEFORE) == "said. Store it."

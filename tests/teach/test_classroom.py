@@ -63,7 +63,7 @@ def test_a_python_file_runs_in_the_answer_process(workdir: Path, capsys: pytest.
     (workdir / "mine.py").write_text(f"{mark}{SHAPE}def other(): ...\n{guarded}")
     status, out, err = check(capsys, "00-blocks", "mine.py", "--json")
     assert (status, json.loads(out)["passed"]) == (0, True), out
-    assert "looking" in err  # what an answer prints is no part of the JSON
+    assert "looking" in err  # printed output of an answer is not part of the JSON
     assert (workdir / "pid").read_text() != str(os.getpid())
     assert "mine" not in sys.modules
 
@@ -221,7 +221,7 @@ def test_a_file_is_read_up_to_its_limit(
     monkeypatch.setattr(answers, "judge", lambda *_: None)
     for size in (most, most + 1):
         with (workdir / "a.json").open("wb") as file:
-            file.truncate(size)  # takes no room
+            file.truncate(size)  # a sparse file
         with contextlib.suppress(golf.GolfError, answers.AnswerError):
             events += report.read_learners(workdir)[1] if module is report else ()
             golf.read_entries(workdir / "a.json") if module is golf else None

@@ -1,4 +1,4 @@
-"""What a device program costs, and what its result rests on, read off a timeline made up for that."""
+"""Costs of a device program and the operations that its result depends on, read from a fake timeline."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def copy(number: int, way: Any, size: int, start: int = 0, end: int = 0, **field
     return kernel(number, start, end, **fields)
 
 
-# In two launches of one graph (30 to 34 and 40 to 42): a launch, then nodes that wait for it and each other.
+# Two launches of one graph (30 to 34 and 40 to 42): nodes wait for the launch and for each other.
 ACTIVITIES = (
     copy(1, "HtoD", 1000, 0, 100, pinned=False),
     copy(2, "HtoD", 200, 100, 200, pinned=True),
@@ -64,7 +64,7 @@ ACTIVITIES = (
 
 
 def timeline(*activities: Activity, waits: str = "", calls: str = "") -> Timeline:
-    """Waits by a letter each, calls by a letter each in the order of time, told in another order."""
+    """Return a timeline in reversed order. Each letter of `waits` is a wait, and of `calls` a call."""
     kinds: dict[str, Any] = {"c": "CONTEXT_SYNCHRONIZE", "w": "STREAM_WAIT_EVENT", "s": "STREAM_SYNCHRONIZE"}
     names = {"e": "cudaEventQuery", "s": "cudaStreamQuery", "m": "cudaMemcpyAsync"}
     made = [HostCall(names[letter], at, at + 1, 0) for at, letter in enumerate(calls)]
@@ -148,7 +148,7 @@ def test_concurrent_time_counts_as_hidden() -> None:
     assert hidden((0, 100, "HtoD"), (0, 100, "kernel"), (0, 100, "DtoH")) == 100
     assert hidden((0, 100, "HtoD"), (50, 150, "kernel")) == 50
     assert hidden((0, 100, "HtoD"), (75, 150, "kernel"), (100, 150, "DtoH")) == 60
-    # Two in one engine take no more of it, and other copies none of the three.
+    # Two kernels share one engine, and copies within the device count for no engine.
     assert hidden((0, 100, "kernel"), (0, 100, "kernel"), (0, 50, "DtoH")) == 100
     assert hidden((0, 100, "kernel"), (0, 100, "DtoD")) == 0
     assert hidden((0, 100, "kernel")) == 0
@@ -161,7 +161,7 @@ def test_consecutive_event_queries_count_as_one_poll() -> None:
     assert [polls(calls) for calls in ("", "m", "e", "eses", "eme", "mesms", "sme")] == [0, 0, 1, 1, 2, 2, 2]
 
 
-# What may run beside, and what has to wait
+# Concurrent kernels and delays
 
 
 def test_unordered_kernels_count_as_concurrent() -> None:
@@ -174,11 +174,11 @@ def test_unordered_kernels_count_as_concurrent() -> None:
     assert count_concurrent_kernels([first, behind], every) == 0  # in one stream
     after = kernel(2, stream=OTHER, after=(1,))
     assert count_concurrent_kernels([first, after], [first, after]) == 0
-    # An order that comes about by what is none of them counts, too.
+    # An order through an operation that is not a kernel counts, too.
     between = copy(2, "DtoD", 1, after=(1,))
     third = kernel(3, stream=OTHER, after=(2,))
     assert count_concurrent_kernels([first, third], [first, between, third]) == 0
-    # What was given before it was watched orders nothing here.
+    # An operation from before the recording orders nothing here.
     assert (
         count_concurrent_kernels(
             [kernel(5, after=(1,)), kernel(6, stream=OTHER)], [kernel(5, after=(1,)), kernel(6)]
@@ -203,7 +203,7 @@ def test_kernels_are_delayed_by_other_streams_only() -> None:
     assert count_waiting_kernels([a for a in kernels if a.correlation_id != 2], every, CURRENT) == 0
 
 
-# What a result rests on
+# Operations that a result depends on
 
 
 def at(address: int, size: int = 8, memory_: int = 0) -> Region:
@@ -233,13 +233,13 @@ def test_a_result_depends_on_its_writers_and_on_their_inputs() -> None:
     assert rests(chain, 200) == ({1, 3}, 0)
     assert rests(chain, 200, 300) == ({1, 2, 3, 4}, 0)
     assert rests(chain, 900) == (set(), 0)
-    # What is written over whole rests on nothing before; what is added to does, and a part of it as well.
+    # A complete overwrite ends a dependency. An addition or a partial write does not.
     assert rests([*chain, work(5, writes=[300])], 300) == ({5}, 0)
     assert rests([*chain, work(5, atomics=[300])], 300) == ({1, 2, 4, 5}, 0)
     assert rests([*chain, work(5, reads=[300], writes=[300])], 300) == ({1, 2, 4, 5}, 0)
     half = Work(number=5, name="k", device_id=0, stream_id=CURRENT, writes=(at(304, 4),))
     assert rests([*chain, half], 300) == ({1, 2, 4, 5}, 0)
-    # What comes after it is not under it.
+    # A later operation is not a dependency.
     assert rests([work(1, reads=[0], writes=[100]), work(2, writes=[0])], 100) == ({1}, 0)
 
 

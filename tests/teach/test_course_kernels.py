@@ -14,7 +14,7 @@ from gpulab_course.content import kernels
 from tools.bench import tune
 from virtualgpu.errors import GpulabError
 
-# By ladder: sizes that no tile, block or vector divides, where the kernels take such.
+# By series: sizes that are not multiples of a tile, block or vector, if the kernels accept such sizes.
 ODD: dict[str, list[tuple[int, ...]]] = {
     "copy": [(1,), (1031,)],
     "transpose": [(4, 4), (36, 100)],
@@ -38,7 +38,7 @@ def _device() -> Iterator[None]:
 
 
 def expected(ladder: str, arrays: tuple[Any, ...]) -> np.ndarray:
-    """What NumPy makes of the inputs."""
+    """Return the result of NumPy for the inputs."""
     x, *others = (session.cp().asnumpy(array) for array in arrays[:-1])
     wide = x.astype(np.float64)
     if ladder in ("sgemm", "tensor_cores"):
@@ -65,7 +65,7 @@ def check(ladder: str, rung: str, size: tuple[int, ...]) -> None:
     result = expected(ladder, example.arrays)
     out = example.arrays[-1]
     work = kernels.launch(rung, *example.arrays)
-    for _ in range(2):  # whatever it counts with is ready again
+    for _ in range(2):  # a second launch must find its counters reset
         out.fill(77)
         work()
         assert np.allclose(session.cp().asnumpy(out), result, rtol=1e-5, atol=1e-4), f"{rung} at {size}"
@@ -81,7 +81,7 @@ def test_every_version_is_correct_at_odd_sizes(ladder: kernels.KernelSeries) -> 
 
 
 def test_matrix_multiplication_works_without_asynchronous_copies() -> None:
-    """A T4 has none, and multiplies matrices of 8 columns where later tensor cores take 16."""
+    """A T4 has no asynchronous copies, and its MMA instructions use tiles of 8 columns instead of 16."""
     with session.on_device("virtual:T4"):
         for ladder in ("sgemm", "tensor_cores"):
             check(ladder, kernels.ladder(ladder).best.name, ODD[ladder][-1])
@@ -94,7 +94,7 @@ def test_each_version_improves_its_counter(ladder: kernels.KernelSeries) -> None
     assert not ladder.rungs[0].improved_counter
     for (before, after), rung in zip(itertools.pairwise(works), ladder.rungs[1:], strict=True):
         counts = kernels.count(before, rung.improved_counter), kernels.count(after, rung.improved_counter)
-        # Data decide how often atomics meet, and NVRTC's versions differ by an instruction here and there.
+        # Atomic conflicts depend on the data, and instruction counts differ slightly between NVRTC versions.
         assert counts == pytest.approx((rung.count_before, rung.count_after), rel=0.05), rung.name
         assert rung.count_after < 0.95 * rung.count_before, rung.name
 

@@ -1,4 +1,4 @@
-"""The course's predictions: keys, words and fields that fit together."""
+"""Predictions of the course: keys, texts and fields are consistent."""
 
 from __future__ import annotations
 
@@ -68,5 +68,5 @@ def test_the_usual_wrong_answer_is_a_valid_answer() -> None:
         else:
             is_field = re.fullmatch(r"\{(\w+)\}", str(answer))
             assert answer is None or is_field or read_number(str(answer)) == answer, question.key
-        # Instructors need to know what a wrong answer comes from.
+        # Instructors need to know the misconception behind a wrong answer.
         assert answer is None or question.misconception, question.key

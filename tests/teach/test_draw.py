@@ -1,4 +1,4 @@
-"""What is drawn to try a kernel with: sizes, shapes of blocks, numbers and garbage."""
+"""Random inputs for kernel tests: sizes, block shapes, numbers and initial output values."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_subnormal_values_are_drawn_only_for_copying_kernels() -> None:
     moved = DataGenerator(5, draw.EXTREME_VALUES).floats((20_000,), is_only_copied=True)
     smallest = np.finfo(np.float32).smallest_normal
     assert ((moved != 0) & (np.abs(moved) < smallest)).any()
-    assert ((np.abs(moved) >= smallest) & (np.abs(moved) < 2 * smallest)).any()  # and the least that are none
+    assert ((np.abs(moved) >= smallest) & (np.abs(moved) < 2 * smallest)).any()  # and the least normals
     computed = DataGenerator(5, draw.EXTREME_VALUES).floats((20_000,))
     assert not ((computed != 0) & (np.abs(computed) < smallest)).any()
 
@@ -138,7 +138,7 @@ def test_every_size_is_launched_with_suitable_blocks() -> None:
         return [block[0] for n, block in plan if n == size]
 
     assert plan[:6] == [(4 * block[0], block) for block in blocks]
-    assert of(0) == of(33) == [256, 128, 96, 64, 32, 1]  # the smallest with each, in turn from the first
+    assert of(0) == of(33) == [256, 128, 96, 64, 32, 1]  # the smallest size is run with each block shape
     assert of(34) == [64, 32, 1, 256]
     assert of(5000) == [32, 256, 128, 96]  # a block of one thread would need more than 600
     assert of(5001) == [256]
@@ -152,7 +152,7 @@ def test_every_size_is_launched_with_suitable_blocks() -> None:
     ]
     assert [block for size, block in draw.pair_sizes_with_blocks([601], [(1, 1, 1)])] == [
         (1, 1, 1)
-    ]  # where none suits it
+    ]  # if no block shape is suitable
     assert [size for size, _ in draw.pair_sizes_with_blocks([11, 10], blocks[:2], max_small_elements=10)] == [
         11,
         10,

@@ -1,4 +1,4 @@
-"""What exercises, budgets, comparisons and verdicts say by themselves, beside what is written out here."""
+"""Exercises, budgets, comparisons and verdicts: parsing, counters, texts and stored scores."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_a_verdict_is_formatted_as_html() -> None:
     assert "<table" not in passed
 
 
-# What is kept
+# Stored scores
 
 EXERCISE = PythonExercise("demo-kept", "Demo", str)
 

@@ -1,4 +1,4 @@
-"""Export to HTML: each picture has its description."""
+"""HTML export: each picture has its alternative text."""
 
 from __future__ import annotations
 

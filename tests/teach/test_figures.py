@@ -1,4 +1,4 @@
-"""Drawn figures: a picture that fits its frame, with a sentence that is true of it."""
+"""Drawn pictures: labels fit the frame, and the caption describes the picture correctly."""
 
 from __future__ import annotations
 

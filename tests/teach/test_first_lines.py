@@ -1,4 +1,4 @@
-"""Printing in an answer does not bury the verdict."""
+"""Long printed output of an answer is shortened, so the verdict stays visible."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_error_restores_the_output(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_printf_output_is_shortened_during_a_check(capsys: pytest.CaptureFixture[str]) -> None:
-    """A kernel that prints from every thread, and is right."""
+    """The kernel is correct and prints from every thread."""
     code = r"""extern "C" __global__ void saxpy(float a, const float* x, float* y, int n) {
         int i = blockIdx.x * blockDim.x + threadIdx.x;
         printf("thread %d\n", i);

@@ -1,4 +1,4 @@
-"""The course's folders are found by name: a new notebook touches its own folder and nothing else."""
+"""Course folders are found by name, so a new notebook needs changes only in its own folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KERNEL = 'extern "C" __global__ void nothing() {}\n'
 
 @pytest.fixture
 def made_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder for a notebook 97, in a package of its own."""
+    """Make a folder for notebook 97 in a separate package."""
     folder = tmp_path / "more_content" / "n97_made_up"
     (folder / "kernels").mkdir(parents=True)
     (folder / "exercises.py").write_text(EXERCISES)

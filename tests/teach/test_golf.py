@@ -32,7 +32,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 class Course:
-    """The judge and the exercise of the tests: what `figures` an answer has, and under which rules."""
+    """A fake judge and exercise. The test sets the counters of an answer and the version of the rules."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.verdict = verdict(True, 70, 90)
@@ -72,7 +72,7 @@ def test_each_better_counter_is_entered_separately(
     assert scores() == [("05-x", "sector", 70, "Ada", 1), ("05-x", "vote", 89, "Bob", 1)]
     assert run(capsys, "golf", "s.json", "01-x", "b.cu", "--name", "Eve")[0] == 0
     assert [entry[0] for entry in scores()] == ["01-x", "01-x", "05-x", "05-x"]
-    course.rules = 2  # under other rules even a worse one counts
+    course.rules = 2  # under new rules even a worse score is entered
     assert run(capsys, "golf", "s.json", "05-x", "b.cu", "--name", "Eve")[0] == 0
     assert scores()[2] == ("05-x", "sector", 71, "Eve", 2)
     (entry, *_) = golf.read_entries(Path("s.json"))

@@ -14,7 +14,7 @@ from gpulab_course.teach.question import Question
 
 
 def parts(page: str, marks: str = "## ") -> dict[str, str]:
-    """Texts by heading."""
+    """Return the text of each section by its heading."""
     pieces = f"\n{page}".split(f"\n{marks}")[1:]
     return {piece.split("\n")[0]: piece.partition("\n")[2].strip() for piece in pieces}
 

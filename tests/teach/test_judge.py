@@ -1,4 +1,4 @@
-"""The judge itself: exercises made up for it, answers that nobody expects, and what it leaves untouched."""
+"""The judge: example exercises, unusual answers, and state that a check must not change."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def last_block_case(data: DataGenerator, n: int, block: Any) -> Case:
 
 
 class FromText(KernelExercise):
-    """An exercise whose reference is its own text instead of a file."""
+    """An exercise with its reference as a string instead of a file."""
 
     def source(self, file: str) -> str:
         return LAST_BLOCK
@@ -197,7 +197,7 @@ def test_an_answer_changes_nothing_in_the_notebook() -> None:
 
 
 class Interrupted:
-    """An answer that has its judge interrupted at one place: no clock decides where that is."""
+    """An answer that interrupts its judge at a fixed step, independent of timing."""
 
     def __init__(self, where: str) -> None:
         self.where, self.judge_pid = where, os.getpid()
@@ -222,7 +222,7 @@ class Interrupted:
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 @pytest.mark.parametrize("where", ["sent", "received", "called"])
 def test_ctrl_c_stops_a_check(where: str) -> None:
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores SIGINT
     try:
         verdict = judge(PythonExercise("demo", "Demo", plus_one, limit_s=30), Interrupted(where))
     finally:
@@ -326,7 +326,7 @@ FRUGAL = TWICE.format(ELEMENT.format("x[i % 256]"))
 
 
 def twice_all(data: DataGenerator, n: int, block: Any) -> Case:
-    x = np.resize(data.floats(256), n)  # 256 numbers, again and again
+    x = np.resize(data.floats(256), n)  # 256 numbers, repeated
     return Case(draw.count_blocks(n, block[0]), {"x": x, "n": n}, {"y": 2 * x})
 
 
@@ -335,12 +335,12 @@ class Frugal(KernelExercise):
         return FRUGAL
 
 
-# Each costs more than it should in one counter alone.
+# Each kernel exceeds the budget of exactly one counter.
 SPENDTHRIFTS = {
     "sectors": ELEMENT.format("x[i % 256]") + " if (i < n && x[8 * i % min(n, 256)] == 1234.5f) y[i] = 0;",
     "conflict_ways": "__shared__ float box[32 * 32]; int t = threadIdx.x % 32; box[32 * t] = 2; __syncwarp();"
     + ELEMENT.format("x[i % 256]").replace("2 *", "box[32 * t] *"),
-    # Two ways in every second block, none in the others.
+    # A two-way conflict in every second block, no conflict in the others.
     "conflict_ways at times": "__shared__ float box[64]; int t = threadIdx.x % 32 * (1 + blockIdx.x % 2); "
     "box[t] = 2; __syncwarp();" + ELEMENT.format("x[i % 256]").replace("2 *", "box[t] *"),
     "local_bytes": "volatile float two[2]; two[n & 1] = 2; "
@@ -382,7 +382,7 @@ def twice_case(data: DataGenerator, n: int) -> ProgramCase:
 
 
 def replayed(launches: int, chain: bool = True) -> Any:
-    """A program that adds one twice: by a graph of one node or of two, launched so many times."""
+    """Return a program that adds one twice, with a graph of one or two nodes and a number of launches."""
 
     def program(x: Any) -> Any:
         from gpulab import cp

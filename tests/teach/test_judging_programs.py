@@ -1,4 +1,4 @@
-"""How a device program is judged: which runs there are, and what is said of what they tell, made up here."""
+"""Judging of device programs: the runs, and the verdict for the facts that they report (faked here)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def facts(task: Task, **changes: Any) -> dict[str, Any]:
 
 
 def answering(tell: Tell, seed: int = 1) -> Answer:
-    """An answer of which `tell` makes up what it returned and cost."""
+    """Return a fake answer: `tell` returns its results and costs."""
     return Answer(lambda shown, function, task, back=None: tell(task), seed, True, "function")
 
 
@@ -76,7 +76,7 @@ def costs(counter: str, cost: Callable[[Task], int]) -> Tell:
     return lambda task: facts(task, counts=ZERO | {counter: cost(task)})
 
 
-# Which runs there are
+# The runs
 
 
 def runs(exercise: ProgramExercise = DOUBLE, seed: int = 1) -> list[Task]:
@@ -120,7 +120,7 @@ def test_each_run_has_different_data_derived_from_the_seed() -> None:
     assert len(sizes) == 2
 
 
-# What is said of them
+# Verdicts
 
 
 def stages_of(verdict: Verdict) -> list[tuple[str, str, str]]:
@@ -279,7 +279,7 @@ def test_counts_are_compared_with_the_reference_at_the_same_size() -> None:
 
     verdict = judged(same, exercise, reference=of_reference, naive=costs("waits", lambda task: 99))
     assert verdict
-    # What asks for the order of memory was checked at all but the last: the largest of those stands for it.
+    # Dependency counts come from checked runs, which omit the last size, so the largest checked size is used.
     assert [(s.yours, s.reference, s.naive) for s in verdict.scores] == [(8, 8, 99), (8, 8, 99), (5, 5, 0)]
     assert len(runs_) == len(set(runs_)) == 7  # each size once, as given and checked
     assert set(runs_) == {("as given", n) for n in SIZES} | {("checked", n) for n in SIZES[:-1]}
@@ -294,7 +294,7 @@ def test_counts_are_compared_with_the_reference_at_the_same_size() -> None:
     assert [score.naive for score in alone.scores] == [None] * 3
 
 
-# A call, performed
+# Calls
 
 
 def task(calls: Any = DOUBLE.call_program, *arguments: Any, **changes: Any) -> Task:
@@ -345,7 +345,7 @@ def test_device_arguments_are_written_when_the_call_begins(how: Any) -> None:
         lambda x, n: n * x, task(DOUBLE.call_program, np.arange(4.0), 2, on_device=True, run_mode=how)
     )
     assert result["result"].values.tolist() == [0, 2, 4, 6]
-    assert result["counts"]["launches"] == 1  # what the judge does is not counted
+    assert result["counts"]["launches"] == 1  # operations of the judge are not counted
     assert result["hazards"] == []
     assert result["counts"]["streams"] == (how == "checked")
 
@@ -437,7 +437,7 @@ def test_the_seed_depends_on_the_code_of_the_answer() -> None:
     assert make_answer_seed(3, b"a") == make_answer_seed(4, b"a") != make_answer_seed(3, b"b")
 
 
-# In a process of its own, and on a GPU as well
+# In a separate process, and on a GPU
 
 
 def test_unpicklable_answers_are_refused() -> None:

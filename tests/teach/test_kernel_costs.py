@@ -1,4 +1,4 @@
-"""A kernel's costs count in launches that nobody can type in, and best scores under the rules of today."""
+"""Kernel costs are counted in random launches, so answers cannot be special-cased for the score."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_kernel_with_seven_of_eight_blocks_idle_fails() -> None:
     verdict = judge(EXERCISE, eighth)
     assert verdict.failed_stage == "parallelism", str(verdict)
     assert "few threads do the work of many" in verdict.message
-    # As many instructions in every warp are another matter.
+    # The same number of instructions in every warp is not reported as imbalance.
     costly = COPY.format(f"{INDEX} if (i < n) {{ float v = x[i]; y[i] = powf(v, 1) + 0 * sinf(v * 0); }}")
     verdict = judge(
         replace(EXERCISE, measured_launch=MeasuredLaunch(4096, (256, 1, 1), max_instruction_factor=40)),
@@ -115,7 +115,7 @@ def test_parameters_differ_between_launches() -> None:
 
 @needs_nvrtc
 def test_waiting_blocks_are_run_with_more_blocks_than_are_resident() -> None:
-    """A number of its own instead of a ticket goes wrong where a block cannot begin, and there alone."""
+    """A kernel that uses its block index instead of a ticket fails only if some blocks must wait to start."""
     scan = folders.list_exercises()["06-scan"]
     assert isinstance(scan, KernelExercise)
     code = scan.source(scan.reference).replace(

@@ -1,4 +1,4 @@
-"""How a kernel is judged: its launches, stages, limits and words, with counts and faults made up for that."""
+"""Judging of kernels: launches, stages, limits and messages, with fake counters and faults."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ EXERCISE = Shipped(
 )
 
 
-# What an answer is
+# Forms of an answer
 
 PASS_IT = 'pass the kernel itself: cp.RawKernel(code, "twice"), or its CUDA C++ text'
 
@@ -123,7 +123,7 @@ def test_the_first_compiler_error_is_quoted_with_its_line(log: str, says: str) -
     assert says_of(Logged(log), code) == f"it does not compile: {says}"
 
 
-# What stops a launch
+# Faults that stop a launch
 
 
 class Stopped(RuntimeError):
@@ -227,7 +227,7 @@ def test_wrong_kernel_parameters_are_refused_with_the_right_list(error: Exceptio
 
 
 class Place:
-    """Stands for a `Bench`: what launches leave and cost is made up."""
+    """A fake `Bench`: the test sets the results and costs of launches."""
 
     threads_at_once = 2048
 
@@ -323,7 +323,7 @@ def test_every_kind_of_data_is_tried_in_two_launches() -> None:
     }
 
 
-# What is said of a launch
+# Messages about a launch
 
 
 def message(one: Trial, case: Case, seed: int = 0) -> str:
@@ -413,7 +413,7 @@ def test_excessive_work_per_warp_is_detected() -> None:
     assert [seed for _, seed in one.bench.launched] == list(range(22))
     assert one.hopeless_mistake is None
     assert one.busiest_launch[1].longest_warp_instructions == 10
-    # The most work counts, in blocks of more than a warp, beside the reference's.
+    # The launch with the most work is compared with the reference, among blocks of more than one warp.
     for most, hopeless in ((4000, False), (4001, True)):
         large = trial(
             Place(lambda case, seed, m=most: run_of(case, m if case.size == 40 else 9), good=(100, 10))
@@ -555,7 +555,7 @@ def launch(yours: Any, reference: Any = None, naive: Any = None, size: int = 409
 @pytest.mark.parametrize(
     ("yours", "reference", "says"),
     [
-        (counters(7000, 10), counters(100, 10), ""),  # 6 times, and 50 for each of 128 warps
+        (counters(7000, 10), counters(100, 10), ""),  # 6 times, plus 50 per warp
         (
             counters(7001, 10),
             counters(100, 10),
@@ -567,8 +567,8 @@ def launch(yours: Any, reference: Any = None, naive: Any = None, size: int = 409
             counters(1000, 100),
             "its busiest warp executes 301 instructions where 100 are enough",
         ),
-        (counters(10, 9), counters(100, 9), ""),  # a larger share of less, and no more than the reference
-        (counters(20, 13), counters(100, 9), ""),  # less in all, and a busiest warp that is hardly busier
+        (counters(10, 9), counters(100, 9), ""),  # a larger share of less work
+        (counters(20, 13), counters(100, 9), ""),  # less work, slightly busier warp
         (counters(20, 14), counters(100, 9), "its busiest warp executes 14 instructions where 9 are enough"),
         (counters(lanes=0.5), counters(lanes=1.0), ""),
         (
@@ -668,7 +668,7 @@ def test_costs_are_counted_for_scored_random_and_large_launches(monkeypatch: Any
     assert len(one.bench.launched) == 3
     assert costs.get_counted_launches(trial(exercise=EXERCISE))[0].naive is None
     assert len(costs.get_counted_launches(trial())) == 3
-    # Of caches, and where there are few columns, large launches say nothing.
+    # Cache counters, and kernels with few columns, are not judged by large launches.
     cold = replace(exercise, budgets=(Budget("dram_bytes"),))
     assert len(costs.get_counted_launches(trial(Place(), cold, large_launches=[(case, counters())]))) == 3
     for columns, changes in ((31, 0), (32, 1)):

@@ -1,4 +1,4 @@
-"""Notebook 08's own parts: the map of copies, what was recorded, and arrays in memory elsewhere."""
+"""Notebook 08: the map of copies, recorded tables, and results in other kinds of memory."""
 
 from __future__ import annotations
 
@@ -162,12 +162,12 @@ def test_a_failure_on_a_gpu_falls_back_to_the_record(
 
 
 def as_list(x: Any) -> Any:
-    """Three arrays of the device in a list, as an answer may return them."""
+    """Return three device arrays in a list, as an answer may do."""
     return [x.min(), x.max(), x.sum()]
 
 
 def as_tuple(x: Any) -> Any:
-    """The same in a tuple."""
+    """Return three device arrays in a tuple, as an answer may do."""
     return x.min(), x.max(), x.sum()
 
 

@@ -1,4 +1,4 @@
-"""Every exercise is tried with the wrong and right answers that `tests/answers` has for its notebook.
+"""Every exercise is checked with the wrong and right answers that `tests/answers` has for its notebook.
 
 A module there has `WRONG`, each with the stage that must catch it and words of the sentence
 it earns, and `RIGHT`. `make test` judges a fixed sample of them with one draw of data, `make test-all` all of
@@ -24,16 +24,16 @@ from tools import sample
 from virtualgpu.compile import nvrtc
 
 LEAST_WRONG, LEAST_RIGHT = 8, 4
-# With so many draws of data each answer is tried by `make test-all`, which sets GPULAB_TEST_ALL.
+# The number of random data sets per answer. `make test-all` sets GPULAB_TEST_ALL.
 DRAWS = 5 if os.environ.get(sample.ALL) and not sample.is_on() else 1
-# Of the wrong and of the right answers to an exercise one in so many is in the sample, and one at least.
+# The sample has one of this many wrong and right answers of each exercise, and at least one.
 ONE_IN = 16
 
 pytestmark = pytest.mark.skipif(not nvrtc.is_available(), reason="NVRTC is not installed")
 
 
 def declared() -> dict[str, tuple[list[Wrong], list[Right]]]:
-    """Exercise -> its wrong and its right answers."""
+    """Return the wrong and the right answers of each exercise."""
     exercise: dict[str, tuple[list[Wrong], list[Right]]] = {
         name: ([], []) for name in folders.list_exercises()
     }
@@ -50,7 +50,7 @@ DECLARED = declared()
 
 
 def sampled(name: str) -> tuple[list[Wrong], list[Right]]:
-    """The answers to an exercise that this run tries."""
+    """Return the answers to an exercise that this run checks."""
     wrong, right = DECLARED[name]
 
     def label(answer: Wrong | Right) -> str:
@@ -124,7 +124,7 @@ def test_the_reference_passes_and_the_naive_version_exceeds_its_budget(name: str
     assert reference, str(reference)
     if not exercise.naive:
         return
-    # A budget whose limit the naive version keeps, in every counter, would teach nothing.
+    # The naive version must differ from the reference in at least one counter.
     assert any(score.naive != score.reference for score in reference.scores)
     verdict = judge(exercise, exercise.source(exercise.naive))
     assert [stage.state for stage in verdict.stages[:4]] == [*["passed"] * 3, "failed"], str(verdict)

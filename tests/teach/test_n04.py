@@ -1,4 +1,4 @@
-"""What notebook 04 shows: a table whose rows run, and the neighbour's bytes."""
+"""Notebook 04: the error catalogue, out-of-bounds writes, recorded screens and pictures."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_arrow_points_at_the_overwritten_byte() -> None:
 
 
 def nans(program: Any) -> list[str]:
-    """Names of arrays with a NaN, in the order of their steps: what is unequal to itself."""
+    """Return the names of arrays that contain a NaN, in the order of their steps."""
     return [
         name
         for name, values in {"x": program.states[0]["x"], **program.written_values}.items()

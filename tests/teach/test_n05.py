@@ -1,4 +1,4 @@
-"""What notebook 05 says of the ladders holds on other GPUs than the one that it was run on."""
+"""Claims of notebook 05 about the kernel series are also true on other GPUs."""
 
 from __future__ import annotations
 

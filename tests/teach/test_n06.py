@@ -1,4 +1,4 @@
-"""What notebooks 06a and 06b say holds on other GPUs than the one that they were run on; their pictures."""
+"""Claims of notebooks 06a and 06b are also true on other GPUs; their pictures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_tiled_attention_is_correct_and_each_block_reads_all_k_and_v(n: int, thr
     weights = np.exp(q @ k.T)
     assert np.allclose(out, weights / weights.sum(axis=1, keepdims=True) @ v, atol=1e-5)
     assert figures.tile_bytes(counts) == (n // threads) * (k.size + v.size) * 4
-    # From DRAM each comes once, and q: no scores.
+    # q, k and v are read once from DRAM. Scores are not read.
     assert counts.caches is not None
     assert counts.caches.dram_read_bytes == 3 * q.size * 4
 

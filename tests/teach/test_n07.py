@@ -1,4 +1,4 @@
-"""What notebook 07 shows and asks for is what the device does."""
+"""Notebook 07: views and exercises about streams agree with the device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_kernels_equal_their_numpy_versions() -> None:
     work.simmer(a)
     np.testing.assert_array_equal(a.get(), work.simmer_by_numpy(x))
     np.testing.assert_array_equal(work.decide(gl.cp.asarray(x)).get(), work.decide_by_numpy(x))
-    # Closed form against turn by turn.
+    # Compare the closed form with the iteration.
     bits = x.view(np.uint32)
     for _ in range(5):
         bits = bits * np.uint32(1664525) + np.uint32(1013904223)

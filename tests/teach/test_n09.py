@@ -1,4 +1,4 @@
-"""Notebook 09's own figures: SMs that are busy, and what nvidia-smi wrote in the same seconds."""
+"""Notebook 09: busy SMs, recorded nvidia-smi and profiler output, and the pictures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_one_block_shows_full_gpu_utilization_on_one_sm() -> None:
 
 
 def test_nvidia_smi_and_the_monitor_agree() -> None:
-    """Two programs that read the same GPU at once, each with a clock of its own."""
+    """The two programs read the same GPU at the same time, each with its own clock."""
     record = load_recorded_session()
     headings = {"dmon": ("sm (%)", "pwr (W)"), "query": ("utilization.gpu [%]", "power.draw.instant [W]")}
     for tool, names in headings.items():
@@ -122,7 +122,7 @@ def test_the_critical_path_picture_shows_hidden_operations() -> None:
 
 
 def test_sectors_reported_by_nsight_compute_equal_the_virtual_gpu() -> None:
-    """Its rule for uncoalesced accesses counts all sectors, and those above one per 32 bytes."""
+    """The rule for uncoalesced accesses counts all sectors and the excess above one per 32 bytes."""
     rule = next(rule for rule in reports.read_launches()[0].rules if rule.name == "UncoalescedGlobalAccess")
     excess, total = (int(number) for number in re.findall(r"\d{6,}", rule.message))
     with session.on_device("virtual:H200"):

@@ -1,4 +1,4 @@
-"""Notebook 09's programs: their stages are what NumPy makes, and each waits for what its name says."""
+"""Example programs of notebook 09: stages equal NumPy, and each program has its stated bottleneck."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_stage_equals_its_numpy_version(name: str) -> None:
 
 
 def recorded(key: str) -> TimelineReport:
-    """A program's timeline, warm."""
+    """Return the timeline of a warm run of a program."""
     program = exercises.PROGRAMS[key][1]
     program(*exercises.arguments(key, True, 0))
     array = exercises.arguments(key, True, 0)

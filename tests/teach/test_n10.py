@@ -1,4 +1,4 @@
-"""Notebook 10: its arithmetic against models of the allocators, and what the judge counts of memory."""
+"""Notebook 10: numbers compared with models of the allocators, and memory counts of the judge."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_arrays_of_every_kind_of_pool_are_counted(pool: str) -> None:
 
 
 def test_random_allocation_traces_are_valid() -> None:
-    """Nothing is freed that is not in use, all is freed at the end, and two streams differ in one bit."""
+    """Only live blocks are freed, all are freed at the end, and the ids of two streams differ in one bit."""
     asks = pool.draw_requests(DataGenerator(3), 300)
     alive: set[int] = set()
     for ask in asks:
@@ -136,7 +136,7 @@ def test_overlap_with_a_block_of_another_stream_is_detected() -> None:
     gl.use_device("virtual:A100")
 
     class Shares(pool.MyPool):
-        """Gives the free block of another stream, cut in its middle."""
+        """A wrong pool that returns part of a free block of another stream."""
 
         def malloc(self, size: int, stream: int) -> int:
             if stream == 1:

@@ -1,4 +1,4 @@
-"""Notebook 12: a layer in one kernel against NumPy and an H200's counters, passes, and what was recorded."""
+"""Notebook 12: one kernel per layer compared with NumPy and H200 counters, passes, and recordings."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from virtualgpu import cp
 
 
 def strings(source: str) -> list[str]:
-    """CUDA C++ that a cell writes down, in its order."""
+    """Return the CUDA C++ strings of a cell in order."""
     constants = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant))
     return [node.value for node in constants if isinstance(node.value, str) and "{" in node.value]
 
 
 def code() -> str:
-    """The notebook's kernel, with the second one that it is compared with."""
+    """Return the source of the notebook's kernel and of the kernel that it is compared with."""
     cells = {cell.id: cell.source for cell in read(FOLDER / "12_fusion.ipynb").cells}
     pieces = [strings(cells[name])[0] for name in ("one-product", "one-norm", "one-kernels")]
     return "".join(pieces) + figures.SECOND_KERNEL_NOTE
@@ -31,7 +31,7 @@ def code() -> str:
 
 @pytest.fixture
 def layer() -> Any:
-    """The arrays of the notebook's layer, and its result in double precision."""
+    """Return the arrays of the notebook's layer, and its result in double precision."""
     rng = np.random.default_rng(1)
     x, w = (rng.standard_normal(shape, dtype=np.float32) for shape in ((1024, 256), (256, 1024)))
     b = np.linspace(-1, 1, 1024, dtype=np.float32)
@@ -66,7 +66,7 @@ def test_the_kernel_reads_as_many_bytes_as_on_an_h200(layer: Any) -> None:
 
 
 def test_nine_numpy_expressions_read_eleven_arrays_and_write_nine() -> None:
-    """By NumPy: an array that counts what is read and written."""
+    """A NumPy array subclass counts the arrays that each operation reads and writes."""
     moved = []
 
     class Counting(np.ndarray):
@@ -140,7 +140,7 @@ def test_the_tile_of_a_block_names_the_columns_of_a_thread() -> None:
 
 @pytest.fixture(scope="module")
 def operator() -> dict[str, Any]:
-    """The functions of the custom operator's program that need no PyTorch, with NumPy in its place."""
+    """Return the functions of the custom operator that work with NumPy instead of PyTorch."""
     tree = ast.parse(custom_operator.load_recording()["program"])
     names = ("backward", "expressions")
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in names]

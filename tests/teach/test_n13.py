@@ -1,4 +1,4 @@
-"""Notebook 13: counters that stop, errors as random walks against NumPy and an H200, what was recorded."""
+"""Notebook 13: saturating counters, rounding errors compared with NumPy and an H200, and recordings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpulab_course.content.n13_libraries import block_scales, errors, exercises,
 from tests.notebooks.course import FOLDER, read
 from virtualgpu import cp
 
-# So many sums that their RMS is known to 1 %: with 1,000 seeds, it is to 3 %.
+# With 20,000 sums, the RMS is known to 1 %; with 1,000 sums, to 3 %.
 SEEDS = 20_000
 
 
@@ -78,7 +78,7 @@ def test_matmul_errors_on_an_h200_agree_with_the_model() -> None:
     assert list(rows) == ["FP32", "TF32", "BF16", "FP16", "FP8 E4M3"]
     for name in ("TF32", "BF16", "FP16", "FP8 E4M3"):
         assert rows[name][0] == pytest.approx(rows[name][1], rel=0.05), name
-    assert rows["FP32"][0] < rows["FP32"][1]  # a library adds up parts first
+    assert rows["FP32"][0] < rows["FP32"][1]  # a library sums partial results first
     with pytest.raises(ValueError, match=r"No product with k = 7 was recorded\. Choose one of 64, 256"):
         figures.ErrorsAndSpeeds(7)
 
@@ -119,7 +119,7 @@ extern "C" __global__ void convert(const float* x, unsigned char* codes) {{
     codes = cp.zeros(len(recorded), "uint8")
     cp.RawKernel(code, "convert")((1,), (len(recorded),), (x, codes))
     assert cp.asnumpy(codes).tolist() == [row[name][mode] for row in recorded]
-    if mode == "NOSAT":  # as the definition rounds: too large is NaN in E4M3, infinity in E5M2
+    if mode == "NOSAT":  # round as the definition: a too large value becomes NaN in E4M3 and infinity in E5M2
         values = [form.value(int(code)) for code in cp.asnumpy(codes)]
         expected = [form.round(float(value)) for value in cp.asnumpy(x)]
         np.testing.assert_array_equal(np.array(values, float), np.array(expected, float))
@@ -184,7 +184,7 @@ extern "C" __global__ void mma(const unsigned* a, const unsigned* b, float* c) {
     ],
 )
 def test_mma_accumulators_keep_as_many_bits_as_on_an_h200(name: str, types: str, form: Any, top: int) -> None:
-    """L + s - L, with L = 2^top: the smallest s = 2^j that is kept, in one instruction or in three."""
+    """Find the smallest s = 2^j that L + s - L keeps, with L = 2^top, in one instruction or in three."""
     kernel = cp.RawKernel(MMA.replace("TYPES", types), "mma")
     k, store = (16, np.uint16) if form is FP16 else (32, np.uint8)
 
@@ -238,7 +238,7 @@ extern "C" __global__ void in_nvfp4(const float* x, float tensor_scale, float* y
 
 @pytest.fixture(scope="module")
 def schemes() -> dict[str, Any]:
-    """The functions that notebook 13a defines for scales."""
+    """Return the scaling functions that notebook 13a defines."""
     cells = {cell.id: cell.source for cell in read(FOLDER / "13a_precision.ipynb").cells}
     names: dict[str, Any] = {"np": np, "E2M1": E2M1, "E4M3": E4M3, "rng": np.random.default_rng(6)}
     for name in ("one-scale", "block-scales"):

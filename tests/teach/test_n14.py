@@ -1,4 +1,4 @@
-"""Notebook 14's pictures and reference: counted as they came, and as published."""
+"""Notebook 14: block orders, random number generators compared with published values, and pictures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_roulette_runs_have_different_block_orders() -> None:
 
 
 def test_philox_words_equal_random123() -> None:
-    """Its known answers: counter and key of zeros; and each mistake gives others."""
+    """Compare with the published test vector for a zero counter and key. Each mistake changes the words."""
     right = generators.philox_words(0, 0, 1)
     assert [f"{word:08x}" for word in right[0]] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
     key = 0x0123456789ABCDEF
@@ -55,7 +55,7 @@ def test_tiles_are_summed_as_binary_trees() -> None:
     np.testing.assert_allclose(sums, [x[:256].sum(), x[256:512].sum(), x[512:].sum()], rtol=1e-4, atol=1e-4)
     wide = np.array([1e8, *[0.0] * 127, 1.0, *[0.0] * 127], np.float32)
     wide[1], wide[129] = -1e8, 1.0
-    assert generators.sum_tiles_as_trees(wide).tolist() == [0.0]  # 1 is lost beside 1e8 in the first step
+    assert generators.sum_tiles_as_trees(wide).tolist() == [0.0]  # 1e8 absorbs 1 in the first step
 
 
 def test_determinism_switches_show_their_recorded_cost() -> None:

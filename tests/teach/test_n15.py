@@ -1,4 +1,4 @@
-"""Notebook 15's figures and the machines that its answers are tried on."""
+"""Notebook 15: pictures and tables, and the machines that run the answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_picture_of_messages_counts_them_per_link_and_port() -> None:
 
 @pytest.mark.parametrize("size", [4096, 1 << 20])
 def test_collective_times_equal_the_alpha_beta_formula(size: int) -> None:
-    """α and β by hand, for four GPUs."""
+    """Compute α and β by hand for four GPUs."""
     gl.use_device("virtual:H200", count=4)
     price = gl.session.find_step_prices()
     beta = {}
@@ -121,7 +121,7 @@ def test_costs_are_counted_by_gpu(links: str, pcie: int) -> None:
                 cp.copyto(parts[1], parts[0])
                 cp.copyto(parts[2], parts[0])
                 sent = machine.streams[0].record()
-                assert not sent.done  # asking is a wait
+                assert not sent.done  # a query counts as a wait
             with cp.cuda.Device(1), machine.streams[1]:
                 machine.streams[1].wait_event(sent)
                 return machine.read(1, parts[1] + 5)

@@ -1,4 +1,4 @@
-"""Notebook 16's matrix and processes: what is loaded agrees with the rules, on every device."""
+"""Notebook 16: artefacts load according to the compatibility rules on every device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the exercises of notebook 17 try answers with."""
+"""Random kernels that the exercises of notebook 17 use to check answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_every_cause_occurs_among_the_drawn_kernels(device: str) -> None:
         ]
     causes = Counter(cause for _, cause in results)
     assert causes == Counter({**dict.fromkeys(exercises.CAUSES, 1), "grid": 2, "nothing": 2})
-    # Slight ones: no threshold of eight ways, 16 sectors or a third of the lanes finds them.
+    # The flaws are small: thresholds of eight ways, 16 sectors or a third of the lanes do not detect them.
     slight = {cause: counters for counters, cause in results}
     assert slight["bank conflicts"]["wavefronts_per_shared"] < 4
     assert slight["uncoalesced"]["sectors_per_load"] == 12

@@ -1,4 +1,4 @@
-"""Notebook 18: where elements are, the versions of the product, its pictures and its record."""
+"""Notebook 18: MMA layouts, versions of matrix multiplication, pictures and the recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notebook 19: attention on CUDA cores and on tensor cores, and its record."""
+"""Notebook 19: attention on CUDA cores and on tensor cores, and the recording."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def device() -> Iterator[None]:
 
 
 def attended(q: Any, k: Any, v: Any, causal: bool = False) -> Any:
-    """Return attention of each head, with NumPy in float64."""
+    """Return the attention of each head, computed by NumPy in float64."""
     q, k, v = (np.asarray(array, np.float64) for array in (q, k, v))
     scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
     if causal:
@@ -50,9 +50,9 @@ def attended(q: Any, k: Any, v: Any, causal: bool = False) -> Any:
 def test_attention_on_tensor_cores_is_correct(name: str, d: int, causal: bool) -> None:
     session.use_device(f"virtual:{name}")
     cp = session.cp()
-    for n, heads, factor in ((1, 1, 1), (100, 1, 30), (130, 2, 1)):  # one block of 64 rows, two and three
+    for n, heads, factor in ((1, 1, 1), (100, 1, 30), (130, 2, 1)):  # one, two and three blocks of 64 rows
         q, k, v, out = figures.tensors(n, d, heads=heads, dtype="float16")
-        q *= np.float16(factor)  # 30: scores of which most weights are 0
+        q *= np.float16(factor)  # 30: large scores, so most weights are 0
         gl.launch(**figures.tensor_launch(q, k, v, out, causal))
         expected = attended(cp.asnumpy(q), cp.asnumpy(k), cp.asnumpy(v), causal)
         np.testing.assert_allclose(cp.asnumpy(out), expected, rtol=2e-3, atol=3e-3)
@@ -65,7 +65,7 @@ def test_tensor_core_attention_has_no_bank_conflicts_or_races(name: str) -> None
     launch = figures.tensor_launch(q, k, v, out, causal=True)
     counters = gl.count(**launch)
     assert counters.total("bank_conflicts", "shared") == 0
-    # Blocks of 64 rows go over 64, 128, 192 and 200 keys, in tiles of 32; two products of 2 · 64 · 32 · 128.
+    # Blocks of 64 rows go over 64, 128, 192 and 200 keys in tiles of 32; two products of 2 · 64 · 32 · 128.
     assert sum(counters.record.tensor_operations.values()) == (2 + 4 + 6 + 7) * 4 * 64 * 32 * 128
     assert gl.sanitize(**launch).record.hazards == ()
 

@@ -1,4 +1,4 @@
-"""Numbers as learners type them, on keyboards of several countries."""
+"""Numbers as learners type them in the formats of several countries."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from gpulab_course.teach.predictions.numbers import read_number
         ("12", 12),
         ("\u22123", -3),
         (".5", 0.5),
-        # A decimal comma, but for one before exactly three digits.
+        # A decimal comma, except before exactly three digits.
         ("3,9", 3.9),
         ("3,14159", 3.14159),
         ("1,000", 1000),
         ("1,234,567", 1_234_567),
         ("1,234.5", 1234.5),
         ("1.234,5", 1234.5),
-        # Groups set apart by spaces, apostrophes and underscores.
+        # Digit groups separated by spaces, apostrophes and underscores.
         ("1 000", 1000),
         ("1\u202f000\u202f000", 1_000_000),
         ("1'000", 1000),

@@ -1,4 +1,4 @@
-"""What a check remembers of failures: the case is tried again, with new data after it, until one passes."""
+"""After a failure, a check repeats the failed case and adds new data until an answer passes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_only_answers_that_failed_get_new_data() -> None:
 _BODY = 'extern "C" __global__ void twice(const int* x, int* y, int n) {'
 _INDEX = "int i = blockIdx.x * blockDim.x + threadIdx.x;"
 RIGHT = f"{_BODY} {_INDEX} if (i < n) y[i] = 2 * x[i]; }}"
-# Wrong for long arrays, and for numbers whose double is no int of 31 bits.
+# LONG is wrong for long arrays, and WIDE for numbers whose double overflows an int.
 LONG = f"{_BODY} {_INDEX} if (i < n && i < 700) y[i] = 2 * x[i]; }}"
 WIDE = f"{_BODY} {_INDEX} if (i < n) y[i] = x[i] > (1 << 29) ? 0 : 2 * x[i]; }}"
 

@@ -1,4 +1,4 @@
-"""Predictions: locking, what counts as an answer, and the words that compare."""
+"""Predictions: locking, valid answers, and the text of comparisons."""
 
 from __future__ import annotations
 
@@ -72,23 +72,23 @@ def test_an_unknown_key_suggests_the_nearest(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("answer", "value", "unit", "kind", "words"),
     [
-        # A ratio for quantities, a percentage where it is near.
+        # Quantities: a ratio, or a percentage if the answer is close.
         (3.4, 2.36, "times", None, "1.4 times too high"),
         (1.0, 2.0, "GB/s", None, "2 times too low"),
         (2.4, 2.36, "times", None, "1.7 % too high"),
-        # Points for shares.
+        # Shares: percentage points.
         (100, 51.6, "%", None, "48 points too high"),
-        # Counts: how many, or times where it is far.
+        # Counts: a difference, or a ratio if the answer is far off.
         (3, 4, "blocks", None, "one too few"),
         (108, 4, "SMs", None, "27 times too high"),
         (0, 5, "lanes", None, "five too few"),
-        # An index has neighbours, and never a ratio.
+        # Index: a difference, never a ratio.
         (77, 13, "", None, "64 too high"),
         (1, 0, "", None, "one too high"),
         (3, 12, "lane", "index", "nine too low"),
         (4, 4, "", None, ""),
         (0, 2.5, "", "quantity", "2.5 too low"),
-        # Where one way of saying it ends and the next begins.
+        # Limits between the wordings.
         (1.14, 1.0, "times", None, "14 % too high"),
         (1.15, 1.0, "times", None, "1.1 times too high"),
         (9.5, 1.0, "times", None, "9.5 times too high"),

@@ -1,4 +1,4 @@
-"""The processes that Python answers are judged in."""
+"""The processes in which Python answers are judged."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ def test_each_answer_has_its_own_process() -> None:
 def test_the_server_is_started_again_after_it_ended() -> None:
     server_pid = int(judged(lambda: os.getppid()))
     assert server_pid != os.getpid()
-    processes._find_server(os.getpid()).line.shutdown(2)  # it ends as its line does
+    processes._find_server(os.getpid()).line.shutdown(2)  # the server ends when its connection closes
     assert judged(lambda: "still judged") == "still judged"
 
 
-# What an answer starts ends with it
+# Processes started by an answer end with it
 
 
 def alive(mark: str) -> list[int]:
-    """Processes that have `mark` among their arguments, or are named so."""
+    """Return the ids of running processes that have `mark` in their command line."""
     pids = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -83,7 +83,7 @@ def none_left(mark: str) -> bool:
 
 
 def daemon(mark: str) -> None:
-    """Start a program that nobody waits for, far from its parents: another session, and twice forked."""
+    """Start a daemon: forked twice and in another session, so that no process waits for it."""
     if not os.fork():
         os.setsid()
         if os.fork():
@@ -211,7 +211,7 @@ def test_output_and_input_of_an_answer_are_separate() -> None:
     assert judged(reads) == str((values.OtherObject("bytes"), True))
 
 
-# What comes back
+# Results and messages
 
 RIGHT = 31_415_926
 
@@ -240,7 +240,7 @@ def writes_everywhere(text: bytes) -> Any:
 
 
 def frames_of_the_caller() -> Any:
-    """The largest whole number that any caller knows; what is wanted is larger than others."""
+    """Return the largest integer in the frames of the callers; the expected value is larger than others."""
     frame = sys._getframe()
     numbers = [0]
     while frame.f_back is not None:
@@ -327,8 +327,8 @@ def test_hidden_data_is_not_accessible_to_the_answer() -> None:
     assert message_of(catches) == "['there is no three', '2', '1']"
     assert message_of(lambda ask: ask("three")) == "f(ask) raised ValueError: there is no three"
     assert message_of(lambda ask: [ask("end"), "goes on"]) == "enough asked."
-    assert message_of(lambda ask: ask.__closure__) == "None"  # no variable of the judge's comes along
-    # From several threads at once, each hears what it asked for.
+    assert message_of(lambda ask: ask.__closure__) == "None"  # no variable of the judge is sent
+    # Each of several threads receives the reply to its own request.
     with_threads = message_of(lambda ask: list(ThreadPoolExecutor(8).map(ask, 40 * ["one", "two"])))
     assert with_threads == str(40 * [1, 2])
 

@@ -1,4 +1,4 @@
-"""Device programs are judged by waits, time, overlap, and the order of their streams."""
+"""Judging of device programs by waits, time, overlap and stream order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpulab_course.teach.judge.check import judge
 
 
 def pieces(streams: int, wait: Callable[[Any], object]) -> Callable[..., Any]:
-    """Halve an array, in two pieces that are copied in, worked on and copied out."""
+    """Return a program that halves an array in two pieces: copy in, compute, copy out."""
 
     def halve(x: Any, y: Any) -> Any:
         cp = gl.cp
@@ -102,7 +102,7 @@ def test_missing_synchronization_between_streams_fails() -> None:
 
 
 def test_order_dependent_results_fail_even_without_a_hazard() -> None:
-    """What the host reads of page-locked memory cannot be seen, only that it comes too early."""
+    """Host reads of pinned memory cannot be observed, but a read that comes too early changes the result."""
 
     def last_of(x: Any) -> float:
         cp = gl.cp

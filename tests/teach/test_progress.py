@@ -1,4 +1,4 @@
-"""Progress: what was passed, predicted and answered, in words, with links and as a file."""
+"""Progress: exercises, predictions and quizzes as text, with links and as a file."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_the_next_exercise_is_the_first_that_has_not_passed(
 
 
 def made_up(story: Callable[[str], Any] | None = None) -> Progress:
-    """Two notebooks, the second not begun."""
+    """Return the progress of two notebooks; the second is not started."""
     best = ExerciseResult("00-a", True, "1,563 sectors, 2 waits")
     exercises = (best, ExerciseResult("00-b", False), ExerciseResult("00-c", True))
     predicted = (

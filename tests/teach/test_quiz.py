@@ -1,4 +1,4 @@
-"""Quizzes: every topic is sound, the right choice does not show, answers give feedback and are kept."""
+"""Quizzes: every topic is valid, the right choice is not revealed, answers get feedback and are stored."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_each_question_has_one_right_choice_and_a_reason_for_each(topic: str) ->
 
 
 def test_the_right_choice_is_evenly_distributed_over_positions() -> None:
-    """Over many learners each place holds the right choice equally often."""
+    """Over many learners, each position has the right choice equally often."""
     learners = 1000
     for question in WITH_CHOICES:
         places = Counter(
@@ -66,7 +66,7 @@ def test_the_right_choice_is_evenly_distributed_over_positions() -> None:
 
 @pytest.mark.parametrize(("extreme_name", "extreme"), [("longest", max), ("shortest", min)])
 def test_the_right_choice_is_not_revealed_by_its_length(extreme_name: str, extreme: object) -> None:
-    """It is the longest (or the shortest) no more often than blind chance would have it."""
+    """The right choice is the longest (or the shortest) no more often than by chance."""
     chance = hits = 0.0
     for question in WITH_CHOICES:
         lengths = [len(option.text) for option in question.options]

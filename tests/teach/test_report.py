@@ -1,4 +1,4 @@
-"""A class's progress files in one table: `gpulab report`."""
+"""`gpulab report`: the progress files of a class in one table."""
 
 from __future__ import annotations
 

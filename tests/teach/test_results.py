@@ -1,4 +1,4 @@
-"""Results of programs compared with what is wanted, and the words that calls and values get in messages."""
+"""Comparison of results with the expected ones, and how messages show calls and values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WANTED = np.arange(6, dtype=F32).reshape(2, 3)
 
 
 def message_of(result: Any, expected: Any = WANTED, **options: Any) -> str:
-    """What is said of a result, without the label; nothing where it is right."""
+    """Return the message about a result without its label; it is empty if the result is right."""
     try:
         check_result("f(x)", result, ProgramCase((), expected, **options))
     except NotYet as reason:
@@ -131,7 +131,7 @@ def test_known_mistakes_are_explained_only_if_values_are_wrong() -> None:
     assert message_of(WANTED, known_mistakes=((WANTED, "Never."),)) == ""
 
 
-# Words for calls and values
+# Formatting of calls and values
 
 
 class Silent:

@@ -1,4 +1,4 @@
-"""A learner's answers are kept whatever the disk does, and whoever else writes."""
+"""Stored answers survive disk errors and concurrent writers."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_file_that_cannot_be_read_is_not_written_over(
 
 
 def fill_the_disk(path: Path) -> None:
-    """In a process of its own: the disk takes no further byte, then some again."""
+    """Run in a separate process: simulate a full disk, then free space again."""
     import resource
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""The course's running programs against NumPy, and under the sanitizer."""
+"""The running examples of the course, compared with NumPy and checked by the sanitizer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_large_attention_scores_do_not_overflow(cp: Any) -> None:
 def test_the_sanitizer_finds_nothing_in_the_attention_block(cp: Any) -> None:
     launches, _ = story.steps(cp, 9, 6)
     for name, step in launches.items():
-        step()  # the next one reads what it wrote
+        step()  # the next step reads its result
         assert gl.sanitize(**step).clean, name
 
 
@@ -62,7 +62,7 @@ def test_a_step_can_be_displayed_with_gl_launch(cp: Any) -> None:
 @pytest.mark.parametrize(("width", "height"), [(64, 48), (33, 17), (1, 1)])
 def test_mandelbrot_life_and_blur_equal_numpy(cp: Any, width: int, height: int) -> None:
     turns = cp.asnumpy(story.mandelbrot(cp, width, height, 60))
-    # Chaos: on the set's border a rounding changes the number of turns.
+    # On the border of the set, rounding changes the number of iterations.
     assert (turns == story.mandelbrot(np, width, height, 60)).mean() > 0.97
     rng = np.random.default_rng(0)
     board = rng.integers(0, 2, (height, width), dtype=np.uint8)
@@ -102,7 +102,7 @@ def test_every_version_equals_numpy(cp: Any, rung: str, n: int, d: int) -> None:
     if rung < "13":
         np.testing.assert_allclose(cp.asnumpy(arrays_["out"]), expected["out"], rtol=2e-5, atol=2e-6)
         return
-    # A score of some tens is off by half a step of BF16, and a weight by that share of itself.
+    # BF16 rounding changes a large score by up to half a unit, and its weight by the same relative amount.
     off = cp.asnumpy(arrays_["out"]) - expected["out"]
     assert 1e-4 < np.sqrt((off**2).mean() / (expected["out"] ** 2).mean()) < 0.02
     normed = (cp.asnumpy(arrays_["normed"]).astype(np.uint32) << 16).view(np.float32)
@@ -126,12 +126,12 @@ def test_each_version_improves_the_metric_of_its_notebook(device: str) -> None:
     gl.use_device(device)
     lines = {line.notebook_number: line for line in story.table().record}
     assert list(lines) == sorted(lines)
-    assert lines["04"].attention_costs == lines["00"].attention_costs  # what is right stays as it is
+    assert lines["04"].attention_costs == lines["00"].attention_costs  # no optimization
     assert lines["05"].attention_costs.time_ns < lines["00"].attention_costs.time_ns
     assert lines["06"].attention_costs.time_ns < lines["05"].attention_costs.time_ns
     assert (
         lines["07"].attention_costs.time_ns <= lines["06"].attention_costs.time_ns
-    )  # the host's launches are the limit now
+    )  # launches by the host are the limit now
     assert lines["07"].attention_costs.time_ns < lines["05"].attention_costs.time_ns
     assert lines["10"].attention_costs.array_bytes < lines["07"].attention_costs.array_bytes
     assert lines["10"].life_costs.array_bytes < lines["07"].life_costs.array_bytes

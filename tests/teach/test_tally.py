@@ -1,4 +1,4 @@
-"""The teacher's tally counts what learners' kernels publish, whatever else is in the folder."""
+"""The teacher's tally counts the published answers of learners and ignores other files in the folder."""
 
 from __future__ import annotations
 

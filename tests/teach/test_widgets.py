@@ -1,4 +1,4 @@
-"""The forms, driven from Python: what a click does, and what is shown where no form can be."""
+"""Forms, driven from Python: the effect of clicks, and the text that is shown without Jupyter."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def no_widgets_left() -> Iterator[None]:
 
 
 def say(form: Form, **message: Any) -> None:
-    """What arrives when the browser sends a message."""
+    """Send a message to the form as the browser does."""
     form._handle_custom_msg(message, [])
 
 
@@ -63,7 +63,7 @@ def text_of(form: Form) -> str:
 
 
 def comparison(guess: Prediction) -> Form:
-    """The form that the comparison has put on the page."""
+    """Return the form that the comparison displays."""
     form = guess._comparison
     assert form is not None
     return form
@@ -133,7 +133,7 @@ def test_a_form_has_the_question_and_its_state() -> None:
 
 
 def waiting(guess: Prediction, monkeypatch: pytest.MonkeyPatch) -> tuple[Reveal, Form]:
-    """A comparison that stands on the page before anything is locked."""
+    """Return a comparison, and its form, that is shown before a prediction is locked."""
     monkeypatch.setattr(page, "is_in_jupyter", lambda: True)
     comparison_ = guess.reveal(42, "counted")
     bundle = comparison_._repr_mimebundle_()

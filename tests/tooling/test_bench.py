@@ -1,4 +1,4 @@
-"""The benchmark checks results before it times them and says what it measured, on what."""
+"""The benchmark checks results before timing and reports what it measured on which device."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_timeline_with_a_missing_launch_is_not_timed(monkeypatch: pytest.Monke
 def test_benchmark_results_are_written_as_json(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # All of it would take a minute.
+    # All cases would take a minute.
     some_cases = bench.make_cases()[:2]
     monkeypatch.setattr(bench, "make_cases", lambda: some_cases)
     monkeypatch.setattr(bench, "time_recorded_launches", lambda: time_recorded_launches(200))

@@ -1,4 +1,4 @@
-"""What is compiled once for a class is read by all, and changed by nobody."""
+"""Kernels compiled once for a class are readable by all learners and writable by none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ assert int(x[0]) == 7
 
 
 def compiled_by_a_learner(home: Path, shared: Path) -> int:
-    """Entries that a learner's kernel had to compile for that cell."""
+    """Return the number of cache entries that a learner's kernel had to compile for the cell."""
     places = {
         "GPULAB_CACHE_DIR": str(home),
         "GPULAB_CACHE_SHARED": str(shared),

@@ -1,4 +1,4 @@
-"""environment.yml asks conda for what the pyproject.toml files ask pip for."""
+"""environment.yml has the same requirements as the pyproject.toml files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ VERSIONED_BY_CUDA = {
 PIP_ONLY = {"nvidia-cuda-cupti"}
 # The packages of this checkout.
 OWN = {"virtualgpu", "gpulab", "gpulab-course"}
-# What conda needs beside the package's own dependencies.
+# Packages that conda needs in addition to the dependencies of the package.
 CONDA_ONLY = {"cuda-crt-dev_win-64", "cuda-version", "make", "pip", "python"}
 
 
@@ -47,7 +47,7 @@ def split(requirement: str) -> tuple[str, str]:
 
 
 def required() -> dict[str, str]:
-    """Requirements of the pyproject.toml files under conda's names."""
+    """Return the requirements of the pyproject.toml files by their conda names."""
     workspace, *projects = (tomllib.loads(file.read_text()) for file in environment.list_project_files())
     requirements = [text for project in projects for text in project["project"]["dependencies"]]
     requirements += projects[1]["project"]["optional-dependencies"]["cuda13"]
@@ -63,7 +63,7 @@ def required() -> dict[str, str]:
 
 
 def listed() -> dict[str, str]:
-    """What environment.yml lists."""
+    """Return the packages that environment.yml lists."""
     content = yaml.safe_load((ROOT / "environment.yml").read_text())
     assert content["channels"] == ["conda-forge"]
     return dict(split(item) for item in content["dependencies"])

@@ -1,4 +1,4 @@
-"""The gallery's pages work alone, its index leads to all of them, and the README's pictures lead into it."""
+"""Gallery pages are self-contained, the index links to all pages, and README pictures link to them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tools import gallery, pictures
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ROOT / "gallery"
-# What a browser would fetch; XML's namespaces and links in texts are none of it.
+# Resources that a browser would load. XML namespaces and links in texts are not loaded.
 FETCHED = re.compile(r"""(?:\bsrc|<link[^>]+href)\s*=\s*["']?(?:https?:)?//|@import|import\(["']http""")
 
 

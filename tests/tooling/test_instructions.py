@@ -1,4 +1,4 @@
-"""The list of supported instructions is what the engine goes by."""
+"""The engine accepts exactly the instructions in its list."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_listed_instructions_are_printed() -> None:
 
 @pytest.mark.parametrize(("room", "line"), [(arith, "fma.rn.f32 f, f, f, f"), (bitops, "popc.b32 r, r")])
 def test_unlisted_instructions_are_refused(room: Any, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that no instruction can work and be missing from the list."""
+    """Otherwise an instruction could work but be missing from the list."""
     module = parser.parse(kernel([line]))
     codegen.generate_kernel(module, "k", with_counters=False, with_trace=False)
     opcode = line.partition(" ")[0]

@@ -1,4 +1,4 @@
-"""The scripts behind the Makefile: which CuPy, and when to install again."""
+"""Scripts of the Makefile: choice of the CuPy package, and when to install again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMI_BANNER = """\
     [
         ((13, 0), {}, "cuda13"),
         ((12, 4), {}, "cuda12"),
-        ((14, 1), {}, "cuda13"),  # a newer driver serves older CUDA
+        ((14, 1), {}, "cuda13"),  # a newer driver supports older CUDA versions
         (None, {}, ""),
         (None, {"GPULAB_CUDA": "12"}, "cuda12"),
         ((12, 9), {"GPULAB_CUDA": "cuda13"}, "cuda13"),

@@ -1,4 +1,4 @@
-"""A wheel has its package and no other, the course's has the notebooks, an editable install is found."""
+"""Contents of the wheels, and editable installs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_gpulab_wheel_contains_the_syntax_highlighting_extension(version: st
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_an_editable_install_works_from_the_parent_of_the_clone(package: str, tmp_path: Path) -> None:
-    """There the clone's own folder, `gpulab` without an `__init__`, comes first on the path."""
+    """In that folder, the clone `gpulab`, which has no `__init__`, is first on the path."""
     (tmp_path / "above").mkdir()
     (tmp_path / "above" / package).symlink_to(ROOT, target_is_directory=True)
     site = tmp_path / "site"

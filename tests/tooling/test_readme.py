@@ -1,4 +1,4 @@
-"""Commands, files, functions and links that the README and the documents name exist."""
+"""Commands, files, functions and links in the README and the documents exist."""
 
 from __future__ import annotations
 

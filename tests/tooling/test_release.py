@@ -1,4 +1,4 @@
-"""What a release consists of: sizes, licences, platforms, templates, workflows, recipes, addresses."""
+"""Release checks: sizes, licences, platforms, templates, workflows, recipes, addresses."""
 
 from __future__ import annotations
 
@@ -118,10 +118,7 @@ def test_a_new_failure_sets_the_exit_status(
     assert platforms.main(["--python", "3.13", "--extra", "test"]) == 1
 
 
-# --- what rots ---
-
-
-# --- files for others ---
+# --- files for users and services ---
 
 
 def test_the_citation_has_the_packages_version_and_licence() -> None:

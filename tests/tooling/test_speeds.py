@@ -1,4 +1,4 @@
-"""``gpulab bench --check`` fails for what has become slow, and for nothing else."""
+"""``gpulab bench --check`` fails only if a measurement has become slow."""
 
 from __future__ import annotations
 

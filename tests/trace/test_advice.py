@@ -1,4 +1,4 @@
-"""Advice: followed on the virtual GPU, it makes the program faster by about what was promised."""
+"""Following the advice on the virtual GPU saves about the predicted time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def pinned() -> np.ndarray:
 
 
 def saved(slow: Callable[[], object], fast: Callable[[], object], topic: str) -> float:
-    """What following an advice saved, as a part of what it promised."""
+    """Return the saved time as a fraction of the time that the advice predicted."""
     slow(), fast()
     first = recorded(slow)
     second = recorded(fast)
@@ -79,7 +79,7 @@ def test_removing_a_wait_saves_the_predicted_time() -> None:
                 float(x[0])
         cp.cuda.Device().synchronize()
 
-    # Where the launches alone take longer than the work, less is won than the idle time.
+    # If launches take longer than the work, the gain is less than the idle time.
     assert 0.6 < saved(lambda: steps(True), lambda: steps(False), "wait") < 1.25
     piece = promised(recorded(lambda: steps(True)), "wait")
     assert "`float(x[0])`" in piece.text

@@ -1,4 +1,4 @@
-"""Each piece of advice, with the gain that arithmetic on paper gives."""
+"""Each piece of advice, with its gain calculated by hand."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_gain_of_pinning_is_limited_by_the_link_bandwidth(device: str, gb_s:
     assert gain == round(100 * US - MIB / gb_s)
     assert "buffer of 1 copy on the critical path in cell [1], line 1, for example with" in text
     gain, text = texts_by_topic["overlap"]
-    assert gain == 30 * US  # the shorter of the two, three pieces of four
+    assert gain == 30 * US  # the shorter of the two, with three of four pieces overlapped
     assert text.startswith("Let H2D and compute overlap")
     assert text.endswith("with pinned buffers: up to about 30 µs of 150 µs (20 %).")
 
@@ -80,7 +80,7 @@ def test_the_gain_of_pinning_uses_the_measured_pinned_bandwidth() -> None:
     texts_by_topic = {topic: (gain, text) for topic, gain, text in advice_of(by_hand(activities, calls))}
     assert texts_by_topic["pin"][0] == 50 * US
     assert "of 1 copy on" in texts_by_topic["pin"][1], "a small copy is no faster"
-    # 150 of H2D are the longest: three quarters of 29 and of 10.
+    # H2D is the longest with 150 µs, so three quarters of 29 and of 10 µs can overlap with it.
     assert texts_by_topic["overlap"][0] == 29_250
     assert texts_by_topic["overlap"][1].startswith("Let H2D, compute and D2H overlap")
     fast = [replace(activities[0], end_ns=200 * US), *activities[1:]]
@@ -95,7 +95,7 @@ def test_small_copies_get_no_advice() -> None:
 
 
 def launches(count: int, busy_us: float, **fields: Any) -> Timeline:
-    """Calls of 20 µs back to back, from two lines; each kernel begins as its call returns."""
+    """Return calls of 20 µs back to back, from two lines. Each kernel starts when its call returns."""
     activities = [
         kernel(n, 1, 20 * n, 20 * n + busy_us, *range(max(1, n - 1), n), **fields)
         for n in range(1, count + 1)
@@ -107,7 +107,7 @@ def launches(count: int, busy_us: float, **fields: Any) -> Timeline:
     ("busy_us", "gain"),
     [
         (5, 20_000 + 9 * 15_000),
-        (0.5, 20_000 + 9 * 19_500 - 10 * 530),  # nodes follow each other by 1,030 ns at least
+        (0.5, 20_000 + 9 * 19_500 - 10 * 530),  # graph nodes start at least 1,030 ns apart
     ],
 )
 def test_a_graph_saves_the_idle_time_before_each_launch(busy_us: float, gain: int) -> None:
@@ -140,7 +140,7 @@ def test_keeping_a_value_on_the_device_is_advised(size: int, hidden: bool, gain:
     calls = [call(1, 0, 10), call(2, 10, 20, 5), call(3, 130, 160)]
     timeline = by_hand(activities, calls, (wait(20, 120, 2, 5, hidden),))
     (advice_text,) = (piece for piece in advice_of(timeline) if piece[0] == "wait")
-    assert advice_text[1] == gain * US  # 40 idle behind it; 16 of the copy, 4 before that
+    assert advice_text[1] == gain * US  # 40 µs idle after the copy, 16 for the copy, 4 before it
     assert ("; keep the value on the device, or copy it once at the end: " in advice_text[2]) is hidden
 
 

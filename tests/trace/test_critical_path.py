@@ -1,4 +1,4 @@
-"""The critical path: complete, made of real dependencies, and the part whose delay delays the whole."""
+"""The critical path: it is complete, follows dependencies, and only its operations delay the program."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_late_start_is_a_separate_step() -> None:
     assert find_critical_path(late)[2].where == "stream 1"
     unknown = replace(late, calls=())
     assert links(unknown)[0] == ("start-up", "start of k1", 0, 4)
-    # What had begun before the recording did.
+    # An operation that started before the recording.
     cut = replace(unknown, start_ns=10)
     assert links(cut)[0] == ("operation", "k1", 10, 54)
 

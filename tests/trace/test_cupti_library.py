@@ -1,4 +1,4 @@
-"""What gpulab asks of CUPTI's library and makes of its answers, held against a library made up for it.
+"""Calls to the CUPTI library and handling of its results, tested with a fake library.
 
 Its numbers are those of cupti_result.h, cupti_activity.h and cupti_callbacks.h of CUDA 13.0.
 """
@@ -51,7 +51,7 @@ RECORD_BYTES = 24
 
 
 class Library:
-    """CUPTI's functions as `ctypes` gives them; each call is noted, and ``refused`` gives other results."""
+    """A fake of the CUPTI functions in `ctypes`. It records each call; ``refused`` sets error results."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -139,10 +139,10 @@ class Library:
     def cuptiUnsubscribe(self, subscriber: Any) -> int:
         return self._note("unsubscribe", subscriber.value)
 
-    # What CUPTI does when it has records
+    # Calls that CUPTI makes when it has records
 
     def request(self) -> tuple[int, int, int]:
-        """Ask for a buffer: its address, its size, how many records may go there (0: any)."""
+        """Request a buffer. Return its address, size and maximum number of records (0: no limit)."""
         buffer = c_void_p()
         size = c_size_t(1)
         records = c_size_t(99)
@@ -304,7 +304,7 @@ def test_a_subscription_ends_after_an_error(fake: Library) -> None:
     assert fake.calls == [("subscribe",)], "who did not subscribe does not unsubscribe"
 
 
-# -- where it is ------------------------------------------------------------------------------------------
+# -- the path of the library ------------------------------------------------------------------------------
 
 
 @pytest.fixture

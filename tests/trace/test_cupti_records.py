@@ -1,4 +1,4 @@
-"""CUPTI's records: where their fields lie, and the order that follows from what streams were asked."""
+"""CUPTI records: field offsets, and the order of operations that follows from their streams."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class TestRecordLayout:
             "_ZN33a_namespace_with_a_very_long_name31another_one_that_is_hardly_less6kernelIfLi4EEEvPT_",
             "kernel<...>",
         ),
-        # As the C++ library writes them: brackets of casts and of lambdas among template arguments.
+        # As in the C++ library: template arguments contain the parentheses of casts and lambdas.
         (
             "void cub::CUB_300102_SM_900::Kernel<cub::hub<double, (cub::SortOrder)0>, 0>(double const*)",
             "Kernel<...>",
@@ -113,14 +113,14 @@ def test_kernel_names_are_shortened(symbol: str, name: str) -> None:
 
 
 class TestStreamOrder:
-    """Against what each stream has to follow, said one by one and followed by plain search."""
+    """Predecessors of operations, compared with a plain search over all dependencies."""
 
     @pytest.mark.parametrize("seed", range(60))
     def test_predecessors_in_random_programs(self, seed: int) -> None:
         chance = random.Random(seed)
         blocking = {7: True, 13: True, 14: True, 15: False, 16: False}
         order = StreamOrder({(1, 7)}, {(1, s) for s, blocks in blocking.items() if not blocks})
-        # Operations, events and waits alike are steps, each with the earlier steps that it follows directly.
+        # Operations, events and waits are steps. Each has the earlier steps that it follows directly.
         follows: dict[int, set[int]] = {}
         last: dict[int, int] = {}
         operations: dict[int, tuple[int, ...]] = {}
@@ -172,7 +172,7 @@ class TestStreamOrder:
 
 
 def reached(numbers_before: Collection[int], operations: dict[int, tuple[int, ...]]) -> set[int]:
-    """All operations that `after` leads to."""
+    """Return all operations that can be reached through `after`."""
     numbers = set()
     open_ = list(numbers_before)
     while open_:

@@ -1,4 +1,4 @@
-"""Trace files: what is saved comes back, follows the format's rules, and foreign or damaged files are met."""
+"""Trace files: saved timelines are restored, the format is valid, other and damaged files are handled."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from virtualgpu.records.io import TraceFormatError
 
 @pytest.fixture(scope="module")
 def busy() -> Iterator[Timeline]:
-    """A timeline with everything: two devices, streams, events, a graph that forks, ranges, waits."""
+    """Return a timeline with two devices, streams, events, a graph with a fork, ranges and waits."""
     previous = slot._current_machine.machine
     machine = Machine([device_info("H200"), device_info("H200")])
     slot.use(machine)
@@ -98,7 +98,7 @@ def test_a_saved_timeline_is_restored_unchanged(busy: Timeline, file: Path) -> N
 
 @pytest.mark.parametrize("seed", range(5))
 def test_generated_timelines_are_restored_unchanged(seed: int, file: Path) -> None:
-    big = 1_750_000_000_000_000_000  # CUPTI counts from 1970: more digits than a double has
+    big = 1_750_000_000_000_000_000  # CUPTI counts ns from 1970, which needs more digits than a double has
     timeline = simulate(program(seed))
     moved = replace(
         timeline,
@@ -126,7 +126,7 @@ def test_a_measured_timeline_is_labelled_recorded_after_opening(busy: Timeline, 
 
 
 def test_the_file_follows_the_trace_event_format(busy: Timeline, file: Path) -> None:
-    """Slices of a track nest, every arrow begins and ends within a slice, and all tracks have names."""
+    """Slices of a track are nested, every arrow starts and ends within a slice, and all tracks have names."""
     data = json.loads(save_timeline(busy, file).read_text("utf-8"))
     slices: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     named = set()
@@ -447,7 +447,7 @@ def test_invalid_events_are_left_out_and_counted(file: Path) -> None:
     assert (kernel.grid, kernel.device_id, kernel.stream_id, kernel.size_bytes) == (None, 0, 0, 0)
 
 
-# Damaged, hostile or none
+# Damaged, hostile and missing files
 
 
 def damaged_versions(content: bytes) -> dict[str, bytes]:
@@ -534,7 +534,7 @@ def test_missing_and_too_large_files_are_refused(file: Path, monkeypatch: pytest
     file.write_bytes(b"[" + b" " * 2_000 + b"]")
     with pytest.raises(TraceFormatError, match="has more than"):
         open_file(file)
-    file.write_bytes(gzip.compress(file.read_bytes()))  # small, and large once it is unpacked
+    file.write_bytes(gzip.compress(file.read_bytes()))  # small, but large after decompression
     assert file.stat().st_size < 100
     with pytest.raises(TraceFormatError, match="has more than"):
         open_file(file)
@@ -587,7 +587,7 @@ def test_a_file_of_gpulab_ignores_the_event_limit(busy: Timeline, file: Path) ->
 
 
 def peak_bytes(path: Path) -> int:
-    """What reading a file takes at most, whether or not it holds a timeline."""
+    """Return the peak memory of reading a file, whether or not it contains a timeline."""
     tracemalloc.start()
     try:
         with contextlib.suppress(TraceFormatError):
@@ -599,7 +599,7 @@ def peak_bytes(path: Path) -> int:
 
 @pytest.mark.parametrize("part", ["ts", "dur", "name", "list", "other"], ids=lambda part: f"a large {part}")
 def test_large_values_use_memory_in_proportion_to_the_file(busy: Timeline, file: Path, part: str) -> None:
-    """Text and lists can be multiplied by a thousand, too."""
+    """Long texts and long lists are both tested."""
     data = json.loads(save_timeline(busy, file).read_bytes())
     large: Any = [0] * 100_000 if part == "list" else "a" * 300_000
     if part == "other":
@@ -611,7 +611,7 @@ def test_large_values_use_memory_in_proportion_to_the_file(busy: Timeline, file:
 
 
 def test_events_are_not_all_kept_in_memory(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bomb of empty lists and one of events whose arguments are not used."""
+    """Read a file of many empty lists, and a file of events with large unused arguments."""
     monkeypatch.setattr("gpulab.analysis.files.events._PIECE_LENGTH", 1 << 13)
     heavy = json.dumps(event("kernel", "k", 1, 1, 0, 7, junk=[[]] * 500))
     for text in ("[" + "[]," * 9_999 + "[]]", "[" + ",".join([heavy] * 30) + "]"):
@@ -630,7 +630,7 @@ def test_reading_stops_after_very_many_events_without_a_time(
 
 
 def test_a_file_read_in_pieces_gives_the_same_timeline(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever a piece ends: in a name, a number, a word, between the events."""
+    """A piece can end anywhere: in a name, a number, a word, or between events."""
     data = kineto()
     data["traceEvents"].append({**data["traceEvents"][2], "name": "ü" * 50, "args": {"correlation": 1234567}})
     file.write_text(json.dumps({**data, "late": [True, None, 12345678]}, ensure_ascii=False, indent=1))

@@ -1,4 +1,4 @@
-"""Gaps: where nothing ran, by looking at every nanosecond, and why, in made-up and recorded timelines."""
+"""Gaps: their times, compared with a check of every nanosecond, and their causes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def by_hand(
 
 
 def second_gap(timeline: Timeline, where: str) -> Gap:
-    """The gap between the first and the second operation: the one before the first is the first."""
+    """Return the second gap, which is between the first and the second operation."""
     return [gap for gap in find_gaps(timeline) if gap.where == where][1]
 
 
@@ -72,9 +72,9 @@ ONE = (kernel(1, 1, 10, 50), call(1, 0, 10))
     [
         # The call began when the first kernel had ended, and took the whole gap.
         ("launch-bound", 2, kernel(2, 1, 60, 70, (1,)), call(2, 50, 60), {}),
-        # It came late: the host was in no call.
+        # The call came late: the host was not in a call before.
         ("host computing", 2, kernel(2, 1, 90, 95, (1,)), call(2, 80, 90), {}),
-        # The host had been held up until the first kernel ended.
+        # The host waited until the first kernel ended.
         ("hidden synchronisation", 7, kernel(2, 1, 60, 70, (1,)), call(2, 50, 60), {"waits": (WAITED,)}),
         (
             "synchronisation",
@@ -83,9 +83,9 @@ ONE = (kernel(1, 1, 10, 50), call(1, 0, 10))
             call(2, 50, 60),
             {"waits": (replace(WAITED, hidden=False),)},
         ),
-        # It was, but then it computed for longer.
+        # The host waited, but then it computed for longer.
         ("host computing", 2, kernel(2, 1, 99, 110, (1,)), call(2, 89, 99), {"waits": (WAITED,)}),
-        # It was given out in time.
+        # The kernel was submitted in time.
         ("start-up", None, kernel(2, 1, 57, 70, (1,)), call(2, 10, 20), {}),
     ],
 )
@@ -148,7 +148,7 @@ EVENT = Synchronization(
 
 
 def across(waits: tuple[Synchronization, ...], first_stream: int = 1, **fields: Any) -> Gap:
-    """A kernel of one stream that could only begin when another stream's had ended."""
+    """Return the gap before a kernel that starts when a kernel of another stream has ended."""
     activities = [replace(ONE[0], stream_id=first_stream), replace(OTHER, **fields)]
     activities.append(kernel(2, first_stream, 80, 90, (1, 3)))
     timeline = by_hand(activities, [ONE[1], call(3, 10, 15), call(2, 15, 25)], waits)

@@ -1,4 +1,4 @@
-"""The message of each finding between streams: uses, lines, reason, and what to add where."""
+"""Messages of stream hazards: both uses, their lines, the reason, and the wait to add."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Databases that Nsight Systems exports: one with its published tables, and a recorded one."""
+"""Databases exported by Nsight Systems: one with the documented tables, and a recorded one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Overlap: against SQL over the same events, on generated and on recorded timelines."""
+"""Overlap of generated and recorded timelines, compared with SQL over the same events."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ KINDS = {
     "D2D": ("MEMCPY", "DtoD"),
     "memset": ("MEMSET", None),
 }
-# How many of each of two groups run between one event and the next, by running sums over all events.
+# Running sums over all events: the number of active operations per group between consecutive events.
 QUERY = """
 WITH edges AS (
   SELECT ts AS t, 1 AS step, grp FROM events WHERE grp IN (:a, :b)
@@ -67,7 +67,7 @@ def by_sql(timeline: Timeline, column: str, first: str, second: str) -> tuple[in
 
 
 def generated(seed: int, count: int, span: int, longest: int) -> Timeline:
-    """Intervals at random: nested, touching, equal and of no length among them."""
+    """Return random intervals, some of them nested, adjacent, equal or empty."""
     rng = random.Random(seed)
     activities = []
     for number in range(1, count + 1):
@@ -77,7 +77,7 @@ def generated(seed: int, count: int, span: int, longest: int) -> Timeline:
         stream = rng.randrange(3)
         fields = {"kind": kind, "name": "x", "copy_kind": copy_kind}
         activities.append(kernel(number, stream, start, start + length, **fields))
-    activities.append(kernel(count + 1, 0, 0, span, kind="HOST_LAUNCH"))  # of no engine
+    activities.append(kernel(count + 1, 0, 0, span, kind="HOST_LAUNCH"))  # belongs to no engine
     streams = tuple(StreamInfo(0, s, f"stream {s}") for s in range(3))
     return timeline_of(sorted(activities, key=lambda a: a.start_ns), span + longest, streams=streams)
 
@@ -133,7 +133,7 @@ def recorded(machine: Machine, work: Callable[[], object]) -> Timeline:
 
 
 def overlapped(streams: int) -> None:
-    """Copies in, kernels and copies out, in pieces given to streams in turn."""
+    """Run copies in, kernels and copies out, in pieces that are distributed over the streams."""
     queues = [cp.cuda.Stream(non_blocking=True) for _ in range(streams)]
     size = 1 << 20
     buffers = [np.frombuffer(cp.cuda.alloc_pinned_memory(4 * size), np.float32, size) for _ in queues]

@@ -1,4 +1,4 @@
-"""The pipeline of a block, against positions computed by hand, the sanitizer, and a pipeline's schedule."""
+"""The pipeline of a block, compared with positions computed by hand, the sanitizer and a schedule."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ needs_headers = pytest.mark.skipif(
 TILES = 6
 
 
-# -- traces that are written down --------------------------------------------------------------------------
+# -- hand-written traces -----------------------------------------------------------------------------------
 
 
 def test_positions_of_fills_and_uses_with_three_buffers() -> None:
@@ -136,7 +136,7 @@ def test_an_error_explains_why_a_block_has_no_pipeline() -> None:
 
 
 def product(text: str) -> tuple[Any, tuple[Any, ...]]:
-    """A kernel of the exercise 18-stages, and arguments for one block."""
+    """Return a kernel of the exercise 18-stages and arguments for one block."""
     k = 32 * TILES
     arrays = cp.ones((32, k), "f2"), cp.ones((k, 32), "f2"), cp.zeros((32, 32), "f4")
     return cp.RawKernel(text, "product"), (*arrays, np.int32(32), np.int32(k))

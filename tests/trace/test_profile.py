@@ -1,4 +1,4 @@
-"""A timeline added up: against SQL over the same records, and by hand where SQL has no word for it."""
+"""Profiles of timelines, compared with SQL over the same records or with values computed by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOIN ran a ON EXISTS (
 
 
 def made_up(seed: int = 0) -> Timeline:
-    """Launches and copies of two threads, and ranges that nest, overlap and come back."""
+    """Return launches and copies of two threads, with ranges that nest, overlap and repeat."""
     rng = np.random.default_rng(seed)
     activities = []
     calls = []
@@ -147,7 +147,7 @@ def test_each_line_lists_its_operations_once() -> None:
 
 
 def test_graph_nodes_have_the_line_of_the_graph_launch() -> None:
-    """CUPTI gives nodes the numbers that follow their launch's."""
+    """In CUPTI, the correlation ids of graph nodes follow the id of their launch."""
     nodes = [kernel(n, 0, 10 * n, 11 * n, graph_id=1) for n in (3, 5, 6, 7, 8, 9)]
     calls = [HostCall("cudaGraphLaunch", 2 * n, 2 * n + 1, 0, n, SourceLine("p", n)) for n in (5, 8)]
     timeline = replace(made_up(), activities=tuple(nodes), calls=tuple(calls), ranges=())

@@ -1,4 +1,4 @@
-"""A timeline summed up in one sentence."""
+"""Summaries of a timeline in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random programs of streams, events, graphs and host waits: plain reachability against the checker."""
+"""The stream checker, compared with plain reachability on random programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BYTES = 24
 
 
 def program(draw: random.Random, length: int) -> list[Act]:
-    """A program of random acts; every operation has a line of its own."""
+    """Return a program of random acts. Every operation has its own line."""
     numbers = count(1)
     acts: list[Act] = [NewStream(d, s, f"s{d}{s}", False) for d, s in sorted(NON_BLOCKING)]
     streams = draw.sample(STREAMS, draw.randint(2, 5))
@@ -107,10 +107,10 @@ def uses(work: Work | HostUse) -> list[tuple[Region, str]]:
 
 
 class Reachability:
-    """The same rules as edges between points, and their closure."""
+    """The same ordering rules as edges between points, with their transitive closure."""
 
     def __init__(self, acts: list[Act]) -> None:
-        self.before: list[set[int]] = []  # all that comes before a point
+        self.before: list[set[int]] = []  # all points before a point
         self.works: list[tuple[int, Work | HostUse]] = []
         self.streams: dict[tuple[int, int], list[int]] = {}
         self.host = [self.point([])]
@@ -172,7 +172,7 @@ class Reachability:
         return endpoints
 
     def races(self) -> set[tuple[int, int]]:
-        """Pairs of lines of operations that clash."""
+        """Return pairs of lines of conflicting operations."""
         pairs = set()
         for n, (later, b) in enumerate(self.works):
             for earlier, a in self.works[:n]:
@@ -205,7 +205,7 @@ def test_hazards_of_random_programs_equal_a_reachability_check(seed: int) -> Non
         }
         expected = Reachability(acts).races()
         assert pairs <= expected, acts
-        # Of several operations that clash with a later one, the checker may name the last of a chain only.
+        # If several operations conflict with a later one, the checker may report only the last of a chain.
         assert {b for _, b in pairs} == {b for _, b in expected}, acts
         racy += bool(expected)
     assert 20 < racy < 150
@@ -222,7 +222,7 @@ def test_overlap_of_regions_larger_than_a_numpy_item(size: int) -> None:
 
 
 def test_an_atomic_operation_does_not_hide_an_earlier_write() -> None:
-    """Another stream's atomic operation needs no order with the atomic one, but with the write."""
+    """Atomic operations of two streams need no order, but an atomic and an earlier write do."""
     x = Region(0, BASE, 4)
     acts: list[Act] = [
         Work(number=1, name="fill", device_id=0, stream_id=0x20, writes=(x,), source=SourceLine("p", 1)),
@@ -237,7 +237,7 @@ def test_an_atomic_operation_does_not_hide_an_earlier_write() -> None:
 
 
 def test_the_most_recent_releases_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two writes without order, the finding says that the memory had been given back between them."""
+    """The finding for two unordered writes reports that the memory was freed between them."""
     monkeypatch.setattr(hazards, "_MAX_RELEASES", 4)
     x = Region(0, BASE, 4)
     others = [Region(0, BASE + 0x100 * index, 4) for index in range(1, 13)]
@@ -259,7 +259,7 @@ def test_the_most_recent_releases_are_kept(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("late", [True, False])
 def test_a_wait_for_a_third_stream_is_named_if_recorded_after_the_operation(late: bool) -> None:
-    """What a third stream had done before the operation was given out cannot have been meant to order it."""
+    """An event that was recorded before the operation was submitted cannot order it."""
     x = Region(0, BASE, 4)
     y = Region(0, BASE + 16, 4)
     fill = Work(number=1, name="fill", device_id=0, stream_id=0x20, writes=(x,), source=SourceLine("p", 1))

@@ -1,4 +1,4 @@
-"""The access microscope: patterns against a tile that is written out, the view against its record."""
+"""The access microscope: patterns compared with a written tile, and the view with its record."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def transposed(**options: Any) -> AccessMicroscope:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_patterns_address_the_right_elements_of_a_tile(seed: int) -> None:
-    """The tile as memory: rows written one after the other, padded, each with its columns exchanged."""
+    """Memory contains the rows of the tile one after the other, with padding and swizzled columns."""
     rng = np.random.default_rng(seed)
     stride = int(rng.integers(0, 70))
     offset = int(rng.integers(0, 70))
@@ -207,7 +207,7 @@ def _rects(box: Box) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_drawn_areas_equal_the_counts(seed: int) -> None:
-    """Areas: useful bytes and fetched sectors on the left, words and passes on the right."""
+    """The areas are useful bytes and fetched sectors on the left, and words and passes on the right."""
     rng = np.random.default_rng(seed)
     numbers = rng.integers(0, 40, 3).tolist()
     size = (1, 2, 4, 8, 16, 4)[seed]

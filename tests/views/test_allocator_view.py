@@ -1,4 +1,4 @@
-"""Memory maps: what they say, where segments stand, and what the static picture shows."""
+"""Memory maps: texts, positions of segments, and the static picture."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BASE = 1 << 40
 
 @pytest.fixture
 def refused() -> Iterator[AllocatorView]:
-    """10 MiB free in two pieces of 6 and 4 MiB, 8 MiB refused; a side stream has 20 MiB free."""
+    """Return a view: 8 MiB are refused, 6 and 4 MiB are free, and another stream has 20 MiB free."""
     rows = [
         ("segment_alloc", BASE, 16 * MIB, 0, 0, -1),
         ("alloc", BASE, 6 * MIB, 6 * MIB - 100, 0, 1),
@@ -122,7 +122,7 @@ def test_many_streams_share_the_last_rows() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_damaged_trace_is_still_drawn(seed: int) -> None:
-    """Sizes of nothing, overlaps, frees of nothing: whatever a file may hold."""
+    """The trace contains empty sizes, overlaps and frees of unknown blocks."""
     draw = random.Random(seed)
     addresses = (0, 512, 513, 4096, 1 << 20, (1 << 47) - 512)
     sizes = (0, 1, 512, 4096, 1 << 20, 1 << 40, -512)
@@ -138,7 +138,7 @@ def test_a_damaged_trace_is_still_drawn(seed: int) -> None:
 
 
 def test_a_free_position_is_kept_for_a_segment_of_similar_size() -> None:
-    """20 MiB leave their place; 2 MiB do not take it, the next 18 MiB do."""
+    """A 2 MiB segment does not take the free position of 20 MiB, but the next one of 18 MiB does."""
     sizes = {1: 20 * MIB, 2: 2 * MIB, 3: 18 * MIB}
     rows = [
         ("segment_alloc", BASE, sizes[1], 0, 0, -1),
@@ -153,7 +153,7 @@ def test_a_free_position_is_kept_for_a_segment_of_similar_size() -> None:
 
 
 def test_a_crowded_map_uses_more_rows_up_to_the_limit() -> None:
-    """Five streams with a row each and eighty blocks; with few blocks the rows stay five."""
+    """Five streams have one row each with few blocks, and ten rows in total with eighty blocks."""
     rows = [("segment_alloc", BASE * (1 + index), 80 * MIB, 0, index, -1) for index in range(5)]
     (sparse,) = compute_layouts([steps.make_history(trace_of(rows))], 12)
     rows += [("alloc", BASE + index * MIB, MIB, MIB, 0, -1) for index in range(80)]

@@ -1,4 +1,4 @@
-"""Axes: values stand where their logarithms say, ticks have their lines, points speak."""
+"""Axes: positions of values, ticks with grid lines, and labelled points."""
 
 from __future__ import annotations
 
