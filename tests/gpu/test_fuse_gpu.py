@@ -8,25 +8,25 @@ import pytest
 
 from tests.virtual import test_fuse, test_fuse_refusals
 from tests.virtual.test_fuse import (  # noqa: F401  (collects these tests here too)
-    test_a_named_type_of_a_sum_is_ignored,
-    test_extremes_of_every_type,
-    test_functions_agree_with_those_outside,
+    test_a_fused_function_runs_unfused_for_host_data,
+    test_fused_functions_equal_unfused_functions,
+    test_fused_functions_may_end_in_a_reduction,
+    test_fused_functions_with_several_loops,
+    test_fused_max_and_min_of_every_dtype,
+    test_fused_routines_have_the_same_results_and_dtypes,
     test_in_place_operators_write_to_the_argument,
-    test_it_is_the_function_itself_for_host_data,
-    test_more_than_one_loop,
-    test_numbers_alone_take_the_narrowest_type,
     test_numbers_and_none_as_arguments,
-    test_of_two_results_of_a_reduction_the_first_comes_back,
-    test_reductions_at_the_end,
-    test_results_are_new_and_span_all_arguments,
-    test_same_result_and_type_as_without,
+    test_only_the_first_of_two_reduction_results_is_returned,
+    test_python_numbers_have_the_narrowest_dtype,
+    test_results_are_new_arrays_broadcast_over_all_arguments,
+    test_the_dtype_argument_of_a_fused_sum_is_ignored,
     test_the_function_is_traced_once_for_each_type,
 )
 from tests.virtual.test_fuse_refusals import (  # noqa: F401
+    test_a_kernel_name_must_be_an_identifier,
     test_arguments_that_do_not_fit,
-    test_arrays_from_outside_the_function,
-    test_names_of_kernels,
-    test_what_cannot_be_fused,
+    test_arrays_captured_from_outside_are_refused,
+    test_unsupported_operations_raise_as_in_cupy,
 )
 
 pytestmark = pytest.mark.gpu

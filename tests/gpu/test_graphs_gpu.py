@@ -8,10 +8,10 @@ import pytest
 
 from tests.virtual import test_graphs
 from tests.virtual.test_graphs import (  # noqa: F401  (collects these tests here too)
-    TestByHandle,
-    TestDot,
+    TestDotOutput,
     TestRefusals,
     TestReplay,
+    TestRuntimeFunctions,
     add,
 )
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.gpu
 
 
 class TestResults:
-    test_at_the_launch = TestReplay.test_results_are_those_of_the_inputs_at_the_launch
+    test_at_the_launch = TestReplay.test_a_launch_uses_the_inputs_at_launch_time
     test_in_place = TestReplay.test_writing_in_place_waits_for_the_launch
 
 

@@ -1,4 +1,4 @@
-"""Boxes: the browser gets what they hold and nothing else, and what no box has is refused."""
+"""Boxes: the fields that are sent to the browser, and errors for unknown fields."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpulab.views.parts.pack import pack
 from gpulab.views.parts.plots import plot
 
 
-def test_the_browser_gets_the_fields_and_no_absent_ones() -> None:
+def test_wire_format_omits_fields_without_a_value() -> None:
     inner = plot(40, (0, 2), trait="at", values=[1, 2])
     packed, _ = pack(column(words("a", only="page"), fold("more", inner), None))
     first_box, folded = packed["boxes"]
@@ -20,7 +20,7 @@ def test_the_browser_gets_the_fields_and_no_absent_ones() -> None:
     assert slider("n", "n", (1, 2), ("one", "two")).wire()["values"] == [1, 2]
 
 
-def test_a_name_that_no_box_has_is_refused() -> None:
+def test_an_unknown_box_field_is_refused() -> None:
     with pytest.raises(TypeError, match="hnit"):
         plot(40, (0, 2), hnit="Point at something.")
     with pytest.raises(TypeError, match="colour"):

@@ -75,7 +75,7 @@ def test_every_colour_of_a_card_is_defined_in_it(name: str) -> None:
     assert names == set(re.findall(r"--gl-([\w-]+):", text))
 
 
-def test_bars_have_the_lengths_of_their_shares() -> None:
+def test_bar_widths_are_proportional_to_shares() -> None:
     table = Table("", ("share",), ((Cell(0.25, "25 %", ((0.25, "tail"), (2.0, "good"))),), (Cell(1, "all"),)))
     page = Page(table.html())
     assert [bar["style"] for bar in page.of("gl-fill")] == [
@@ -90,7 +90,7 @@ def test_bars_have_the_lengths_of_their_shares() -> None:
     ]
 
 
-def test_the_line_of_a_cause_is_marked_among_its_neighbours() -> None:
+def test_the_source_line_of_a_cause_is_highlighted() -> None:
     page = Page(diagnosis(cause("uncoalesced"), cause("grid"))._repr_html_())
     (line,) = page.marked
     assert line.split(maxsplit=1) == ["2", "x[i] = 1; // a < b "[:-1]]

@@ -15,7 +15,7 @@ from tests.views import exchanges
 from tests.views.synthetic import boxes
 
 
-def test_it_begins_before_the_first_step() -> None:
+def test_the_view_starts_before_the_first_step() -> None:
     view = CollectiveView(exchanges.collective(exchanges.ring(4, 3, 3), 4))
     (play,) = boxes(view.scene, "player")
     assert (view.step, play["trait"], play["last"]) == (0, "step", 6)

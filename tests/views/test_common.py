@@ -1,4 +1,4 @@
-"""What holds for every view: sentence, text, picture, bundle, closing, errors shown."""
+"""Properties of every view: repr, text, picture, MIME bundle, closing, and displayed errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def view(request: pytest.FixtureRequest) -> Any:
     views_.close()
 
 
-def test_repr_is_one_stable_sentence_with_its_provenance(view: Any) -> None:
+def test_repr_is_one_sentence_with_provenance_and_no_address(view: Any) -> None:
     text = repr(view)
     assert text[0].isupper()
     assert text.endswith(".")
@@ -41,7 +41,7 @@ def test_repr_is_one_stable_sentence_with_its_provenance(view: Any) -> None:
     assert view.describe().startswith(text)
 
 
-def test_bundle_holds_widget_picture_and_text(view: Any) -> None:
+def test_mime_bundle_contains_widget_picture_and_text(view: Any) -> None:
     data, metadata = view._repr_mimebundle_()
     assert data["text/plain"] == repr(view)
     assert data[base.WIDGET_MIME] == {"version_major": 2, "version_minor": 0, "model_id": view.model_id}
@@ -59,7 +59,7 @@ def test_closing_leaves_text_and_picture(view: Any) -> None:
     view.close()  # a second time does nothing
 
 
-def test_a_failing_picture_does_not_take_the_widget_with_it(
+def test_the_widget_is_displayed_when_drawing_the_picture_fails(
     view: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> None:
@@ -73,7 +73,7 @@ def test_a_failing_picture_does_not_take_the_widget_with_it(
     assert metadata == {}
 
 
-def test_a_view_has_its_record() -> None:
+def test_a_view_returns_the_records_it_was_made_from() -> None:
     trace, (info, *others) = synthetic.launch_trace(), synthetic.devices()
     views_ = (
         (LaunchChart(trace), trace),
@@ -90,7 +90,7 @@ def test_a_view_has_its_record() -> None:
     stepper.close()
 
 
-def test_a_saved_page_is_whole_and_names_nothing_outside(view: Any, tmp_path: Path) -> None:
+def test_a_saved_page_is_self_contained(view: Any, tmp_path: Path) -> None:
     view.save(tmp_path / "view.html")
     text = (tmp_path / "view.html").read_text(encoding="utf-8")
     assert text.startswith("<!doctype html>")
@@ -151,7 +151,7 @@ def test_running_a_cell_again_closes_its_views(monkeypatch: pytest.MonkeyPatch) 
     again.close()
 
 
-def test_in_a_cell_the_picture_is_an_output_of_its_own_behind_the_widget(
+def test_the_picture_is_a_separate_output_after_the_widget(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waiting: list[tuple[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Text of views and forms against what lies behind it: at least 4.5 to 1 (WCAG 2.1, criterion 1.4.3)."""
+"""Contrast of text in views and forms: at least 4.5 to 1 (WCAG 2.1, criterion 1.4.3)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def contrast(first: str, second: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_the_measure_is_right() -> None:
+def test_contrast_ratio_equals_known_values() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
     assert contrast("#767676", "#ffffff") == pytest.approx(4.54, abs=0.01), "WebAIM's limiting grey"
 
@@ -76,7 +76,7 @@ def test_text_has_enough_contrast(theme: str) -> None:
             assert contrast(colours[text], colours[ground]) >= LEAST, (text, ground)
 
 
-def test_the_style_sheet_holds_the_palette_in_each_theme() -> None:
+def test_the_style_sheet_contains_the_palette_of_each_theme() -> None:
     light, *dark = re.findall(r"\{ ([^{}]*--gl-accent:[^{}]*) \}", palette.make_css())
     assert len(dark) == 2, "the page says that it is dark, or the system does"
     for block, index in ((light, 0), *((block, 1) for block in dark)):

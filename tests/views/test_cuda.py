@@ -19,7 +19,7 @@ extern "C" __global__ void scale(const float* x, uint32_t* y, int n) {
 SOURCES = Path(__file__).parents[2] / "gpulab_course" / "content"
 
 
-def test_each_kind_has_its_words() -> None:
+def test_tokens_are_classified_by_kind() -> None:
     words: dict[str, set[str]] = {}
     for kind, text in (token for line in cuda.split_tokens(KERNEL) for token in line):
         words.setdefault(kind, set()).add(text)
@@ -35,11 +35,11 @@ def test_each_kind_has_its_words() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(SOURCES.rglob("*.cu"))[:12], ids=lambda path: path.name)
-def test_the_tokens_of_a_line_are_the_line(path: Path) -> None:
+def test_joined_tokens_equal_the_source(path: Path) -> None:
     code = path.read_text()
     assert ["".join(text for _, text in line) for line in cuda.split_tokens(code)] == code.split("\n")
 
 
 @pytest.mark.parametrize("code", ["", "\n\n", "x = \"open\n'", "/* open\nint", "µ§ \\ #"])
-def test_incomplete_source_keeps_its_text(code: str) -> None:
+def test_joined_tokens_equal_incomplete_source(code: str) -> None:
     assert ["".join(text for _, text in line) for line in cuda.split_tokens(code)] == code.split("\n")

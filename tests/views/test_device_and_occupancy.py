@@ -1,4 +1,4 @@
-"""Device card and occupancy chart: units, unknowns, readings, the chosen size."""
+"""Device card and occupancy chart: units, unknown values, readings, and the chosen block size."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.views import synthetic
 from virtualgpu.records import DeviceMetrics
 
 
-def test_unknown_is_a_word_and_not_a_zero() -> None:
+def test_unknown_values_are_shown_as_not_known() -> None:
     info = replace(synthetic.devices()[0], memory_bandwidth_gbps=None, boost_clock_mhz=None, fp32_tflops=None)
     texts = {
         quantity.name: quantity.format_with_unit(info) for group in LIMITS.values() for quantity in group
@@ -38,7 +38,7 @@ def test_fp32_rate_follows_from_lanes_and_clock() -> None:
     assert compute_fp32_tflops(t4) == pytest.approx(8.1, abs=0.1)  # NVIDIA's datasheet for the T4
 
 
-def test_readings_and_unavailable_readings() -> None:
+def test_refresh_updates_readings_and_explains_missing_ones() -> None:
     readings: list[int] = []
 
     def metrics() -> DeviceMetrics:
@@ -60,7 +60,7 @@ def test_readings_and_unavailable_readings() -> None:
     card.close()
 
 
-def test_how_a_device_is_set_up_has_an_origin_of_its_own() -> None:
+def test_device_settings_have_their_own_provenance_label() -> None:
     virtual = gl.device()
     assert "As set up, modelled on virtual " in virtual.describe()
     assert "Stack of a thread 1 KiB" in virtual.describe()
@@ -77,7 +77,7 @@ def test_failing_readings_are_shown() -> None:
     card.close()
 
 
-def test_occupancy_has_a_bar_for_each_size_in_the_colour_of_its_limit() -> None:
+def test_occupancy_bars_have_the_colour_of_the_limiting_resource() -> None:
     chart = OccupancyChart(synthetic.occupancies(), 256)
     sizes, limits = chart.plot(Figure().subplots(1, 2))
     *bars, chosen = sorted(sizes.patches, key=lambda bar: bar.get_width())
@@ -94,7 +94,7 @@ def test_occupancy_has_a_bar_for_each_size_in_the_colour_of_its_limit() -> None:
     assert [row[:2] for row in table.rows] == [(p.block_threads, p.fraction) for p in chart.points]
 
 
-def test_other_devices_are_marks_at_their_block_sizes() -> None:
+def test_occupancies_of_other_devices_are_markers_over_the_bars() -> None:
     points = synthetic.occupancies()
     other = [
         replace(point, warps_per_sm=point.warps_per_sm // 2, provenance=synthetic.MEASURED)
@@ -112,7 +112,7 @@ def test_other_devices_are_marks_at_their_block_sizes() -> None:
         OccupancyChart(points, 256, 4 * [other])
 
 
-def test_the_occupancy_beside_is_that_of_the_other_device() -> None:
+def test_occupancy_compares_with_the_device_passed_as_beside() -> None:
     source = """extern "C" __global__ void f(float* x) {
         __shared__ float tile[8192];
         tile[threadIdx.x] = x[threadIdx.x];
@@ -132,7 +132,7 @@ def test_the_occupancy_beside_is_that_of_the_other_device() -> None:
     assert other == t4 != a100
 
 
-def test_occupancy_refuses_what_it_cannot_show() -> None:
+def test_occupancy_chart_refuses_missing_points() -> None:
     with pytest.raises(ValueError, match="no points to draw"):
         OccupancyChart([], 256)
     with pytest.raises(ValueError, match="no point for 100 threads per block"):

@@ -1,4 +1,4 @@
-"""What holds for every chart that matplotlib draws: axes, picture in two themes, alternative text, files."""
+"""Properties of every matplotlib chart: axes, pictures in two themes, alternative text, files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def pixels(png: bytes) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(int)
 
 
-def test_the_picture_has_text_and_a_light_and_a_dark_form(chart: Any, bundle: Any) -> None:
+def test_pictures_have_alternative_text_and_light_and_dark_themes(chart: Any, bundle: Any) -> None:
     data, metadata = bundle
     assert data["text/plain"] == repr(chart)
     light = base64.b64decode(data["image/png"])
@@ -67,7 +67,7 @@ def test_the_picture_has_text_and_a_light_and_a_dark_form(chart: Any, bundle: An
 
 
 @pytest.mark.parametrize("name", UNUSUAL)
-def test_nothing_reaches_the_edge(name: str) -> None:
+def test_unusual_charts_are_not_cut_off_at_the_edge(name: str) -> None:
     image = pixels(UNUSUAL[name]().png())
     edges = np.concatenate(
         [image[:4].reshape(-1, 3), image[-4:].reshape(-1, 3), image[:, -3:].reshape(-1, 3)]
@@ -93,7 +93,7 @@ def test_plot_draws_on_given_axes_or_makes_them(chart: Any) -> None:
     assert alone.has_data()
 
 
-def test_plot_takes_the_colours_that_suit_the_ground() -> None:
+def test_plot_colours_match_the_background() -> None:
     chart = FIGURES["ladder"]()
     for ground, index in (("white", 0), ("black", 1)):
         with matplotlib.rc_context({"axes.facecolor": ground}):
@@ -101,7 +101,7 @@ def test_plot_takes_the_colours_that_suit_the_ground() -> None:
         assert line.get_color() == palette.COLOURS["accent"][index]
 
 
-def test_a_learners_settings_and_the_picture_leave_each_other_alone() -> None:
+def test_pictures_neither_use_nor_change_matplotlib_settings() -> None:
     chart = FIGURES["ladder"]()
     expected = chart.png()
     with matplotlib.rc_context({"font.size": 20, "axes.facecolor": "red"}):
@@ -110,7 +110,7 @@ def test_a_learners_settings_and_the_picture_leave_each_other_alone() -> None:
         assert dict(matplotlib.rcParams) == before
 
 
-def test_each_chart_has_its_numbers_as_tables(chart: Any, bundle: Any) -> None:
+def test_each_chart_has_tables_that_its_html_contains(chart: Any, bundle: Any) -> None:
     for table in chart.tables():
         assert table.title
         assert table.rows
@@ -118,7 +118,7 @@ def test_each_chart_has_its_numbers_as_tables(chart: Any, bundle: Any) -> None:
         assert html.escape(table.title) in bundle[0]["text/html"]
 
 
-def test_a_number_in_bits_is_drawn_on_given_axes() -> None:
+def test_precision_view_draws_the_bits_of_each_format() -> None:
     view = VIEWS["precision"]()
     ax = view.plot(Figure().subplots())
     assert [label.get_text() for label in ax.get_yticklabels()] == [

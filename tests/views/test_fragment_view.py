@@ -69,7 +69,7 @@ def test_a_selected_element_has_its_value_register_and_address() -> None:
     assert "Lane 13 (group 3, position 1) holds a (3, 2), (3, 3), (11, 2), (11, 3), (3, 10)" in text
 
 
-def test_the_sum_before_is_the_previous_result() -> None:
+def test_the_accumulator_input_is_the_previous_result() -> None:
     view = tile_view()
     view.execution, view.matrix = 1, 2
     first = A[0, :16].astype(float) @ B[:, 0].astype(float)
@@ -77,7 +77,7 @@ def test_the_sum_before_is_the_previous_result() -> None:
     assert f"d (0, 0) = {second:g}, before {first:g}: lane 0" in view.describe()
 
 
-def test_cells_contain_what_is_chosen() -> None:
+def test_cells_show_the_chosen_values_registers_or_addresses() -> None:
     view = tile_view()
     execution = view.chosen
     matrix = view.trace.of(execution).matrices[1]
@@ -95,7 +95,9 @@ def test_cells_contain_what_is_chosen() -> None:
 
 
 @pytest.mark.parametrize(("options", "conflicts"), [((), 28), (("-DSWIZZLE",), 0)])
-def test_labels_and_frames_show_where_rows_are(options: tuple[str, ...], conflicts: int) -> None:
+def test_memory_labels_and_frames_show_rows_and_bank_conflicts(
+    options: tuple[str, ...], conflicts: int
+) -> None:
     view = tile_view(*options, line=line_of("        LOAD_X4"))
     execution = view.chosen
     runs = picture.find_byte_runs(view.trace, execution)
@@ -155,7 +157,7 @@ def test_wmma_has_a_note_about_real_gpus() -> None:
     assert "assum" not in caption
 
 
-def test_the_device_shows_what_its_kernel_executes() -> None:
+def test_fragments_show_the_instructions_of_the_selected_device() -> None:
     code = r"""
     extern "C" __global__ void k(float* d) {
         float s[4] = {};
@@ -190,7 +192,7 @@ def test_a_warp_without_matrix_instructions_is_an_error_with_a_remedy() -> None:
         tile_view(line=2)
 
 
-def test_the_page_cannot_choose_what_does_not_exist() -> None:
+def test_invalid_selections_are_refused_or_clamped() -> None:
     view = tile_view()
     for trait, values in {"lane": (-1, 32), "row": (-1,), "shown": ("colour",), "element": (-1,)}.items():
         for value in values:
@@ -201,7 +203,7 @@ def test_the_page_cannot_choose_what_does_not_exist() -> None:
     assert view.describe()
 
 
-def test_a_launch_shows_its_fragments_with_the_arrays_as_they_were() -> None:
+def test_launch_fragments_use_the_arguments_from_before_the_launch() -> None:
     args = (cp.asarray(A), cp.asarray(B), cp.zeros(128, cp.float32))
     run = gl.launch(cp.RawKernel(TILE, "k"), 1, 32, args)
     args[0].fill(0)

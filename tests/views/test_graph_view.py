@@ -1,4 +1,4 @@
-"""The view of a graph: what it draws, folds, marks and says."""
+"""The view of a CUDA graph: drawing, folding of repeated nodes, dangling arrays, and labels."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class TestFolding:
         owner = {member: index for index, group in enumerate(folded_groups) for member in group.members}
         assert set(edges) == {(owner[a], owner[b]) for a, b in record.edges if owner[a] != owner[b]}
 
-    def test_a_chain_of_a_thousand_equal_nodes_is_one(self) -> None:
+    def test_a_chain_of_equal_nodes_folds_into_one_group(self) -> None:
         record = chain(1_000)
         self.expand(record)
         (only,) = fold_groups(record)[0]
         assert graph_text.group_text(only) == ("1,000 × add", "<<<4, 256>>>")
 
-    def test_a_pattern_that_comes_again(self) -> None:
+    def test_a_repeated_pattern_of_nodes_is_folded(self) -> None:
         names = ["norm", "matmul", "softmax"] * 20 + ["gelu"]
         record = graph(*(kernel(n, name) for n, name in enumerate(names)))
         self.expand(record)
@@ -45,7 +45,7 @@ class TestFolding:
         assert graph_text.group_text(first) == ("20 × 3 nodes", "norm, matmul, softmax")
         assert graph_text.group_text(last)[0] == "gelu"
 
-    def test_branches_that_do_the_same(self) -> None:
+    def test_identical_branches_fold_into_a_fan(self) -> None:
         edges = [(0, n) for n in range(1, 41)] + [(n, 41) for n in range(1, 41)]
         record = graph(*(kernel(n, "add" if 0 < n < 41 else "ends") for n in range(42)), edges=edges)
         self.expand(record)
@@ -53,7 +53,7 @@ class TestFolding:
         assert [group.is_fan for group in folded_groups] == [False, True, False]
         assert sorted(between) == [(0, 1), (1, 2)]
 
-    def test_branches_that_are_chains(self) -> None:
+    def test_branches_of_identical_chains_are_folded(self) -> None:
         """Ten branches of five nodes each, between a fork and a join."""
         edges = []
         number = 1
@@ -93,11 +93,11 @@ class TestFolding:
         assert self.folded("abcdefghijkl" * 2) == ["2 × 12 nodes"]
         assert self.folded("abcdefghijklm" * 2) == [*"abcdefghijklm" * 2]
 
-    def test_different_shapes_are_not_the_same(self) -> None:
+    def test_kernels_with_different_grids_are_not_folded(self) -> None:
         record = graph(*(kernel(n, grid=1 + n) for n in range(30)))
         assert len(fold_groups(record)[0]) == 30
 
-    def test_nodes_that_stay_alone(self) -> None:
+    def test_excluded_nodes_are_not_folded(self) -> None:
         assert self.folded("aaaaaaaaa", frozenset({4})) == ["4 × a", "a", "4 × a"]
         edges = [(0, n) for n in range(1, 8)]
         record = graph(*(kernel(n, "root" if n == 0 else "leaf") for n in range(8)), edges=edges)
@@ -123,7 +123,7 @@ class TestFolding:
         ]
         assert [group.members for group in folded_groups if group.is_fan] == [(1, 2, 3, 4), (6, 7, 8, 9)]
 
-    def test_of_nothing_there_is_nothing(self) -> None:
+    def test_an_empty_graph_has_no_groups(self) -> None:
         assert fold_groups(graph()) == ([], [])
         one = kernel(0)
         assert fold_groups(graph(one, kernel(1)), is_folded=False)[1] == [(0, 1)]
@@ -143,7 +143,7 @@ class TestPicture:
         assert sorted(replayed) == [0, 1, 2, 3, 4]
         view.close()
 
-    def test_a_click_on_a_folded_node_chooses_its_first(self) -> None:
+    def test_a_click_on_a_folded_node_selects_its_first_member(self) -> None:
         view = GraphView(chain(50))
         item = next(box for box in view.draw().boxes if isinstance(box, Plot)).items[0].wire()
         assert item["first"] == [0]
@@ -163,7 +163,7 @@ class TestPicture:
         assert not any(isinstance(box, SwitchBox) for box in small.draw().boxes), "nothing is folded"
         small.close()
 
-    def test_an_array_that_dangles_has_a_red_arrow_and_the_remedy(self) -> None:
+    def test_a_dangling_array_has_a_red_arrow_and_a_remedy(self) -> None:
         array = GraphArray("a", OLD, 4096, "float32", (1024,))
         folded_groups = DanglingArray(array, X, (1, 3), (1.0, 2.0), (9.0, 8.0))
         nodes = [kernel(n, address=OLD if n in (1, 3) else X) for n in range(5)]
@@ -199,7 +199,7 @@ class TestPicture:
         view.close()
 
 
-class TestWords:
+class TestLabels:
     @pytest.mark.parametrize(
         ("address", "text"),
         [
@@ -228,7 +228,7 @@ class TestWords:
 
 
 class TestReplay:
-    def test_play_has_the_times_of_the_record(self) -> None:
+    def test_replay_uses_the_times_of_the_record(self) -> None:
         record = chain(5)
         comparison = compared(record)
         view = GraphView(record, comparison)

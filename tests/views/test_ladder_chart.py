@@ -1,4 +1,4 @@
-"""Ladder chart: steps in words, both axes, published figures, other devices beside it."""
+"""Memory ladder chart: description, both axes, published values, and other devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.views import synthetic
 from virtualgpu.records.memory import MemoryLadder
 
 
-def test_another_ladder_is_added_by_name_or_record() -> None:
+def test_a_second_memory_ladder_is_added_by_name_or_record() -> None:
     measured = synthetic.ladder(synthetic.MEASURED, 1.1)
     names: list[str] = []
 
@@ -44,7 +44,7 @@ def test_curves_on_top_of_each_other_are_all_visible() -> None:
     assert last.is_dashed(), "the curve below is visible in the gaps"
 
 
-def test_latency_lies_between_its_neighbours() -> None:
+def test_latency_is_interpolated_between_measured_sizes() -> None:
     ladder = synthetic.ladder()
     assert ladder.latency_at(3000) == pytest.approx(20)
     assert 20 < ladder.latency_at(200 << 10) < 150

@@ -1,4 +1,4 @@
-"""Waves, places and the slider of the launch chart."""
+"""Waves, slots and the slider of the launch chart."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_waves_and_tail_follow_from_the_resident_blocks() -> None:
     assert waves.describe_waves() == "1 full wave and a tail of 329 blocks (51 % full)"
 
 
-def test_whole_waves_have_no_tail_and_small_grids_no_wave() -> None:
+def test_full_waves_have_no_tail_and_small_grids_no_full_wave() -> None:
     assert not Waves(synthetic.launch_trace(blocks=1296)).in_tail.any()
     assert Waves(synthetic.launch_trace(blocks=1296)).describe_waves() == "2 full waves"
     assert Waves(synthetic.launch_trace(blocks=40)).describe_waves() == (
@@ -48,7 +48,7 @@ def test_whole_waves_have_no_tail_and_small_grids_no_wave() -> None:
     )
 
 
-def test_blocks_on_one_place_never_overlap() -> None:
+def test_blocks_in_one_slot_never_overlap() -> None:
     waves = Waves(synthetic.launch_trace(256))
     trace = waves.trace
     order = waves.order
@@ -101,7 +101,7 @@ def test_an_error_is_shown_and_the_last_picture_kept() -> None:
     view.close()
 
 
-def test_a_closed_view_lets_go_of_the_launch_and_its_arrays() -> None:
+def test_a_closed_view_keeps_no_reference_to_the_launcher() -> None:
     class Launcher:
         def __call__(self, threads: int) -> LaunchTrace:
             return synthetic.launch_trace(threads)
@@ -127,7 +127,7 @@ def test_interrupts_are_not_swallowed() -> None:
     view.close()
 
 
-def test_the_other_launch_names_the_block_size_that_the_slider_does_not_change() -> None:
+def test_a_note_gives_the_fixed_block_size_of_the_second_launch() -> None:
     other = synthetic.launch_trace(256, provenance=synthetic.MEASURED)
     view = LaunchChart(synthetic.launch_trace(256), synthetic.launch_trace, beside=other)
     view.block_threads = 512
@@ -143,8 +143,8 @@ def legends(view: LaunchChart) -> list[str]:
     return [text for box in boxes(view.scene, "legend") for _, text in box["entries"]]
 
 
-def test_a_share_of_very_many_blocks_is_drawn_over_the_busy_time() -> None:
-    """Each place of the picture against the record: grey only where an SM held nothing."""
+def test_sampled_blocks_are_drawn_over_the_busy_time_of_each_sm() -> None:
+    """The drawn busy time of each SM equals the record, including pauses."""
     trace = synthetic.wide_launch(200_000)
     late = trace.sm_id % 2 == 1  # these SMs pause in the middle
     pause_ns = np.where(late & (trace.block_index >= 100_000), 300_000, 0)
@@ -174,7 +174,7 @@ def test_a_share_of_very_many_blocks_is_drawn_over_the_busy_time() -> None:
     small.close()
 
 
-def test_few_busy_sms_have_high_rows_and_the_idle_ones_a_line() -> None:
+def test_few_busy_sms_have_high_rows_and_idle_sms_a_note() -> None:
     view = LaunchChart(synthetic.launch_trace(blocks=4))
     spans = blocks(view)
     assert (spans["rows"], spans["row_names"]) == (4, ["SM 0", "SM 1", "SM 2", "SM 3"])
@@ -189,7 +189,7 @@ def test_few_busy_sms_have_high_rows_and_the_idle_ones_a_line() -> None:
     full.close()
 
 
-def test_blocks_of_several_dimensions_are_named_by_their_place() -> None:
+def test_multidimensional_blocks_are_labelled_by_their_indices() -> None:
     trace = replace(synthetic.launch_trace(blocks=12), grid=(4, 3, 1), block=(16, 16, 1))
     view = LaunchChart(trace)
     spans = blocks(view)
@@ -211,7 +211,7 @@ def test_blocks_of_several_dimensions_are_named_by_their_place() -> None:
 
 
 def test_blocks_too_short_to_fill_the_sms_are_reported() -> None:
-    """32 blocks a place, but a new one starts only when an old one has long ended."""
+    """Blocks end before enough others start, so the SMs never reach their occupancy."""
     trace = synthetic.wide_launch(6_480)
     slow = replace(trace, start_ns=trace.block_index * 10, end_ns=trace.block_index * 10 + 1_000)
     view = LaunchChart(slow)
@@ -222,7 +222,7 @@ def test_blocks_too_short_to_fill_the_sms_are_reported() -> None:
     view.close()
 
 
-def test_a_launch_whose_block_does_not_fit_says_so() -> None:
+def test_a_launch_whose_block_does_not_fit_has_a_message() -> None:
     trace = synthetic.launch_trace(256)
     nothing = replace(trace.occupancy, blocks_per_sm=0, warps_per_sm=0, limiters=("shared memory",))
     assert describe_limiters(nothing) == "no block fits: shared memory"
@@ -246,7 +246,7 @@ def test_a_second_launch_can_be_added_later() -> None:
     assert view.png() != alone
 
 
-def test_an_error_of_the_second_launch_keeps_the_measurement() -> None:
+def test_an_error_of_the_second_launch_keeps_the_first_trace() -> None:
     trace = synthetic.launch_trace(provenance=synthetic.MEASURED)
     view = LaunchChart(trace)
 

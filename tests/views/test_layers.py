@@ -1,4 +1,4 @@
-"""Where a graph's nodes are drawn: in layers, apart, and with about as few crossings as possible."""
+"""Layered layout of graph nodes: layers, distances, and a small number of edge crossings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def fewest_crossings(layout: Layers, edges: Sequence[Edge]) -> int:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_every_edge_leads_to_a_later_layer_and_nodes_of_one_keep_apart(seed: int) -> None:
+def test_edges_lead_to_later_layers_and_nodes_keep_a_distance(seed: int) -> None:
     edges = random_graph(seed, 14, 0.2)
     layout = compute_layers(14, edges)
     assert all(layout.node_layers[a] < layout.node_layers[b] for a, b in edges)
@@ -69,8 +69,8 @@ def test_every_edge_leads_to_a_later_layer_and_nodes_of_one_keep_apart(seed: int
         assert min(rows) >= 0
 
 
-def test_crossings_are_few() -> None:
-    """Over 40 graphs of two and three layers, at most 8 % more than the best orders have."""
+def test_edge_crossings_are_close_to_the_optimum() -> None:
+    """40 graphs of two and three layers have at most 8 % more crossings than the best node orders."""
     mine = best = 0
     for seed in range(40):
         draw = random.Random(seed)
@@ -100,7 +100,7 @@ def test_crossings_are_few() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_two_neighbours_had_better_change_places(seed: int) -> None:
+def test_swapping_two_neighbours_never_reduces_crossings(seed: int) -> None:
     draw = random.Random(seed)
     columns = [range(6 * index, 6 * index + 6) for index in range(4)]
     edges = [
@@ -119,7 +119,7 @@ def test_no_two_neighbours_had_better_change_places(seed: int) -> None:
             assert crossings([(layout.node_layers[x], row[x], row[y]) for x, y in edges]) >= now
 
 
-def test_a_ladder_has_no_crossing_and_lies_straight() -> None:
+def test_two_parallel_chains_are_straight_and_do_not_cross() -> None:
     edges = [(0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 5)]
     layout = compute_layers(6, edges)
     assert crossings(segments_of(layout, edges)) == 0
@@ -128,7 +128,7 @@ def test_a_ladder_has_no_crossing_and_lies_straight() -> None:
     assert layout.node_rows[0] == layout.node_rows[5] == (layout.node_rows[1] + layout.node_rows[2]) / 2
 
 
-def test_a_circle_is_refused() -> None:
+def test_a_cycle_is_refused() -> None:
     with pytest.raises(ValueError, match="cycle"):
         compute_layers(2, [(0, 1), (1, 0)])
 
@@ -143,7 +143,7 @@ def test_a_long_chain_goes_on_in_the_next_band() -> None:
     assert float(max(item["y1"])) < box.height <= 4 * (dags.NODE_PX + dags.GAP_PX + dags.BAND_GAP_PX)
 
 
-def test_a_high_graph_has_lower_nodes() -> None:
+def test_nodes_of_a_high_graph_are_lower_and_have_no_detail() -> None:
     nodes = {str(n): DrawnNode(str(n), detail="d") for n in range(10)}
     high, low = (draw_dag(nodes, [], label="fan", max_height_px=most) for most in (1000, 250))
     assert low.height < 0.6 * high.height

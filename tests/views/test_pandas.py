@@ -36,7 +36,7 @@ def pandas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=DataFrame))
 
 
-def test_without_pandas_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_pandas_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"needs pandas.*pip install pandas") as caught:
         Table("", ("name",), (("x",),)).to_pandas()
@@ -72,7 +72,7 @@ def test_every_table_becomes_a_frame(name: str, pandas: None) -> None:
                 assert all(isinstance(value, (int, float, type(None))) for value in frame[column]), column
 
 
-def test_a_profile_has_its_own_numbers(pandas: None) -> None:
+def test_frames_of_a_profile_equal_its_records(pandas: None) -> None:
     profile = next(
         table_ for make in TABLES.values() if getattr(table_ := make(), "kernels", None) and table_.copies
     )

@@ -1,4 +1,4 @@
-"""Parts of views without a browser: packing, texts, ticks, places, and what the picture shows."""
+"""Parts of views without a browser: packing, texts, ticks, layout, and painted pixels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def painted(box: dict[str, Any], width: float = 500) -> Image.Image:
     return pen.image
 
 
-def test_packing_keeps_numbers_and_shares_arrays() -> None:
+def test_packing_keeps_values_and_stores_shared_arrays_once() -> None:
     kinds = (np.uint8, np.int16, np.int32, np.float32, np.float64, np.uint64)
     columns = {str(np.dtype(kind)): np.array([3, 0, 7], kind) for kind in kinds}
     tree, data = pack(
@@ -54,8 +54,8 @@ def test_packing_keeps_numbers_and_shares_arrays() -> None:
     assert column(tree["true"]).tolist() == [1]
 
 
-def test_packed_arrays_are_distinguished_by_value() -> None:
-    """Arrays that are made while a tree is walked, and die there, have places of their own all the same."""
+def test_temporary_arrays_are_packed_separately() -> None:
+    """Arrays that exist only while the tree is packed have separate offsets in the data."""
 
     class Made(Polyline):
         def wire(self) -> dict[str, Any]:
@@ -78,13 +78,13 @@ def test_packed_arrays_are_distinguished_by_value() -> None:
         ([], "i4"),
     ],
 )
-def test_whole_numbers_go_as_four_bytes_where_they_fit(values: list[int], kind: str) -> None:
+def test_integers_are_packed_in_four_bytes_if_they_fit(values: list[int], kind: str) -> None:
     tree, data = pack(np.array(values, np.int64))
     assert tree["$"] == [kind, 0, len(values)]
     assert np.frombuffer(data, f"<{kind}")[: len(values)].tolist() == values
 
 
-def test_a_page_holds_the_view_in_words_and_as_a_picture_and_ends_nothing_early() -> None:
+def test_a_page_contains_escaped_text_picture_and_traits() -> None:
     traits = {"data": b"\x00\xff", "text": "</script>ä"}
     text = make_page(traits, "export default {}", "p {}", 'a "title" <x>', "words <y>", b"png")
     assert "<title>a &quot;title&quot; &lt;x&gt;</title>" in text
@@ -97,7 +97,7 @@ def test_a_page_holds_the_view_in_words_and_as_a_picture_and_ends_nothing_early(
     assert "p {}" in text
 
 
-def test_pieces_make_sentences() -> None:
+def test_element_sentences_are_composed_of_pieces() -> None:
     item = Rects(
         np.array([5, 1_500]),
         np.array([1_234, 4_100_000]),
@@ -121,7 +121,7 @@ def test_pieces_make_sentences() -> None:
 
 @pytest.mark.parametrize("limit", [1, 7, 12.4, 108, 9_080, 1_000_000])
 @pytest.mark.parametrize("zoom", [False, True])
-def test_ticks_come_in_finenesses_and_stay_inside(limit: float, zoom: bool) -> None:
+def test_ticks_have_levels_of_detail_and_stay_inside_the_axis(limit: float, zoom: bool) -> None:
     levels = make_x_axis(0, limit, number, "x", zoom=zoom).levels
     steps = [step for step, _ in levels]
     assert steps == sorted(steps, reverse=True)
@@ -132,8 +132,8 @@ def test_ticks_come_in_finenesses_and_stay_inside(limit: float, zoom: bool) -> N
     assert min(step for step, _ in integers) == 1
 
 
-def test_very_many_spans_look_as_painted_one_by_one() -> None:
-    """Spans inside a pixel already painted are skipped: the picture is that of painting them all."""
+def test_skipping_hidden_spans_does_not_change_the_picture() -> None:
+    """Spans inside an already painted pixel are skipped. The picture equals one with all spans painted."""
     random = np.random.default_rng(3)
     start = np.sort(random.uniform(0, 100, 3000))
     end = start + random.exponential(0.2, 3000)
@@ -155,8 +155,8 @@ def test_very_many_spans_look_as_painted_one_by_one() -> None:
             assert tuple(image[20 * r + 10, x]) == rgb(name), (r, x)
 
 
-def test_rows_too_low_for_their_lanes_show_the_share_of_lanes_in_use() -> None:
-    """Half of four lanes, all four, and one of each colour; rows of a pixel have no space for four lanes."""
+def test_rows_too_low_for_lanes_blend_colours_by_share() -> None:
+    """The lanes in use are half of four, all four, and one of each colour. Each row is one pixel high."""
     lanes = [
         (0, 40, 0, 0),
         (0, 40, 1, 0),
@@ -175,7 +175,7 @@ def test_rows_too_low_for_their_lanes_show_the_share_of_lanes_in_use() -> None:
         assert tuple(image[9 * SHARP, x * 2 * SHARP]) == rgb("grid")
 
 
-def test_a_long_staircase_keeps_its_peaks() -> None:
+def test_a_reduced_step_curve_keeps_its_peaks() -> None:
     steps = 100_000
     y = np.full(steps, 50.0)
     y[77_777] = 3
@@ -185,7 +185,7 @@ def test_a_long_staircase_keeps_its_peaks() -> None:
     assert abs(item.x[item.y.argmin()] - 77_777) < 50
 
 
-def test_lanes_merge_to_spans_and_back() -> None:
+def test_lane_grid_spans_reproduce_the_lane_states() -> None:
     states = np.random.default_rng(5).integers(0, 3, (32, 200))
     item = draw_lane_grid(states, ["grid", "accent", "warn"], top=0, row_height=4)
     again = np.full(states.shape, -1)
@@ -196,7 +196,7 @@ def test_lanes_merge_to_spans_and_back() -> None:
     assert (np.diff(item.x0) >= 0).all()
 
 
-def test_the_tail_is_painted_as_the_tail() -> None:
+def test_tail_blocks_are_painted_in_the_tail_colour() -> None:
     view = LaunchChart(synthetic.launch_trace(256, sm_count=20, blocks=200))  # every place has its row
     image = np.asarray(Image.open(io.BytesIO(view.png())).convert("RGB")).reshape(-1, 3)
     tail = view.waves.in_tail
@@ -207,7 +207,7 @@ def test_the_tail_is_painted_as_the_tail() -> None:
     view.close()
 
 
-def test_every_scene_is_json_and_columns() -> None:
+def test_a_scene_is_small_json_with_binary_columns() -> None:
     view = LaunchChart(synthetic.wide_launch(100_000))
     json.dumps(view.scene)
     assert len(json.dumps(view.scene)) < 200_000

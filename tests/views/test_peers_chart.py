@@ -36,7 +36,7 @@ def test_a_link_outside_groups_is_an_arc() -> None:
     assert find_hex("accent") not in links(ax)
 
 
-def test_one_gpu_says_that_it_is_alone() -> None:
+def test_a_single_gpu_has_a_note_and_no_table() -> None:
     alone = chart(1)
     assert "one GPU" in repr(alone)
     assert alone.tables() == ()

@@ -1,4 +1,4 @@
-"""The static picture's layout: what a pen is told, beside places computed by hand."""
+"""Layout of the static picture: positions passed to a pen, compared with values computed by hand."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def painted(box: Box, width: float, left: float = 0, top: float = 0) -> tuple[fl
         (205, True, {"a": (0, 1), "b": (0, 0)}),
     ],
 )
-def test_boxes_side_by_side_wrap_where_they_have_no_room(
+def test_boxes_in_a_row_wrap_when_the_width_is_too_small(
     width: int, above: bool, places: dict[str, tuple[float, int]]
 ) -> None:
     box = row(words("a"), words("b"), weights=[2, 1], least=[100, 100], gap=10, above=above)
@@ -54,7 +54,7 @@ def test_boxes_side_by_side_wrap_where_they_have_no_room(
         assert pen.texts[text] == pytest.approx((left, down * (line + 8) + line / 2))
 
 
-def test_a_column_leaves_gaps_between_what_has_a_height() -> None:
+def test_a_column_has_gaps_only_between_visible_boxes() -> None:
     line = picture.lay_out(words("a"), 100)[0]
     box_ = column(words("a"), words("b", only="page"), legend([]), words("c"), gap=7)
     high, pen = painted(box_, 100, 5, 50)
@@ -64,7 +64,7 @@ def test_a_column_leaves_gaps_between_what_has_a_height() -> None:
     assert painted(switch("n", 2, {1: words("one"), 2: words("two")}), 100)[1].texts.keys() == {"two"}
 
 
-def test_texts_break_at_words_and_are_cut_with_a_sign() -> None:
+def test_text_wraps_at_words_and_is_shortened_with_an_ellipsis() -> None:
     two = text_width("one two", 11)
     assert wrap("one two three", two, 11) == ["one two", "three"]
     assert wrap("one two", two - 1, 11) == ["one", "two"]

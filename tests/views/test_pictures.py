@@ -1,4 +1,4 @@
-"""How views look: pictures that a person has looked at, compared with a tolerance for other letters."""
+"""Pictures of views against reviewed pictures, with a tolerance for other fonts."""
 
 from __future__ import annotations
 

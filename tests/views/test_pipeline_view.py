@@ -66,7 +66,7 @@ def test_groups_of_warps_have_rows_of_their_own() -> None:
     view.close()
 
 
-def test_a_truncated_trace_is_named() -> None:
+def test_a_truncated_trace_has_a_note() -> None:
     view = PipelineView(block([copies_ahead(2, 3)], truncated=True, note="It was stopped."))
     assert f"{view.record.trace.steps} steps" in view.caption
     assert "It was stopped." in view.caption

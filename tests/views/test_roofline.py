@@ -1,4 +1,4 @@
-"""Roofline chart: points where division puts them, roofs, arrows, what has no place; in words and drawn."""
+"""Roofline chart: points, ceilings, arrows, labels, and kernels that have no point."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def arrows(ax: Any) -> list[tuple[tuple[float, float], tuple[float, float]]]:
     ]
 
 
-def test_each_kernel_has_a_point_a_level_at_its_intensity_and_rate() -> None:
+def test_each_kernel_has_one_point_per_memory_level() -> None:
     ax = axes_of(RooflineChart(synthetic.roofline()))
     marks_ = marks(ax)
     assert [x for x, _, _ in marks_] == pytest.approx(
@@ -52,7 +52,7 @@ def test_each_kernel_has_a_point_a_level_at_its_intensity_and_rate() -> None:
     assert "GFLOP/s" in ax.get_ylabel()
 
 
-def test_the_lowest_roof_over_a_kernel_is_named() -> None:
+def test_the_lowest_ceiling_over_a_kernel_is_named() -> None:
     chart = RooflineChart(synthetic.roofline())
     text = chart.describe()
     # 0.25 operations per byte times 2,000 GB/s; two f64 count as much as four f32; 0.5 times 20,000 GB/s.
@@ -69,7 +69,7 @@ def test_a_kernel_without_floating_point_has_no_point() -> None:
     assert "copy" not in [text.get_text() for text in axes_of(chart).texts]
 
 
-def test_arrows_lead_from_before_to_after() -> None:
+def test_arrows_lead_from_each_kernel_to_the_next_version() -> None:
     chart = RooflineChart(synthetic.roofline())
     first, second = arrows(axes_of(chart))
     assert first == (pytest.approx((0.25, 250)), pytest.approx((1.5, 1875)))
@@ -77,8 +77,8 @@ def test_arrows_lead_from_before_to_after() -> None:
     assert "saxpy → stencil: 0.5 × as fast." in chart.describe()
 
 
-def test_all_arrows_of_a_path_are_at_the_level_whose_traffic_changes_most() -> None:
-    """As a naive, a tiled and a register-tiled product: the tile only adds a level, registers relieve L2."""
+def test_arrows_join_points_of_the_level_with_the_largest_change() -> None:
+    """As in a naive, a tiled and a register-tiled matrix multiplication, where L2 traffic changes most."""
     first, *_ = synthetic.roofline().points
     moved: list[dict[Level, int]] = [
         {"DRAM": 100, "L2": 1000},
@@ -165,7 +165,7 @@ def test_ceilings_that_mma_sync_does_not_reach_have_a_note() -> None:
     assert "mma.sync" not in notes("tensor f16 to f32")
 
 
-def test_cuda_cores_work_while_tensor_cores_multiply() -> None:
+def test_peak_assumes_cuda_and_tensor_cores_overlap() -> None:
     roofline = tensor_roofline()
     first, *_ = roofline.points
     mixed = dataclasses.replace(
@@ -185,7 +185,7 @@ def test_operations_without_a_published_rate_have_no_ceiling() -> None:
     assert "of the shared memory ceiling" in text
 
 
-def test_launches_at_one_place_share_a_label_that_stays_in_the_chart() -> None:
+def test_launches_at_one_point_share_a_label_inside_the_chart() -> None:
     marks_ = synthetic.roofline()
     saxpy, _, matmul, _ = marks_.points
     parts = [
@@ -201,7 +201,7 @@ def test_launches_at_one_place_share_a_label_that_stays_in_the_chart() -> None:
     assert heights[0] > 0
 
 
-def test_names_keep_a_line_apart_and_off_the_foot() -> None:
+def test_labels_are_separated_and_stay_above_the_bottom() -> None:
     foot = LABEL_HEIGHT_SHARE / 2
     assert _separate_label_heights([foot - 0.02, 0.9, foot]) == pytest.approx(
         [foot, 0.9, foot + LABEL_HEIGHT_SHARE]
@@ -224,7 +224,7 @@ def axes_under(highest: float, *gbps: float) -> Any:
     return axes_of(RooflineChart(Roofline(ceilings=ceilings, points=(point,), path=False)))
 
 
-def test_each_ceiling_is_where_its_rate_puts_it() -> None:
+def test_each_ceiling_has_the_slope_of_its_bandwidth() -> None:
     ax = axes_under(10, 1, 10, 99)
     slopes = {line.get_label().partition(":")[0]: line for line in ax.lines}
     for name, gbps in (("DRAM", 1), ("L2", 10), ("shared memory", 99)):

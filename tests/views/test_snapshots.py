@@ -1,4 +1,4 @@
-"""What views and tables show, as text that a person has reviewed."""
+"""The text of views and tables against reviewed text files."""
 
 from __future__ import annotations
 

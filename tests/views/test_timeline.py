@@ -1,4 +1,4 @@
-"""Timeline view without a browser: rows, places, arrows, frames, texts, and what the picture's pixels say."""
+"""Timeline view without a browser: rows, lanes, arrows, frames, texts, and pixels of the picture."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def items(record: Timeline, *others: Timeline) -> list[dict]:
 
 
 @pytest.mark.parametrize("streams", [1, 4, 12, 30])
-def test_every_bar_has_a_place_of_its_own(streams: int) -> None:
+def test_bars_in_one_lane_do_not_overlap(streams: int) -> None:
     record = timelines.overlapped(streams, 3 * streams)
     (lanes,) = make_panels([record])
     assert lanes.start.size == len(record.activities) + len(record.calls) + 2 + len(record.ranges)
@@ -52,7 +52,7 @@ def test_every_bar_has_a_place_of_its_own(streams: int) -> None:
         assert ("stream", 0, 36) not in lanes.folded_row_keys, "it has an operation more than the others"
 
 
-def test_columns_follow_the_record() -> None:
+def test_track_columns_equal_the_record() -> None:
     record = timelines.overlapped()
     track = items(record)[0]
     assert (np.diff(track["x0"]) >= 0).all()
@@ -182,7 +182,7 @@ def test_launches_of_graphs_are_framed() -> None:
     assert frames["outline"] is True
 
 
-def test_two_timelines_have_one_axis_and_each_its_own_start() -> None:
+def test_two_timelines_share_an_axis_and_both_start_at_zero() -> None:
     eager = timelines.tiny_kernels()
     graph = timelines.tiny_kernels(graph=True)
     view = TimelineView(eager, graph, names=("eager", "graph"))
@@ -218,7 +218,7 @@ class Chunks(SteeredTimeline):
         self.show(record, names=("run",), summary=f"{self.chunks} chunks.", faults=[(0, 2)])
 
 
-def test_a_slider_shows_another_timeline_or_says_why_not() -> None:
+def test_a_slider_shows_another_timeline_or_an_error() -> None:
     view = Chunks()
     assert [control["trait"] for control in view.controls] == ["chunks"]
     assert (view.pictured, view.pictures) == ({"chunks": 2}, 0)
@@ -251,8 +251,8 @@ def test_lost_records_and_limits_are_noted() -> None:
     nothing.close()
 
 
-def test_a_pixel_has_the_colour_of_most_of_it_and_is_pale_where_little_is_busy() -> None:
-    """Against a painter that looks at a thousand points of each pixel."""
+def test_a_pixel_has_the_dominant_colour_scaled_by_busy_share() -> None:
+    """Compares with a reference painter that samples a thousand points of each pixel."""
     random = np.random.default_rng(8)
     edges = np.sort(random.choice(np.arange(100_000), 1_200, replace=False)).astype(np.int64)
     start = edges[::2]
@@ -323,14 +323,14 @@ def test_the_unit_of_the_axis_suits_the_visible_range(
     assert len({text for _, text in ticks}) == len(ticks), "no two ticks have one text"
 
 
-def test_thirty_thousand_operations_fit_into_a_page() -> None:
+def test_data_of_30_000_operations_is_below_a_size_limit() -> None:
     view = TimelineView(timelines.many(30_000))
     view.png()
     view.close()
     assert len(view.data) < 1_800_000
 
 
-def test_advice_names_the_lines_of_its_bars() -> None:
+def test_bars_with_advice_have_their_source_lines() -> None:
     record = timelines.overlapped()
     source = next(call.source for call in record.calls if call.source is not None)
     advice = (Advice("pin", "Pin the buffer.", 1000, (source,)), Advice("overlap", "Overlap it.", 500))
@@ -343,7 +343,7 @@ def test_advice_names_the_lines_of_its_bars() -> None:
     view.close()
 
 
-def test_each_row_of_a_measurement_has_the_name_of_its_timeline() -> None:
+def test_measured_rows_are_named_by_timeline_and_stream() -> None:
     panels = make_panels([timelines.overlapped(2, 3), timelines.overlapped(2, 3)], ("eager", ""))
     track = find_tracks(draw_chart(panels, ""))
     names = [name for name in track.columns["measured"] if name]

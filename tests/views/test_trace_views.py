@@ -104,7 +104,7 @@ def test_every_iteration_of_nested_loops_is_identified() -> None:
     assert not [text for text in loops.words if "+" in text]
 
 
-def test_moves_by_iteration() -> None:
+def test_moves_to_next_and_previous_iteration_and_past_the_loop() -> None:
     steps = WarpSteps(nested(6))
     loops = steps.loops
     outer = heads(loops, 0)
@@ -127,7 +127,7 @@ def test_a_truncated_loop_is_marked_as_incomplete() -> None:
     assert loops.words[loops.turn[59]].startswith(f"iteration {turns} of {turns}+")
 
 
-def test_loops_of_each_call_are_apart() -> None:
+def test_loops_of_separate_calls_are_separate() -> None:
     kernel = cp.RawKernel(CODE, "calls")
     args = (cp.arange(32, dtype=np.int32),)
     trace = session.backend().observe(Launch.of(kernel, 1, 32, args), Warp())
@@ -138,7 +138,7 @@ def test_loops_of_each_call_are_apart() -> None:
     assert sizes == [4, 5]
 
 
-def test_traces_without_loops_or_detail_have_none() -> None:
+def test_traces_without_loops_or_detail_have_no_loops() -> None:
     trace = nested(6)
     assert len(find_loops(replace(trace, detail=None))) == 0
     assert len(find_loops(block().warps[0])) == 0
@@ -185,7 +185,7 @@ def test_the_course_call_traces_a_whole_block() -> None:
 
 
 @pytest.mark.parametrize("whole_block", [False, True])
-def test_an_endless_loop_is_shown_as_far_as_it_went(whole_block: bool) -> None:
+def test_a_trace_of_an_infinite_loop_is_shown_up_to_the_limit(whole_block: bool) -> None:
     gl.use_device("virtual:A100", watchdog_s=1)
     x = cp.zeros(64, dtype=np.int32)
     view = gl.warps(cp.RawKernel(CODE, "endless"), 3, 64, (x,), max_steps=900, whole_block=whole_block)
@@ -197,7 +197,7 @@ def test_an_endless_loop_is_shown_as_far_as_it_went(whole_block: bool) -> None:
     view.close()
 
 
-def test_a_warp_that_waits_for_an_endless_one_is_shown() -> None:
+def test_a_warp_waiting_for_an_infinite_loop_is_shown() -> None:
     gl.use_device("virtual:A100", watchdog_s=1)
     view = gl.warps(cp.RawKernel(CODE, "waiting"), 1, 64, (cp.zeros(64, dtype=np.int32),))
     assert "The kernel was stopped" in view.describe()
@@ -205,7 +205,7 @@ def test_a_warp_that_waits_for_an_endless_one_is_shown() -> None:
     view.close()
 
 
-def test_other_faults_are_raised_as_ever() -> None:
+def test_faults_other_than_the_traced_timeout_are_raised() -> None:
     gl.use_device("virtual:A100", watchdog_s=1)
     with pytest.raises(cuda_errors.IllegalAddressError):
         gl.warps(cp.RawKernel(CODE, "reversed"), 1, 96, (cp.zeros(8, dtype=np.float32),))

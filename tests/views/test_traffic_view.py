@@ -56,7 +56,7 @@ def bars(record: Traffic) -> dict[float, list[tuple[float, float, str]]]:
     return rows
 
 
-def test_bars_and_graph_have_the_colours_of_kernels() -> None:
+def test_bars_and_graph_nodes_share_the_colours_of_kernels() -> None:
     record = traffic(kernels=8)
     written, fused, by_hand = bars(record).values()
     expected = [KERNEL_COLOURS[min(kernel, len(KERNEL_COLOURS) - 1)] for kernel in range(8)]

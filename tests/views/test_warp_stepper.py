@@ -1,4 +1,4 @@
-"""Steps, sentences and derived columns of a warp trace, each against counting by hand."""
+"""Steps, sentences and derived columns of a warp trace, compared with values counted by hand."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_columns_are_sent_in_the_smallest_integer_types() -> None:
     assert columns["step"].tolist() == [-1, 70_000]
 
 
-def test_lines_begin_where_the_line_changes(steps: WarpSteps) -> None:
+def test_next_line_moves_to_the_next_change_of_line(steps: WarpSteps) -> None:
     line = steps.trace.line.tolist()
     starts = [i for i in range(len(line)) if i == 0 or line[i] != line[i - 1]]
     following = [next((s for s in starts if s > i), i) for i in range(len(line))]
@@ -46,7 +46,7 @@ def test_a_step_without_a_line_belongs_to_a_neighbouring_line(steps: WarpSteps) 
     assert WarpSteps(replace(steps.trace, line=line)).line.tolist()[:5] == [5, 5, 6, 6, 7]
 
 
-def test_moves(steps: WarpSteps) -> None:
+def test_moves_to_the_next_and_previous_access_and_line(steps: WarpSteps) -> None:
     assert steps.accesses.tolist() == [4, 9, 11, 12]
     moves = {name: column.tolist() for name, column in steps.moves.items()}
     assert [moves["next_access"][s] for s in (0, 4, 12)] == [4, 9, 12]
@@ -55,7 +55,7 @@ def test_moves(steps: WarpSteps) -> None:
     assert [moves["previous_line"][s] for s in (3, 2, 0)] == [2, 0, 0]
 
 
-def test_ideal_costs_are_those_of_the_distinct_bytes(steps: WarpSteps) -> None:
+def test_ideal_costs_are_computed_from_distinct_bytes(steps: WarpSteps) -> None:
     for index, step in enumerate(steps.accesses.tolist()):
         touched = {a for a in steps.trace.address[step].tolist() if a >= 0}
         size = 4 * len(touched)
@@ -63,7 +63,7 @@ def test_ideal_costs_are_those_of_the_distinct_bytes(steps: WarpSteps) -> None:
         assert steps.ideal_wavefronts[index] == -(-size // 128)
 
 
-def test_a_ragged_last_warp_counts_its_own_threads() -> None:
+def test_a_partial_last_warp_counts_only_its_threads() -> None:
     steps = WarpSteps(synthetic.warp_trace(threads=40, warp=1))
     assert steps.threads == 8
     assert "8 of 8 lanes active" in steps.sentence(0)
@@ -95,7 +95,7 @@ def rows_of(columns: dict[str, np.ndarray]) -> np.ndarray:
     return out
 
 
-def test_rows_of_lanes_come_back_as_they_went_in() -> None:
+def test_encoded_lane_rows_can_be_decoded() -> None:
     random = np.random.default_rng(3)
     values = random.integers(0, 1 << 63, (60, 32), np.uint64)
     values[20:40] &= np.uint64(0xFFFFFFFF)
@@ -142,7 +142,7 @@ def test_paths_in_another_order_are_equal() -> None:
     assert "another order" in compare_masks(trace, swapped)
 
 
-def test_a_missing_block_is_not_a_confirmation() -> None:
+def test_a_missing_basic_block_counts_as_a_difference() -> None:
     trace = synthetic.warp_trace(n=24)
     measured = synthetic.measured_blocks(trace)
     doubled = replace(
@@ -164,12 +164,12 @@ def test_a_missing_block_is_not_a_confirmation() -> None:
         ("ld.global.nc.u16 %rs1, [%rd1];", "b16", "u16"),
     ],
 )
-def test_results_are_read_by_the_instructions_type(text: str, declared: str, expected: str) -> None:
+def test_value_types_are_taken_from_the_instruction(text: str, declared: str, expected: str) -> None:
     assert find_value_type(text, declared) == expected
 
 
-def test_shared_memory_follows_its_writes() -> None:
-    """Pieces of 1, 2, 4 and 8 bytes over each other, several to a step, against playing them one by one."""
+def test_shared_memory_states_equal_the_replayed_writes() -> None:
+    """Overlapping writes of 1, 2, 4 and 8 bytes, several per step, are compared with a simple replay."""
     random = np.random.default_rng(11)
     rows = 60
     size = 75
@@ -244,7 +244,7 @@ def test_a_view_starts_at_its_first_stop() -> None:
     view.close()
 
 
-def test_of_a_block_the_warp_that_stops_first_is_shown() -> None:
+def test_the_view_of_a_block_shows_the_warp_that_stops_first() -> None:
     view = watched_view(whole_block=True, stop="write x[40]")
     assert view.warp == 1
     assert view.trace.stops[0].lanes.tolist() == [1 << 8]
@@ -253,7 +253,7 @@ def test_of_a_block_the_warp_that_stops_first_is_shown() -> None:
     view.close()
 
 
-def test_moves_between_stops_are_those_that_a_walk_finds() -> None:
+def test_moves_between_stops_equal_a_linear_search() -> None:
     view = watched_view(stop=["line 7", "write sum"])
     steps = view.steps
     stops = sorted({step for stop in view.trace.stops for step in stop.step.tolist()})
@@ -272,7 +272,7 @@ def test_moves_between_stops_are_those_that_a_walk_finds() -> None:
     view.close()
 
 
-def test_lanes_are_named_in_few_words() -> None:
+def test_lanes_are_listed_as_ranges() -> None:
     assert step_text.list_lanes(0xFFFFFFFF) == "lanes 0 to 31"
     assert step_text.list_lanes(1 << 31) == "lane 31"
     assert step_text.list_lanes(0b1011) == "lanes 0 to 1 and 3"

@@ -88,14 +88,14 @@ def compiled(code: str) -> str:
 
 
 @pytest.mark.parametrize("wrong", CASES)
-def test_a_compilers_error_comes_with_a_remedy_that_works(wrong: str) -> None:
+def test_the_remedy_for_a_compile_error_works(wrong: str) -> None:
     message, right = CASES[wrong]
     log = compiled(wrong)
     assert message in "\n".join(log.split("\n")[-2:]), log
     assert not right or not compiled(right)
 
 
-def test_an_error_that_explains_itself_gets_no_advice() -> None:
+def test_a_clear_compile_error_has_no_advice() -> None:
     log = compiled(HEAD + "{ int i = 0\n x[i] = 1; }")
     assert log.endswith('error detected in the compilation of "kernel.cu".')
     assert compiled(HEAD + "{ *x = unheard_of; }").endswith(
@@ -111,7 +111,7 @@ def test_an_error_that_explains_itself_gets_no_advice() -> None:
         ("if (*x == 0) __trap();", "thread (0, 0, 0))."),
     ],
 )
-def test_a_trap_says_why(body: str, message: str) -> None:
+def test_a_trap_error_names_the_likely_cause(body: str, message: str) -> None:
     header = "#include <cooperative_groups.h>\n" if "groups" in body else ""
     code = f"{header}{HEAD}{{ {body} }}"
     with pytest.raises(LaunchFailure) as raised:
@@ -119,7 +119,7 @@ def test_a_trap_says_why(body: str, message: str) -> None:
     assert str(raised.value).endswith(f"{message}." if not message.endswith(".") else message)
 
 
-def test_a_line_ends_where_the_compiler_thinks_so() -> None:
+def test_only_line_feeds_count_as_line_ends() -> None:
     """Only a line feed ends a line, unlike for Python's `splitlines`."""
     code = HEAD + "{\n  // form feed \f and line separator \u2028 in a comment\n  x[n] = 1;\n}"
     with pytest.raises(RuntimeError, match=r"line 3 `x\[n\] = 1;`"):
@@ -149,14 +149,14 @@ def test_a_line_ends_where_the_compiler_thinks_so() -> None:
         ),
     ],
 )
-def test_a_generated_kernels_log_counts_its_users_lines(kernel: Any, message: str) -> None:
+def test_compile_logs_of_generated_kernels_use_the_users_lines(kernel: Any, message: str) -> None:
     with pytest.raises(CompileException) as raised:
         kernel()(cp.zeros(3))
     assert f"{message}error" in str(raised.value)
     assert "error detected" in str(raised.value) or "errors detected" in str(raised.value)
 
 
-def test_a_template_that_nobody_instantiated_is_not_called_missing() -> None:
+def test_an_uninstantiated_template_is_reported_as_such() -> None:
     with pytest.raises(RuntimeError, match=r"never instantiated the template.*name_expressions"):
         cp.RawModule(code=TEMPLATE).get_function("scale")
     with pytest.raises(CompileException, match=r"name_expressions\(2\): error[^$]*Did you mean 'float'"):

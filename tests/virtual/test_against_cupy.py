@@ -1,4 +1,4 @@
-"""The virtual GPU's arrays answer as CuPy did on an H200 (``data/cupy_h200.json``)."""
+"""Results of the virtual GPU's arrays equal those of CuPy on an H200 (``data/cupy_h200.json``)."""
 
 from __future__ import annotations
 

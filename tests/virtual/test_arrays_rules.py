@@ -30,8 +30,8 @@ class TestTransfers:
     @pytest.mark.parametrize(
         ("name", "use"), [("arange", "loaded(6).sum()"), ("sum", "loaded.__name__"), ("", "loaded.sum()")]
     )
-    def test_pickles_load_where_nothing_is_imported_yet(self, name: str, use: str, tmp_path: Path) -> None:
-        """As in worker processes: unpickling imports what an array's methods call."""
+    def test_unpickling_imports_the_package(self, name: str, use: str, tmp_path: Path) -> None:
+        """As in a worker process, unpickling imports the modules that array methods need."""
         pickled = pickle.dumps(getattr(cp, name) if name else cp.arange(6).reshape(2, 3))
         (tmp_path / "pickled").write_bytes(pickled)
         code = f"import pickle; loaded = pickle.load(open('pickled', 'rb')); print({use})"
@@ -124,7 +124,7 @@ class TestMemory:
 
 
 class TestDevices:
-    def test_two_devices(self, two_gpus: Machine) -> None:
+    def test_mixing_arrays_of_two_devices_warns_about_peer_access(self, two_gpus: Machine) -> None:
         a = cp.arange(4)
         with cp.cuda.Device(1):
             assert cp.cuda.runtime.getDevice() == 1
@@ -145,7 +145,7 @@ class TestDevices:
 
 
 class TestModule:
-    def test_everything_listed_exists(self) -> None:
+    def test_every_name_in_dir_exists(self) -> None:
         for name in dir(cp):
             assert getattr(cp, name) is not NotImplemented
         assert {"RawKernel", "add", "zeros", "pi", "float32", "linalg"} <= set(dir(cp))
@@ -183,7 +183,7 @@ def test_everyday_expressions(expression: str) -> None:
     assert (result.tolist() if isinstance(result, cp.ndarray) else result) == EVERYDAY[expression]
 
 
-def test_a_reshape_that_must_copy_or_must_not() -> None:
+def test_reshape_respects_its_copy_argument() -> None:
     x = cp.arange(6).reshape(2, 3)
     assert not cp.shares_memory(x, x.reshape((3, 2), copy=True))
     assert cp.shares_memory(x, x.reshape((3, 2), copy=False))
@@ -191,13 +191,13 @@ def test_a_reshape_that_must_copy_or_must_not() -> None:
         x.T.reshape(6, copy=False)
 
 
-def test_scattered_values_may_lie_on_the_host() -> None:
+def test_add_at_accepts_values_on_the_host() -> None:
     a = cp.zeros(3)
     cp.add.at(a, [0, 0, 1], np.array([1.0, 2.0, 4.0]))
     assert a.tolist() == [3, 4, 0]
 
 
-def test_a_generator_draws_from_the_bits_it_is_given() -> None:
+def test_a_generator_draws_from_the_assigned_bit_generator() -> None:
     one = cp.random.default_rng(1)
     other = cp.random.default_rng(2)
     one.bit_generator, other.bit_generator = cp.random.XORWOW(5), cp.random.XORWOW(5)

@@ -56,7 +56,7 @@ def printed(*arguments: str, **variables: str) -> str:
     return done.stdout
 
 
-def test_cp_works_alone() -> None:
+def test_virtualgpu_cp_works_without_gpulab() -> None:
     code = (
         ABSENT + "import virtualgpu.cp as cp\n"
         'k = cp.RawKernel(\'extern "C" __global__ void k(int* x) { x[threadIdx.x] = threadIdx.x; }\', "k")\n'
@@ -111,7 +111,7 @@ k((1,), (1,), (cupy.zeros(1, 'i4'),))""",
 
 
 @pytest.mark.parametrize("kind", FAILURES)
-def test_tracebacks_end_in_the_program(tmp_path: Path, kind: str) -> None:
+def test_tracebacks_contain_only_frames_of_the_program(tmp_path: Path, kind: str) -> None:
     body, message = FAILURES[kind]
     script = tmp_path / "program.py"
     script.write_text(
@@ -185,7 +185,7 @@ def test_as_cupy_restores_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
     assert sys.path == before
 
 
-def test_a_cupy_that_is_there_already_is_left_alone(tmp_path: Path) -> None:
+def test_as_cupy_does_not_replace_an_imported_cupy(tmp_path: Path) -> None:
     (tmp_path / "cupy.py").write_text("real = True")
     code = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\nimport cupy, virtualgpu\n"
     refused = "try:\n    virtualgpu.as_cupy()\nexcept RuntimeError as error:\n    print(error)\n"
@@ -262,7 +262,7 @@ def test_the_plugin_alone_changes_nothing(tmp_path: Path) -> None:
     assert "needs --virtual-gpu" in python(*PYTEST, str(tmp_path), "--virtual-gpu-count=2", **ALONE).stderr
 
 
-def test_a_missing_gpu_is_explained_by_names_of_virtualgpu() -> None:
+def test_the_error_for_a_missing_gpu_uses_names_of_virtualgpu() -> None:
     message = python("-m", "virtualgpu", "-c", "import cupy; cupy.cuda.Device(1).use()").stderr
     assert "use_device(name, count=2)" in message
     assert "gl." not in message

@@ -112,7 +112,7 @@ def test_trace_warp_shows_the_chosen_warp(backend: VirtualBackend) -> None:
     assert touched == set(range(first_lane, first_lane + 128, 4))
 
 
-def test_stats_and_occupancy_follow_the_compiler(backend: VirtualBackend) -> None:
+def test_stats_and_occupancy_use_the_compiled_kernel(backend: VirtualBackend) -> None:
     kernel = RawKernel(CODE, "reverse")
     stats = backend.kernel_stats(kernel)
     assert stats.target == "sm_80"
@@ -123,7 +123,7 @@ def test_stats_and_occupancy_follow_the_compiler(backend: VirtualBackend) -> Non
     assert chosen.blocks_per_sm == 164 * 1024 // (-(-(40_000 + 1024) // 128) * 128)
 
 
-def test_own_kernels_keep_their_shared_memory_limit_but_sources_opt_in(backend: VirtualBackend) -> None:
+def test_kernel_sources_opt_in_to_more_shared_memory(backend: VirtualBackend) -> None:
     x = cp.zeros(32, cp.float32)
     with pytest.raises(CUDADriverError, match="max_dynamic_shared_size_bytes"):
         backend.observe(Launch.of(RawKernel(CODE, "reverse"), 1, 32, (x,), 60_000), Blocks())

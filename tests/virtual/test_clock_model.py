@@ -1,4 +1,4 @@
-"""Random programs of streams against a simple scheduler, and their graphs against plain order."""
+"""Random programs of streams against a reference scheduler, and their graphs against stream order."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Streams:
 
 @settings(max_examples=150, deadline=None)
 @given(PROGRAMS)
-def test_work_runs_when_the_reference_says(program: list[Any]) -> None:
+def test_start_and_end_times_equal_the_reference_scheduler(program: list[Any]) -> None:
     previous = slot._current_machine.machine
     try:
         reference = Reference()
@@ -142,8 +142,8 @@ def test_work_runs_when_the_reference_says(program: list[Any]) -> None:
 @settings(max_examples=150, deadline=None)
 @given(PROGRAMS)
 @example([("work", 2, "DtoD", 1000, 1.0), ("follow", 0, 0), ("work", 1, "DtoD", 1000, 1.0)])
-def test_operations_follow_what_the_reference_says(program: list[Any]) -> None:
-    """``after`` of an operation, with all that those follow, is exactly what must have ended before."""
+def test_recorded_predecessors_equal_the_reference(program: list[Any]) -> None:
+    """The transitive closure of ``after`` equals the set of operations that must end earlier."""
     previous = slot._current_machine.machine
     try:
         streams = Streams()
@@ -185,8 +185,8 @@ NODES = st.one_of(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(NODES, min_size=5, max_size=30))
-def test_a_graph_orders_its_nodes_as_streams_and_events_do(program: list[Any]) -> None:
-    """Its edges give the same order as streams and events, and its launch the same arrays."""
+def test_graph_edges_give_the_same_order_as_streams_and_events(program: list[Any]) -> None:
+    """The graph's edges define the same order as streams and events. A launch computes the same arrays."""
     previous = slot._current_machine.machine
     slot.use(Machine([device_info("A100")]))
     try:
@@ -239,8 +239,8 @@ def test_a_graph_orders_its_nodes_as_streams_and_events_do(program: list[Any]) -
         slot._current_machine.machine = previous
 
 
-def test_an_engine_forgets_old_work_but_never_overlaps_it() -> None:
-    """Above its capacity, the older half only bounds the next start from below."""
+def test_an_engine_drops_old_work_and_never_overlaps_it() -> None:
+    """Above its capacity, the engine drops the older half. No work starts before the end of that half."""
     engine = Engine()
     capacity = 256
 

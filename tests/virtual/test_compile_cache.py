@@ -45,7 +45,7 @@ def test_a_changed_header_in_an_include_folder_is_read_again(
         assert answer(WITH_HEADER.replace('"mine.cuh"', "<number.cuh>"), f"-I{tmp_path / 'parts'}") == number
 
 
-def test_entries_that_others_made_or_moved_are_not_loaded(
+def test_foreign_writable_or_moved_entries_are_not_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPULAB_CACHE_DIR", str(tmp_path))
@@ -69,7 +69,7 @@ def test_entries_that_others_made_or_moved_are_not_loaded(
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_pipes_and_links_are_neither_waited_for_nor_followed(
+def test_named_pipes_and_symbolic_links_are_not_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPULAB_CACHE_DIR", str(tmp_path))

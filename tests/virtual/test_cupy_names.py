@@ -120,14 +120,14 @@ def test_strided_views_share_memory_and_stay_within_their_allocation() -> None:
         cp.r_["0,2", [1]]
 
 
-def test_truth_of_an_empty_array_warns_as_in_cupy() -> None:
+def test_the_truth_value_of_an_empty_array_warns() -> None:
     with pytest.warns(DeprecationWarning, match="truth value of an empty array"):
         assert not cp.array([])
 
 
 @pytest.mark.parametrize("other", [[1, 2, 3], (1, 2, 3)])
 @pytest.mark.parametrize("operation", [operator.add, operator.mul, operator.lt])
-def test_operators_with_sequences_say_what_to_do(operation: Any, other: Any) -> None:
+def test_operators_with_sequences_raise_with_a_remedy(operation: Any, other: Any) -> None:
     with pytest.raises(TypeError, match=r"Unsupported type.*cp\.asarray"):
         operation(cp.arange(3), other)
     x = cp.arange(3)
@@ -135,7 +135,7 @@ def test_operators_with_sequences_say_what_to_do(operation: Any, other: Any) -> 
         x[:] = other
 
 
-def test_where_is_no_keyword_of_elementwise_functions() -> None:
+def test_elementwise_functions_refuse_the_where_keyword() -> None:
     with pytest.raises(TypeError, match=r"Wrong arguments.*cp\.where"):
         cp.add(cp.arange(3), 1, where=cp.arange(3) > 1)
 
@@ -163,7 +163,7 @@ def test_absent_names_have_a_remedy(read: Any, message: str) -> None:
         read()
 
 
-def test_files(tmp_path: Path) -> None:
+def test_save_and_load_files(tmp_path: Path) -> None:
     x = cp.asarray(X)
     cp.save(tmp_path / "x.npy", x)
     np.testing.assert_array_equal(cp.load(tmp_path / "x.npy").get(), X)
@@ -207,7 +207,7 @@ def test_copies_keep_the_order_of_axes_as_in_numpy(make: Any, view: Any) -> None
         assert result.strides == expected.strides
 
 
-def test_like_a_host_array() -> None:
+def test_zeros_like_accepts_a_host_array() -> None:
     zeros = cp.zeros_like(np.ones((2, 3), dtype="f4").T)
     assert isinstance(zeros, cp.ndarray)
     assert (zeros.shape, zeros.dtype, zeros.strides) == ((3, 2), np.float32, (4, 12))
@@ -266,7 +266,7 @@ def test_dlpack() -> None:
 # Arrays of a device that is gone
 
 
-def test_arrays_of_a_device_left_behind_can_be_read_not_written() -> None:
+def test_arrays_of_a_deselected_device_are_read_only() -> None:
     x = cp.arange(4.0)
     slot.use(Machine([device_info("T4")]))
     np.testing.assert_array_equal(x.get(), np.arange(4.0))
@@ -293,7 +293,7 @@ def test_arrays_of_a_device_left_behind_can_be_read_not_written() -> None:
         ("stream", "Stream"),
     ],
 )
-def test_modules_of_cuda_are_modules(module: str, name: str) -> None:
+def test_submodules_of_cp_cuda_can_be_imported(module: str, name: str) -> None:
     value = getattr(cp.cuda, module)
     assert inspect.ismodule(value)
     assert module == "profiler" or importlib.import_module(f"virtualgpu.cp.cuda.{module}") is value

@@ -35,7 +35,7 @@ def test_arrays_of_every_dtype(xp: Any, dtype: Any) -> None:
     assert (cp.asnumpy(descending).ravel() == expected.ravel()[::-1]).all()
 
 
-def test_random_arrays_are_the_same_for_host_and_device_and_spread_to_their_scale() -> None:
+def test_shaped_random_is_equal_on_host_and_device() -> None:
     host, device = (testing.shaped_random((1000,), xp, np.float64, scale=4, seed=3) for xp in (np, cp))
     assert (device.get() == host).all()
     assert 0 <= host.min() < 0.1
@@ -44,7 +44,7 @@ def test_random_arrays_are_the_same_for_host_and_device_and_spread_to_their_scal
     assert testing.shaped_linspace(-2, 2, (5,), np, np.uint8).tolist() == [0, 0, 1, 1, 2]
 
 
-def test_matrices_have_the_singular_values_asked_for() -> None:
+def test_generate_matrix_has_the_given_singular_values() -> None:
     a = testing.generate_matrix((4, 3), dtype=np.complex128, singular_values=[3.0, 2.0, 0.5])
     np.testing.assert_allclose(np.linalg.svd(a.get(), compute_uv=False), [3, 2, 0.5])
     with pytest.raises(ValueError, match="must not be negative"):
@@ -67,7 +67,7 @@ COMPARING: dict[str, Callable[..., Any]] = {
 
 
 @pytest.mark.parametrize("name", COMPARING)
-def test_comparisons_pass_and_fail(name: str) -> None:
+def test_comparison_decorators_pass_and_fail(name: str) -> None:
     def off(xp: Any) -> Any:
         return [equal(xp) + np.float32(xp is cp)]
 
@@ -92,7 +92,7 @@ def test_a_failed_comparison_names_the_difference(test: Callable[[Any], Any], me
         testing.numpy_cupy_allclose()(test)()
 
 
-def test_errors_on_both_sides() -> None:
+def test_errors_of_numpy_and_cupy_are_compared() -> None:
     def index(xp: Any) -> Any:
         return xp.zeros(2)[5]
 
@@ -121,7 +121,7 @@ def test_dtype_combinations_cover_each_parameter() -> None:
     assert len(full) == 5**3
 
 
-def test_the_case_that_failed_is_named() -> None:
+def test_a_failure_names_its_parameters() -> None:
     def fails(dtype: Any, order: Any) -> None:
         assert (dtype, order) != (np.float16, "F")
 
@@ -130,7 +130,7 @@ def test_the_case_that_failed_is_named() -> None:
     assert caught.value.__notes__ == ["order is 'F'", "dtype is float16"]
 
 
-def test_fixed_random_numbers_come_again_and_leave_the_generators_alone() -> None:
+def test_fix_random_is_reproducible_and_restores_the_state() -> None:
     def numbers() -> list[float]:
         return [float(np.random.rand()), float(cp.random.rand()), testing.generate_seed()]
 

@@ -1,4 +1,4 @@
-"""cuRAND's own headers in a kernel give the numbers of `cp.random.Generator`, where they are installed."""
+"""Kernels with cuRAND's headers, if installed, draw the same numbers as `cp.random.Generator`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def installed() -> bool:
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_a_kernel_draws_what_a_generator_draws(kind: str) -> None:
+def test_curand_kernels_and_generators_draw_equal_numbers(kind: str) -> None:
     if not installed():
         pytest.skip("needs cuRAND's headers: pip install nvidia-curand")
     bits = getattr(cp.random, kind)(5, size=1024)

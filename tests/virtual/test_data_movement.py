@@ -48,7 +48,7 @@ def managed(n: int = N) -> Any:
 # Page-locked memory
 
 
-def test_kernels_use_page_locked_memory_where_it_lies_and_at_the_rate_of_the_bus(machine: Machine) -> None:
+def test_kernels_access_pinned_memory_at_bus_bandwidth(machine: Machine) -> None:
     host = cupyx.zeros_pinned(N, np.float32)
     x = mapped(host)
     inside = cp.zeros(N, cp.float32)
@@ -62,7 +62,7 @@ def test_kernels_use_page_locked_memory_where_it_lies_and_at_the_rate_of_the_bus
     assert machine.current_device.memory.bus_bytes == 2 * host.nbytes
 
 
-def test_each_page_locked_array_of_a_kernel_is_moved_over_the_bus(machine: Machine) -> None:
+def test_bus_traffic_includes_every_pinned_argument(machine: Machine) -> None:
     first, second = cupyx.zeros_pinned(N, np.float32), cupyx.zeros_pinned(N, np.float32)
     cp.add(mapped(first), 1, out=mapped(second))
     assert machine.current_device.memory.bus_bytes == first.nbytes + second.nbytes
@@ -71,7 +71,9 @@ def test_each_page_locked_array_of_a_kernel_is_moved_over_the_bus(machine: Machi
 @pytest.mark.parametrize(
     "pick", [lambda x, indices: x[indices], lambda x, indices: cp.take(x, indices, axis=0)]
 )
-def test_picking_rows_moves_those_rows(machine: Machine, pick: Callable[[Any, Any], Any]) -> None:
+def test_indexing_pinned_memory_moves_only_the_selected_rows(
+    machine: Machine, pick: Callable[[Any, Any], Any]
+) -> None:
     host = cupyx.zeros_pinned((50_000, 16), np.float32)
     host[:, 0] = np.arange(50_000)
     indices = cp.asarray(np.array([7, 49_999, 7], np.int32))
@@ -80,7 +82,7 @@ def test_picking_rows_moves_those_rows(machine: Machine, pick: Callable[[Any, An
 
 
 @needs_nvrtc
-def test_a_kernel_that_reads_little_pays_for_little(machine: Machine) -> None:
+def test_time_of_pinned_access_depends_on_the_bytes_read(machine: Machine) -> None:
     code = r"""extern "C" __global__ void gather(const float* x, const int* at, float* y, int n) {
         int i = blockIdx.x * blockDim.x + threadIdx.x;
         if (i < n) y[i] = x[at[i]];
@@ -121,9 +123,7 @@ def test_a_kernel_cannot_use_freed_pinned_memory(machine: Machine) -> None:
 
 @needs_nvrtc
 @pytest.mark.parametrize("function", ["hostAlloc", "alloc_pinned_memory", "empty_pinned", "hostRegister"])
-def test_the_bare_address_of_page_locked_memory_is_a_kernels_argument(
-    machine: Machine, function: str
-) -> None:
+def test_kernels_accept_raw_addresses_of_pinned_memory(machine: Machine, function: str) -> None:
     """With unified addressing, inside a structure as well as alone."""
     code = r"""struct Both { float* x; int n; };
     extern "C" __global__ void one(Both b) { if (threadIdx.x < b.n) b.x[threadIdx.x] += 1; }
@@ -160,7 +160,7 @@ def test_the_bare_address_of_page_locked_memory_is_a_kernels_argument(
 
 
 @needs_nvrtc
-def test_the_bare_address_of_managed_memory_moves_its_pages(machine: Machine) -> None:
+def test_raw_addresses_of_managed_memory_migrate_pages(machine: Machine) -> None:
     code = 'extern "C" __global__ void one(char* x) { x[threadIdx.x] = 1; }'
     address = runtime.mallocManaged(65 * PAGE_BYTES - 7)  # the driver's granularity is larger
     cp.RawKernel(code, "one")((1,), (32,), (np.uint64(address),))
@@ -169,7 +169,7 @@ def test_the_bare_address_of_managed_memory_moves_its_pages(machine: Machine) ->
     runtime.free(address)
 
 
-def test_arrays_over_host_memory_copy_like_host_memory(machine: Machine) -> None:
+def test_copies_of_mapped_pinned_arrays_are_host_to_device(machine: Machine) -> None:
     host = cupyx.zeros_pinned(N, np.float32)
     host[:] = 5
     copied = mapped(host).copy()
@@ -184,7 +184,7 @@ def test_a_kernel_cannot_use_pageable_memory(machine: Machine) -> None:
         mapped(host)
 
 
-def test_registered_memory_is_page_locked_until_it_is_unregistered(machine: Machine) -> None:
+def test_registered_memory_is_pinned_until_it_is_unregistered(machine: Machine) -> None:
     host = np.zeros(1 << 20, np.uint8)
     x = cp.zeros(1 << 20, cp.uint8)
 
@@ -204,7 +204,7 @@ def test_registered_memory_is_page_locked_until_it_is_unregistered(machine: Mach
 
 @pytest.mark.parametrize("n", [5, 1 << 20])
 @pytest.mark.usefixtures("machine")
-def test_page_locked_memory_is_set_to_zero_where_it_lies(n: int) -> None:
+def test_fill_writes_pinned_memory_in_place(n: int) -> None:
     host = cupyx.zeros_pinned(n + 2, np.float32)
     x = mapped(host)
     x.fill(3)
@@ -272,7 +272,7 @@ def by_hand(script: list[tuple[str, int, int]], pages: int, read_mostly: bool) -
 
 
 @pytest.mark.parametrize("read_mostly", [False, True])
-def test_pages_move_to_the_side_that_touches_them(read_mostly: bool) -> None:
+def test_managed_pages_migrate_to_the_accessing_side(read_mostly: bool) -> None:
     rng = np.random.default_rng(3)
     pages = 200
     script = []
@@ -290,14 +290,14 @@ def test_pages_move_to_the_side_that_touches_them(read_mostly: bool) -> None:
     assert moves == by_hand(script, pages, read_mostly)
 
 
-def test_a_short_last_page_counts_its_bytes() -> None:
+def test_a_partial_last_page_counts_only_its_bytes() -> None:
     pages = ManagedPages(PAGE_BYTES + 100)
     pages.move_to_host(0, PAGE_BYTES + 100)
     assert pages.move_to_device(PAGE_BYTES, 100).copied_bytes == 100
     assert pages.move_to_device(0, PAGE_BYTES + 100).copied_bytes == PAGE_BYTES
 
 
-def test_a_kernel_waits_for_pages_that_the_host_has_and_only_once(machine: Machine) -> None:
+def test_a_kernel_waits_once_for_pages_on_the_host(machine: Machine) -> None:
     x = managed()
     view = np.from_dlpack(x)
     view[:] = 2
@@ -328,7 +328,7 @@ def test_a_prefetch_moves_the_pages_without_faults(machine: Machine) -> None:
     assert machine.current_device.work_queue.log[-1].duration_ns < 20_000
 
 
-def test_memory_that_is_read_mostly_stays_on_both_sides(machine: Machine) -> None:
+def test_read_mostly_memory_is_duplicated_on_both_sides(machine: Machine) -> None:
     x = managed()
     np.from_dlpack(x)[:] = 2
     x.data.mem.advise(runtime.cudaMemAdviseSetReadMostly, cp.cuda.Device())
@@ -340,7 +340,7 @@ def test_memory_that_is_read_mostly_stays_on_both_sides(machine: Machine) -> Non
     assert modelled_ns(machine, lambda: cp.multiply(x, 3, out=y)) < 100_000
 
 
-def test_numpy_shares_managed_memory_by_dlpack_and_keeps_it(machine: Machine) -> None:
+def test_a_dlpack_view_shares_managed_memory_and_keeps_it_alive(machine: Machine) -> None:
     x = managed(1000)
     x[:] = 4
     newer = np.lib.NumpyVersion(np.__version__) >= "2.1.0"  # earlier ones ask for no device
@@ -358,7 +358,7 @@ def test_numpy_shares_managed_memory_by_dlpack_and_keeps_it(machine: Machine) ->
     assert view[3] == 9
 
 
-def test_dlpack_orders_the_consumers_stream(machine: Machine) -> None:
+def test_dlpack_makes_the_consumer_stream_wait_for_the_producer(machine: Machine) -> None:
     x = managed(1000)
     consumer = cp.cuda.Stream(non_blocking=True)
     producer = cp.cuda.Stream(non_blocking=True)
@@ -374,7 +374,7 @@ def test_dlpack_orders_the_consumers_stream(machine: Machine) -> None:
 # What the host waits for
 
 
-def test_asarray_takes_the_data_along_and_set_leaves_it_to_the_driver(machine: Machine) -> None:
+def test_asarray_stages_pageable_data_and_set_waits(machine: Machine) -> None:
     stream = cp.cuda.Stream(non_blocking=True)
     host = np.ones(N, np.float32)
     x = cp.zeros(N, cp.float32)
@@ -445,7 +445,7 @@ def modelled_us(machine: Machine) -> dict[str, float]:
 
 @needs_nvrtc
 @pytest.mark.parametrize("gpu", ["h200", "h100"])
-def test_times_are_near_the_recorded_ones(gpu: str) -> None:
+def test_data_movement_times_are_close_to_recorded_times(gpu: str) -> None:
     record = json.loads((RECORDED / f"moving_data_{gpu}.json").read_text())
     runs = [steps for name, steps in record["managed"].items() if name.startswith("run")]
     measured = {key: statistics.median(run[key] for run in runs) for key in runs[0] if key != HOST_REFUSED}

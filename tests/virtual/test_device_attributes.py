@@ -74,7 +74,7 @@ ODD = replace(
     "info", [*map(device_info, list_device_names()), ODD], ids=[*list_device_names(), "odd"]
 )
 def test_a_device_record_can_be_read_back_from_its_attributes(info: DeviceInfo) -> None:
-    """As `gpulab.real.device` reads a GPU."""
+    """`gpulab.real.device` reads a real GPU in the same way."""
     values = {known.number: known.of(info) for known in ATTRIBUTES}
     read = info_fields(values.get)
     lost = {"memory_clock_mhz", "boost_clock_mhz", "copy_engines"} - {

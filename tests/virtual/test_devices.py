@@ -55,7 +55,7 @@ def test_aliases(typed: str, name: str) -> None:
     assert device_info(typed).name == name
 
 
-def test_a_devices_figures_are_published_and_name_their_document() -> None:
+def test_provenance_of_device_data_names_the_document() -> None:
     for name in list_device_names():
         info = device_info(name)
         assert re.match(rf"published for {name} \(NVIDIA .*(datasheet|whitepaper)", info.provenance.label)
@@ -68,7 +68,7 @@ def test_unknown_name_suggests_the_nearest(typed: str, suggested: str) -> None:
         device_spec(typed)
 
 
-def test_unknown_capability_lists_what_there_is() -> None:
+def test_an_unknown_compute_capability_lists_the_known_ones() -> None:
     with pytest.raises(UnknownDeviceError, match=r"Compute capability 4\.2.*5\.0.*12\.1"):
         find_arch_limits((4, 2))
 
@@ -98,7 +98,7 @@ GUIDE = {
 }
 
 
-def test_architectures_are_those_of_the_guide() -> None:
+def test_architecture_limits_equal_the_cuda_programming_guide() -> None:
     limits = {
         arch.compute_capability: (
             arch.max_threads_per_sm,

@@ -23,7 +23,7 @@ def value(path: str) -> Any:
     return eval(path, {"cp": cp})
 
 
-def test_common_functions_have_examples_that_hold() -> None:
+def test_examples_in_docstrings_are_correct() -> None:
     for line in FUNCTION_EXAMPLES.strip().split("\n"):
         code, _, result = line.partition(" -> ")
         assert " ".join(repr(value(code)).split()) == " ".join(result.split()), code
@@ -51,7 +51,7 @@ def test_keywords_that_cupy_lacks_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize("path", MODULES.split())
-def test_completion_offers_what_a_learner_can_use(path: str) -> None:
+def test_completion_lists_only_public_names(path: str) -> None:
     module = value(path)
     names = dir(module)
     assert names
@@ -93,7 +93,7 @@ def test_a_misspelt_name_gets_a_suggestion(path: str, message: str) -> None:
     assert message in message_of(path)
 
 
-def test_names_of_other_libraries_lead_to_names_that_exist() -> None:
+def test_suggestions_for_foreign_names_exist() -> None:
     array_habits = _missing_names._ARRAY_NAMES_ELSEWHERE
     for module, habits in {**_missing_names._NAMES_ELSEWHERE, "cp.zeros(3)": array_habits}.items():
         for name, answer in habits.items():

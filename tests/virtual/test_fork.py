@@ -1,4 +1,4 @@
-"""A forked process gets the error that it gets with CUDA."""
+"""A forked process that uses the GPU raises the same error as with CUDA."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def run(code: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_after_use_the_child_gets_cudas_error_and_the_parent_goes_on() -> None:
+def test_a_fork_after_device_use_raises_cudas_error_in_the_child() -> None:
     child, parent = run(FORK.format(before="y = cp.ones(3)"))
     assert child.startswith("child 3 cudaErrorInitializationError")
     assert "spawn" in child
     assert parent == "parent 10"
 
 
-def test_before_use_the_child_may_use_the_device() -> None:
+def test_a_fork_before_device_use_works_in_the_child() -> None:
     assert run(FORK.format(before="cp.cuda.Device()")) == ["child 6", "parent 10"]

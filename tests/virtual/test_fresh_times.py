@@ -43,7 +43,7 @@ def by_name(start: str) -> Program:
     return program
 
 
-def test_errors_in_the_card_are_within_the_bounds() -> None:
+def test_errors_in_the_model_card_are_within_the_bounds() -> None:
     reached = compare.score(card_rows())
     assert reached.count == len(make_fresh_programs()) > 40
     assert reached.median <= MEDIAN
@@ -52,14 +52,14 @@ def test_errors_in_the_card_are_within_the_bounds() -> None:
     assert reached.ranked >= RANKED
 
 
-def test_the_card_has_the_recorded_times() -> None:
+def test_the_model_card_has_the_recorded_times() -> None:
     assert [row.name for row in card_rows()] == [program.name for program in make_fresh_programs()]
     for row in card_rows():
         assert row.recorded_ns == pytest.approx(DATA["launches"][row.name]["warm_ns"], abs=5.1)
 
 
 @pytest.mark.parametrize("program", TRIED, ids=lambda program: program.name)
-def test_the_card_has_the_modelled_time(program: Program) -> None:
+def test_the_model_card_has_the_modelled_time(program: Program) -> None:
     if not nvrtc.is_available():
         pytest.skip("NVRTC is not installed")
     modelled_times = compare.model_times(["h200"], [program])["h200"]

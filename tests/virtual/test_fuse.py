@@ -1,6 +1,6 @@
 """``cp.fuse``: the same results as without it, and CuPy's rules for what can be fused.
 
-With CuPy in the place of ``cp`` these tests hold too; what only a virtual machine can tell is in
+`tests.gpu.test_fuse_gpu` runs these tests with CuPy. Tests that need the virtual GPU are in
 ``test_fuse_machine``.
 """
 
@@ -59,7 +59,7 @@ def defined(name: str, dtype: str) -> bool:
 
 
 @pytest.mark.parametrize(("dtype", "names"), GROUPS)
-def test_functions_agree_with_those_outside(dtype: str, names: tuple[str, ...]) -> None:
+def test_fused_functions_equal_unfused_functions(dtype: str, names: tuple[str, ...]) -> None:
     names = tuple(name for name in names if defined(name, dtype))
     a, b = operands(dtype)
     exponent = abs(b) % 5 if dtype[0] in "iu" else b
@@ -80,7 +80,7 @@ def test_functions_agree_with_those_outside(dtype: str, names: tuple[str, ...]) 
             np.testing.assert_array_equal(result.get(), reference.get(), err_msg=name)
 
 
-def test_every_listed_function_is_tried() -> None:
+def test_every_fusible_function_is_tested() -> None:
     tried = {name for dtype, names in GROUPS for name in names if defined(name, dtype)}
     assert tried == {name for names in _EXPRESSIONS_BY_KIND.values() for name in names}
 
@@ -159,7 +159,9 @@ ROUTINES = (
     ("function", "dtypes"),
     [*product(ROUTINES, [("f4", "f4"), ("i4", "f8"), ("f2", "f4"), ("i4", "i8")])],
 )
-def test_same_result_and_type_as_without(function: Callable[..., Any], dtypes: tuple[str, str]) -> None:
+def test_fused_routines_have_the_same_results_and_dtypes(
+    function: Callable[..., Any], dtypes: tuple[str, str]
+) -> None:
     rng = np.random.default_rng(5)
     x = cp.asarray(rng.integers(-5, 5, (4, 6)).astype(dtypes[0]))
     y = cp.arange(6).astype(dtypes[1])
@@ -204,14 +206,14 @@ REDUCTIONS = (dot, dots, distance, least, product, any_greater, all_small)
 
 @pytest.mark.parametrize("function", REDUCTIONS)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
-def test_reductions_at_the_end(function: Callable[..., Any], dtype: str) -> None:
+def test_fused_functions_may_end_in_a_reduction(function: Callable[..., Any], dtype: str) -> None:
     rng = np.random.default_rng(6)
     x = cp.asarray(rng.integers(-5, 5, (7, 33)).astype(dtype))
     y = cp.arange(33).astype(dtype)
     same(cp.fuse(function)(x, y), function(x, y), rtol=1e-5)
 
 
-def test_of_two_results_of_a_reduction_the_first_comes_back() -> None:
+def test_only_the_first_of_two_reduction_results_is_returned() -> None:
     x = cp.arange(6.0).reshape(2, 3)
     y = cp.arange(3.0)
     result = cp.fuse(two_results)(x, y)
@@ -255,7 +257,7 @@ STEPS = (other_functions, centred, softmax, elements_and_total, total_of_totals,
 
 @pytest.mark.parametrize("function", STEPS)
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_more_than_one_loop(function: Callable[..., Any], dtype: str) -> None:
+def test_fused_functions_with_several_loops(function: Callable[..., Any], dtype: str) -> None:
     rng = np.random.default_rng(6)
     x = cp.asarray(rng.integers(-5, 5, (7, 33)).astype(dtype))
     y = cp.arange(33).astype(dtype)
@@ -273,7 +275,7 @@ def smallest(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "i4", "i8", "u1", "u8", "?"])
-def test_extremes_of_every_type(dtype: str) -> None:
+def test_fused_max_and_min_of_every_dtype(dtype: str) -> None:
     rows = np.array([[3, 1, 2], [0, 0, 1], [1, 1, 1]]).astype(dtype)
     if rows.dtype.kind == "f":
         rows = np.vstack([rows, [[1, np.nan, 3], [-np.inf] * 3, [np.inf] * 3]]).astype(dtype)
@@ -292,7 +294,7 @@ def total_in_double(x: Any) -> Any:
     return cp.sum(x, dtype="f8")
 
 
-def test_a_named_type_of_a_sum_is_ignored() -> None:
+def test_the_dtype_argument_of_a_fused_sum_is_ignored() -> None:
     x = cp.arange(5, dtype="f4")
     assert cp.fuse(total_in_double)(x).dtype == np.float32
 
@@ -309,7 +311,7 @@ def halved(x: Any) -> Any:
     return x * 0.5
 
 
-def test_numbers_alone_take_the_narrowest_type() -> None:
+def test_python_numbers_have_the_narrowest_dtype() -> None:
     x = cp.zeros(3)
     np.testing.assert_array_equal(cp.fuse(with_numbers)(x, 0.1).get(), np.full(3, 2 * np.float16(0.1)))
     np.testing.assert_array_equal(cp.fuse(with_counts)(x, 100).get(), np.full(3, 200 - 256))
@@ -349,7 +351,7 @@ def second_only(x: Any, y: Any) -> Any:
     return y * 2
 
 
-def test_results_are_new_and_span_all_arguments() -> None:
+def test_results_are_new_arrays_broadcast_over_all_arguments() -> None:
     x = cp.arange(3.0)
     copy, more = cp.fuse(with_itself)(x)
     assert copy is not x
@@ -371,7 +373,7 @@ def test_numbers_and_none_as_arguments() -> None:
     np.testing.assert_array_equal(fused(x, None).get(), np.arange(3))
 
 
-def test_it_is_the_function_itself_for_host_data() -> None:
+def test_a_fused_function_runs_unfused_for_host_data() -> None:
     @cp.fuse
     def twice(a: Any) -> Any:
         """Twice."""

@@ -18,7 +18,7 @@ def work(a: Any) -> Any:
     return cp.sqrt(a * a + 2 * a + 1) - 1
 
 
-def test_one_launch_instead_of_many(machine: Machine) -> None:
+def test_a_fused_function_is_one_launch(machine: Machine) -> None:
     x = cp.arange(100_000, dtype="f4")
     launches = machine.kernel_launches
     work(x)
@@ -29,7 +29,7 @@ def test_one_launch_instead_of_many(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("function", [*REDUCTIONS, lambda x, y: step(x, y, 0.5)])
-def test_one_launch_with_a_reduction_or_in_place(function: Any, machine: Machine) -> None:
+def test_fused_reductions_and_in_place_updates_are_one_launch(function: Any, machine: Machine) -> None:
     x = cp.ones((7, 33))
     y = cp.ones((7, 33))
     launches = machine.kernel_launches
@@ -37,7 +37,7 @@ def test_one_launch_with_a_reduction_or_in_place(function: Any, machine: Machine
     assert machine.kernel_launches == launches + 1
 
 
-def test_numbers_do_not_compile_anew() -> None:
+def test_other_scalar_values_do_not_compile_again() -> None:
     fused = cp.fuse(scaled)
     for by in (2.0, 3.0, 4.5):
         fused(cp.arange(3.0), by)
@@ -53,6 +53,6 @@ def test_a_lambda_needs_a_name() -> None:
         cp.fuse(lambda a: a + 1)(cp.arange(3.0))
 
 
-def test_numpy_arrays_are_copied_first() -> None:
+def test_numpy_arguments_are_refused_with_a_remedy() -> None:
     with pytest.raises(AssertionError, match=r"cp\.asarray"):
         cp.fuse(scaled)(cp.arange(3.0), np.arange(3.0))

@@ -1,6 +1,6 @@
-"""What ``cp.fuse`` refuses: CuPy's classes of errors, and of their messages the part that is CuPy's.
+"""Errors of ``cp.fuse``: the same exception classes and message texts as CuPy.
 
-With CuPy in the place of ``cp`` these tests hold too.
+`tests.gpu.test_fuse_gpu` runs these tests with CuPy.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], Any, str | None]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_fused(name: str) -> None:
+def test_unsupported_operations_raise_as_in_cupy(name: str) -> None:
     function, error, message = REFUSED[name]
     fused = cp.fuse(kernel_name="refused")(function)
     for _ in range(2):
@@ -74,7 +74,7 @@ def test_what_cannot_be_fused(name: str) -> None:
             fused(cp.arange(3.0))
 
 
-def test_arrays_from_outside_the_function() -> None:
+def test_arrays_captured_from_outside_are_refused() -> None:
     weights = cp.arange(3.0)
 
     def weighted(a: Any) -> Any:
@@ -88,7 +88,7 @@ def test_arrays_from_outside_the_function() -> None:
             cp.fuse(function)(cp.ones((2, 3)))
 
 
-def test_names_of_kernels() -> None:
+def test_a_kernel_name_must_be_an_identifier() -> None:
     x = cp.arange(3.0)
     before = cp.fuse(lambda a: operator.iadd(a, 1))
     with pytest.raises(cp.cuda.compiler.CompileException, match="expected an identifier"):

@@ -33,7 +33,7 @@ def squared_difference() -> Any:
 
 
 @pytest.mark.parametrize("dtype", DTYPES[1:])
-def test_every_element_type(dtype: str) -> None:
+def test_elementwise_kernels_accept_every_dtype(dtype: str) -> None:
     x = sample(dtype)
     y = sample(dtype)
     result = squared_difference()(cp.asarray(x), cp.asarray(y))
@@ -82,7 +82,7 @@ def test_outputs_may_be_views() -> None:
     np.testing.assert_array_equal(device.get(), host)
 
 
-def test_scalars_take_the_arrays_type() -> None:
+def test_scalars_have_the_dtype_of_the_array() -> None:
     x = cp.arange(5, dtype="i4")
     kernel = squared_difference()
     for scalar in (2, 2.7, np.float64(2.7), np.int8(2)):
@@ -93,7 +93,7 @@ def test_scalars_take_the_arrays_type() -> None:
     np.testing.assert_array_equal(shift(cp.arange(3, dtype="u1"), -1).get(), [255, 0, 1])
 
 
-def test_raw_arrays_and_the_number_of_the_element() -> None:
+def test_raw_arrays_and_the_element_index() -> None:
     host = np.arange(10, dtype="f4")
     reverse = cp.ElementwiseKernel("T x, raw T y", "T z", "z = x + y[_ind.size() - i - 1]", "reverse")
     x = cp.asarray(host)
@@ -112,7 +112,7 @@ def test_raw_arrays_and_the_number_of_the_element() -> None:
     np.testing.assert_array_equal(element(cp.asarray(matrix.T), 1, cp.empty(2, "f4")).get(), matrix[:, 1])
 
 
-def test_size_is_for_raw_arrays() -> None:
+def test_the_size_argument_requires_raw_arrays() -> None:
     double = cp.ElementwiseKernel("raw T x", "raw T y", "y[i] = 2 * x[i]")
     np.testing.assert_array_equal(double(cp.arange(4.0), size=4).get(), [0, 2, 4, 6])
     with pytest.raises(ValueError, match="Loop size is undecided"):
@@ -163,7 +163,7 @@ def test_preamble_options_and_loop_statements() -> None:
     assert float(y[0]) == 499500
 
 
-def test_nothing_runs_over_empty_arrays(machine: Machine) -> None:
+def test_empty_arrays_launch_no_kernel(machine: Machine) -> None:
     launches = machine.kernel_launches
     result = squared_difference()(cp.empty((0, 3)), cp.empty(3))
     assert result.shape == (0, 3)
@@ -241,12 +241,12 @@ def test_wrong_definitions_and_calls_are_refused(make: Any, error: Any, message:
     ],
 )
 def test_errors_name_the_remedy(make: Any, error: Any, remedy: str) -> None:
-    """Also where CuPy would read memory outside of the array."""
+    """This includes calls for which CuPy would read memory outside of the array."""
     with pytest.raises(error, match=remedy):
         make()
 
 
-def test_generated_code_can_be_read() -> None:
+def test_generated_source_is_available_as_cached_code() -> None:
     kernel = squared_difference()
     with pytest.warns(UserWarning, match="No codes are cached"):
         assert not kernel.cached_codes
@@ -319,7 +319,7 @@ def test_reduction_of_every_element_type(dtype: str) -> None:
     )
 
 
-def test_several_inputs_outputs_and_a_type_of_its_own() -> None:
+def test_reductions_with_several_arguments_and_a_custom_type() -> None:
     dot = cp.ReductionKernel("T x, T y", "T z", "x * y", "a + b", "z = a", "0", "dot")
     x = RNG.random((4, 6))
     y = RNG.random(6)
@@ -341,7 +341,7 @@ def test_several_inputs_outputs_and_a_type_of_its_own() -> None:
     np.testing.assert_array_equal(bounds(cp.asarray(x), axis=0).get(), x.min(axis=0))
 
 
-def test_raw_inputs_need_the_reduced_axes_in_front() -> None:
+def test_raw_reduction_inputs_require_leading_reduced_axes() -> None:
     weighted = cp.ReductionKernel("T x, raw T w", "T y", "x * w[_J]", "a + b", "y = a", "0", "weighted")
     x = RNG.random((5, 3))
     w = RNG.random(5)
@@ -359,7 +359,7 @@ def test_empty_reductions() -> None:
         largest(cp.zeros((0, 3)), axis=0)
 
 
-def test_out_of_a_reduction() -> None:
+def test_the_out_argument_of_a_reduction() -> None:
     x = cp.arange(6.0).reshape(2, 3)
     out = cp.zeros(4)[::2]
     assert norm()(x, axis=1, out=out) is out
@@ -386,7 +386,7 @@ def test_out_of_a_reduction() -> None:
         ("T left, T _x", "T res", "left * _x", "res = a  // the sum"),
     ],
 )
-def test_reduction_parameters_may_be_called_a_or_out(
+def test_reduction_parameters_can_be_named_a_or_out(
     inputs: str, output: str, mapped: str, closing: str
 ) -> None:
     x = np.arange(1.0, 7.0).reshape(2, 3)

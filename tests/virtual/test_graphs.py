@@ -1,6 +1,6 @@
-"""CUDA graphs: what a capture keeps, what it refuses, and what a launch does and costs.
+"""CUDA graphs: recorded nodes, refused calls, results of launches, and modelled times.
 
-The refusals are those that an H200 gave (driver 580, CUDA 13.0, CuPy 14.2), with class and status.
+The errors have the class and status that an H200 returned (driver 580, CUDA 13.0, CuPy 14.2).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class TestReplay:
             lambda x, i: cp.fuse(kernel_name="square_plus")(lambda a: a * a + 1)(x),
         ],
     )
-    def test_results_are_those_of_the_inputs_at_the_launch(self, function: Any) -> None:
+    def test_a_launch_uses_the_inputs_at_launch_time(self, function: Any) -> None:
         values = np.arange(12, dtype=np.float32).reshape(3, 4)[::-1] * 1.5
         x = cp.asarray(values)
         index = cp.array([2, 0])
@@ -193,7 +193,7 @@ class TestReplay:
             (lambda out, x: out.data.copy_from_device_async(x.data, 256), 99),
         ],
     )
-    def test_a_graph_keeps_addresses_and_no_arrays(self, use: Any, result: int) -> None:
+    def test_a_graph_stores_addresses_and_no_array_references(self, use: Any, result: int) -> None:
         out = cp.zeros(64, cp.float32)
         arrays = [cp.full(64, 3, cp.float32)]
         graph = captured(lambda _: use(out, arrays[0]))
@@ -202,7 +202,7 @@ class TestReplay:
         graph.launch()
         np.testing.assert_array_equal(out.get(), np.full(64, result))
 
-    def test_a_fault_in_a_node_is_the_launchs(self, machine: Machine) -> None:
+    def test_a_fault_in_a_node_is_raised_by_the_launch(self, machine: Machine) -> None:
         kernel = cp.RawKernel('extern "C" __global__ void bad(float* x) { x[1 << 20] = 1; }', "bad")
         x = cp.zeros(4, cp.float32)
         graph = captured(lambda _: kernel((1,), (1,), (x,)))
@@ -225,7 +225,7 @@ class TestReplay:
         assert after.start_ns >= last_node.end_ns
         assert after.after == (last_node.correlation_id,)
 
-    def test_graphs_of_two_devices_run_on_both(self) -> None:
+    def test_a_graph_over_two_devices_runs_on_both(self) -> None:
         for machine in fresh("H200", "H200"):
             x = cp.zeros(64, cp.float32)
             with cp.cuda.Device(1):
@@ -255,7 +255,7 @@ class TestMemoryNodes:
     def kinds(graph: Any) -> list[str]:
         return list(nodes_of(graph.debug_dot_str()).values())
 
-    def test_arrays_of_an_asynchronous_pool(self, add: Any) -> None:
+    def test_arrays_of_an_async_pool_are_memory_nodes(self, add: Any) -> None:
         out = cp.zeros(64, cp.float32)
         pool = cp.cuda.MemoryAsyncPool()
 
@@ -274,7 +274,7 @@ class TestMemoryNodes:
             graph.launch()
             np.testing.assert_array_equal(out.get(), np.full(64, 3))
 
-    def test_memory_that_the_last_launch_left_forbids_the_next(self, machine: Machine) -> None:
+    def test_a_graph_with_unfreed_memory_cannot_be_launched_again(self, machine: Machine) -> None:
         addresses: list[int] = []
 
         def work(stream: Any) -> None:
@@ -296,7 +296,7 @@ class TestMemoryNodes:
             assert machine.devices[0].memory.view(addresses[0], 4096).tolist() == [7] * 4096
             runtime.freeAsync(addresses[0], stream.ptr)
 
-    def test_the_graph_has_its_memory_for_itself(self) -> None:
+    def test_graph_memory_is_not_reused_while_the_graph_exists(self) -> None:
         addresses: list[int] = []
 
         def work(stream: Any) -> None:
@@ -316,7 +316,7 @@ class TestMemoryNodes:
         for address in outside:
             runtime.freeAsync(address, stream.ptr)
 
-    def test_memory_of_no_graph_is_not_freed_in_a_capture(self) -> None:
+    def test_a_capture_cannot_free_memory_from_outside_the_graph(self) -> None:
         stream = Stream(non_blocking=True)
         address = runtime.mallocAsync(64, stream.ptr)
         stream.begin_capture()
@@ -327,7 +327,7 @@ class TestMemoryNodes:
         runtime.freeAsync(address, stream.ptr)
 
 
-def test_a_graph_draws_on_from_a_generator() -> None:
+def test_each_launch_continues_the_random_generator() -> None:
     """CuPy's generators are kernels; only cuRAND (``cp.random.rand``) cannot be captured."""
     generator = cp.random.default_rng(5)
     results = []
@@ -342,7 +342,7 @@ def test_a_graph_draws_on_from_a_generator() -> None:
 
 
 class TestForkAndJoin:
-    def test_edges_that_follow_from_others_stay(self, add: Any) -> None:
+    def test_redundant_edges_are_kept(self, add: Any) -> None:
         """As CUDA 13.0 draws them."""
         x = cp.zeros(64, cp.float32)
         other = Stream(non_blocking=True)
@@ -412,7 +412,7 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], object], int, bool]] = {
         (lambda s: cp.cuda.Device().synchronize(), "synchronize"),
     ],
 )
-def test_the_call_that_lost_the_graph_is_named(spoil: Any, called: str) -> None:
+def test_the_call_that_invalidated_the_capture_is_named(spoil: Any, called: str) -> None:
     x = array()
     stream = Stream(non_blocking=True)
     with stream:
@@ -431,8 +431,8 @@ def test_the_call_that_lost_the_graph_is_named(spoil: Any, called: str) -> None:
 
 
 @pytest.mark.parametrize("rejoins", [True, False])
-def test_a_stream_that_joined_a_capture_may_go_out_of_scope(rejoins: bool) -> None:
-    """As on an H200: its work is in the graph if the origin waits for it."""
+def test_a_stream_that_joined_a_capture_can_go_out_of_scope(rejoins: bool) -> None:
+    """As on an H200, the stream's work is in the graph if the origin stream waits for it."""
 
     def fork(origin: Stream, x: Any) -> None:
         joined = Stream(non_blocking=True)
@@ -459,7 +459,7 @@ def test_a_stream_that_joined_a_capture_may_go_out_of_scope(rejoins: bool) -> No
 
 class TestRefusals:
     @pytest.mark.parametrize("name", REFUSED)
-    def test_status_and_whether_the_graph_survives(self, name: str) -> None:
+    def test_illegal_calls_return_cudas_status_and_may_invalidate(self, name: str) -> None:
         call, status, lost = REFUSED[name]
         x = array()
         stream = Stream(non_blocking=True)
@@ -506,7 +506,7 @@ class TestRefusals:
             (lambda s, x: x.data.copy_to_host_async(np.zeros(64).ctypes.data, 64, s), "D2H transfers"),
         ],
     )
-    def test_cupys_own_refusals_leave_the_graph_whole(self, does: Any, message: str) -> None:
+    def test_errors_raised_by_cupy_do_not_invalidate_the_capture(self, does: Any, message: str) -> None:
         x = array()
         stream = Stream(non_blocking=True)
         with stream:
@@ -529,7 +529,7 @@ class TestRefusals:
             (lambda m: cp.random.rand(4), "cuRAND"),
         ],
     )
-    def test_libraries_stay_out(self, does: Any, library: str) -> None:
+    def test_library_calls_are_refused_during_capture(self, does: Any, library: str) -> None:
         m = cp.eye(4)
         stream = Stream(non_blocking=True)
         with stream:
@@ -564,7 +564,7 @@ class TestRefusals:
         with pytest.raises(CUDARuntimeError, match="previous error"):
             stream.end_capture()
 
-    def test_a_graph_is_not_launched_on_the_legacy_stream_while_a_stream_it_waits_for_captures(self) -> None:
+    def test_graph_launch_on_the_legacy_stream_fails_during_a_capture(self) -> None:
         x = cp.zeros(32)
         graph = captured(lambda _: x.fill(1))
         for non_blocking in (True, False):
@@ -582,7 +582,7 @@ class TestRefusals:
             with stream, contextlib.suppress(CUDARuntimeError):
                 stream.end_capture()
 
-    def test_asking_the_legacy_stream_only_fails(self) -> None:
+    def test_querying_the_legacy_stream_fails_but_keeps_the_capture(self) -> None:
         stream = Stream()
         stream.begin_capture()
         with pytest.raises(CUDARuntimeError) as error:
@@ -590,7 +590,7 @@ class TestRefusals:
         assert error.value.status == 906
         stream.end_capture()
 
-    def test_other_blocking_streams_go_on(self) -> None:
+    def test_other_blocking_streams_run_during_a_capture(self) -> None:
         x = array()
         stream = Stream()
         other = Stream()
@@ -604,7 +604,7 @@ class TestRefusals:
     @pytest.mark.parametrize("mode", ["Global", "ThreadLocal", "Relaxed"])
     @pytest.mark.parametrize("elsewhere", [False, True], ids=["own thread", "other thread"])
     def test_a_capture_forbids_allocations_by_mode_and_thread(self, mode: str, elsewhere: bool) -> None:
-        """CUDA Runtime API, cudaThreadExchangeStreamCaptureMode: global all threads', local the own."""
+        """Global mode applies to all threads, ThreadLocal only to the capturing one (CUDA Runtime API)."""
         stream = Stream(non_blocking=True)
         statuses = []
         messages = []
@@ -632,7 +632,7 @@ class TestRefusals:
         assert statuses == ([900] if refused else [])
         assert all("cudaErrorStreamCaptureUnsupported" in text for text in messages)
 
-    def test_a_strict_capture_ends_in_its_thread(self) -> None:
+    def test_another_thread_cannot_end_a_strict_capture(self) -> None:
         stream = Stream(non_blocking=True)
         raised = []
         stream.begin_capture(runtime.streamCaptureModeThreadLocal)
@@ -660,7 +660,7 @@ class TestRefusals:
         with pytest.raises(CUDARuntimeError):
             Stream().begin_capture(7)
 
-    def test_an_event_of_a_finished_capture_is_no_ordinary_event(self) -> None:
+    def test_an_event_recorded_in_a_finished_capture_is_invalid(self) -> None:
         x = array()
         stream = Stream(non_blocking=True)
         event = Event()
@@ -678,15 +678,15 @@ class TestRefusals:
             event.record()
             event.synchronize()
 
-    def test_a_stream_that_dies_takes_its_capture_along(self) -> None:
+    def test_deleting_a_stream_ends_its_capture(self) -> None:
         stream = Stream(non_blocking=True)
         stream.begin_capture()
         del stream
         cp.cuda.Device().synchronize()
 
 
-class TestByHandle:
-    def test_the_runtimes_functions_do_the_same(self, add: Any) -> None:
+class TestRuntimeFunctions:
+    def test_runtime_functions_capture_and_launch_a_graph(self, add: Any) -> None:
         x = array()
         stream = Stream(non_blocking=True)
         runtime.streamBeginCapture(stream.ptr)
@@ -704,8 +704,8 @@ class TestByHandle:
         assert error.value.status == 1
 
 
-class TestDot:
-    def test_text_is_cudas(self, add: Any) -> None:
+class TestDotOutput:
+    def test_dot_text_equals_that_of_cuda(self, add: Any) -> None:
         """CUDA 13.0's text for this graph, except the graph's number."""
         x = cp.zeros(32, cp.float32)
         y = cp.zeros(32, cp.float32)
@@ -742,7 +742,7 @@ class TestDot:
             ((2, 3, 4), (8, 4, 2), r"\{2,3,4\},\{8,4,2\},128"),
         ],
     )
-    def test_launch_shapes_on_request(self, grid: Any, block: Any, text: str) -> None:
+    def test_dot_text_shows_launch_shapes_on_request(self, grid: Any, block: Any, text: str) -> None:
         x = cp.zeros(4096, cp.float32)
         kernel = cp.RawKernel(ADD, "add")
         graph = captured(lambda _: kernel(grid, block, (x, np.float32(1)), shared_mem=128))
@@ -759,7 +759,7 @@ def machine_clock() -> Any:
     return slot.current().clock
 
 
-class TestPrice:
+class TestCost:
     """Between two events, an H200 took 3.5, 13.3, 106.5 and 1,041 us for graphs of small kernels; in a
     stream they follow each other at 6.0 us."""
 
@@ -789,17 +789,19 @@ class TestPrice:
         return launch
 
     @pytest.mark.parametrize(("nodes", "measured_us"), [(1, 3.49), (10, 13.28), (100, 106.5), (1000, 1041)])
-    def test_graphs_cost_what_an_h200_measured(self, add: Any, nodes: int, measured_us: float) -> None:
+    def test_graph_times_are_close_to_h200_measurements(
+        self, add: Any, nodes: int, measured_us: float
+    ) -> None:
         x = array()
         launch = self.uploaded(lambda _: [add(x) for _ in range(nodes)])
         assert self.us(launch) == pytest.approx(measured_us, rel=0.15)
 
-    def test_a_stream_costs_five_times_as_much(self, add: Any) -> None:
+    def test_a_stream_of_small_kernels_is_five_times_slower(self, add: Any) -> None:
         x = array()
         launch = self.uploaded(lambda _: [add(x) for _ in range(100)])
         assert 4.5 < self.us(lambda: [add(x) for _ in range(100)]) / self.us(launch) < 7
 
-    def test_work_that_is_large_costs_the_same_in_both(self) -> None:
+    def test_large_kernels_take_the_same_time_in_graph_and_stream(self) -> None:
         """20 additions over 64 MiB: 1,614 us in a graph, 1,655 in a stream."""
         z = cp.zeros(1 << 24, cp.float32)
         cp.cuda.Device().synchronize()
@@ -814,10 +816,10 @@ class TestPrice:
         ("nodes", "capture_us", "end_us", "first_us", "later_us"),
         [(10, 18.5, 62.7, 12.8, 2.4), (100, 168, 243, 110, 3.8), (1000, 1_999, 3_616, 882, 11.1)],
     )
-    def test_the_host_time_of_capture_and_launches(
+    def test_host_times_of_capture_and_launches_match_an_h200(
         self, add: Any, nodes: int, capture_us: float, end_us: float, first_us: float, later_us: float
     ) -> None:
-        """On the host of an H200, of small kernels; one in a stream cost 4.9 us."""
+        """Measured on the host of an H200 for small kernels. One launch in a stream took 4.9 us."""
         x = array()
         stream = Stream(non_blocking=True)
         clock = machine_clock()
@@ -837,7 +839,7 @@ class TestPrice:
         assert took[:3] == pytest.approx([capture_us, end_us, first_us], rel=0.35)
         assert took[3] < 1.2 * later_us
 
-    def test_an_upload_takes_what_the_first_launch_then_saves(self, add: Any) -> None:
+    def test_an_upload_moves_its_time_from_the_first_launch(self, add: Any) -> None:
         x = array()
         clock = machine_clock()
         spent = []
@@ -870,7 +872,7 @@ class TestPrice:
         assert self.us(self.uploaded(work)) == pytest.approx(33, rel=0.2)
 
 
-def test_nothing_can_be_observed_of_a_kernel_in_a_capture(machine: Machine) -> None:
+def test_a_kernel_cannot_be_observed_during_a_capture(machine: Machine) -> None:
     kernel = cp.RawKernel(ADD, "add")
     x = array()
     stream = Stream(non_blocking=True)

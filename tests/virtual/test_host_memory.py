@@ -32,14 +32,14 @@ def limit(folder: Path, names: tuple[str, str, str], limit: object, used: int, c
 
 
 @pytest.mark.parametrize("inside", ["/", "/user.slice", "/user.slice/jupyter-ada.service"])
-def test_a_limit_of_version_2_holds_in_all_groups_within(groups: Path, inside: str) -> None:
+def test_a_cgroup_v2_limit_applies_to_nested_groups(groups: Path, inside: str) -> None:
     (groups / "self").write_text("0::/user.slice/jupyter-ada.service\n")
     for place in ("/", "/user.slice", "/user.slice/jupyter-ada.service"):
         limit(groups / place[1:], V2, 4 * GiB if place == inside else "max", GiB)
     assert host._read_available_bytes() == 3 * GiB
 
 
-def test_a_limit_of_version_1_beside_other_controllers(groups: Path) -> None:
+def test_a_cgroup_v1_limit_is_read_among_other_controllers(groups: Path) -> None:
     (groups / "self").write_text("5:cpu,cpuacct:/other\n4:memory:/docker/1\n0::/\n")
     limit(groups / "memory" / "docker" / "1", V1, 2 * GiB, GiB)
     limit(groups / "other", V1, GiB, 0)
@@ -52,7 +52,7 @@ def test_file_cache_counts_as_available(groups: Path) -> None:
     assert host._read_available_bytes() == 3 * GiB + 5
 
 
-def test_too_little_host_memory_is_an_error_with_both_sizes(groups: Path) -> None:
+def test_the_error_for_low_host_memory_contains_both_sizes(groups: Path) -> None:
     (groups / "self").write_text("0::/job\n")
     limit(groups / "job", V2, 2 * GiB, GiB)
     host.check_host_memory(GiB // 2)

@@ -200,12 +200,12 @@ def _same(result: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("expression", COPIED)
-def test_what_cupy_copies_is_copied(expression: str) -> None:
+def test_host_operands_that_cupy_copies_are_copied(expression: str) -> None:
     _same(_on_the_host(eval(expression, _names(cp))), eval(expression, _names(np)))
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_values_on_the_host_are_stored(change: Any) -> None:
+def test_host_values_can_be_assigned_to_device_arrays(change: Any) -> None:
     device = cp.asarray(H)
     host = H.copy()
     change(cp, device)
@@ -214,24 +214,24 @@ def test_values_on_the_host_are_stored(change: Any) -> None:
 
 
 @pytest.mark.parametrize("expression", REFUSED)
-def test_what_cupy_refuses_is_refused(expression: str) -> None:
+def test_host_operands_that_cupy_refuses_are_refused(expression: str) -> None:
     with pytest.raises((TypeError, ValueError)):
         eval(expression, _names(cp))
 
 
 @pytest.mark.parametrize("name", ON_THE_HOST)
-def test_a_method_of_a_numpy_array_computes_on_the_host(name: str) -> None:
+def test_functions_of_numpy_arrays_compute_on_the_host(name: str) -> None:
     result = getattr(cp, name)(M)
     assert isinstance(result, np.ndarray | np.generic)
     np.testing.assert_allclose(result, getattr(np, name)(M))
 
 
 @pytest.mark.parametrize("expression", NAMES)
-def test_parameters_have_cupys_names(expression: str) -> None:
+def test_parameters_have_the_names_used_by_cupy(expression: str) -> None:
     _same(_on_the_host(eval(expression, _names(cp))), eval(NAMES[expression], _names(np)))
 
 
-def test_a_copied_operand_goes_over_the_bus() -> None:
+def test_copying_a_host_operand_takes_bus_time() -> None:
     start = cp.cuda.Event()
     end = cp.cuda.Event()
     large = np.zeros(1 << 20)
@@ -246,7 +246,7 @@ def test_a_copied_operand_goes_over_the_bus() -> None:
     assert times[1] > 2 * times[0]
 
 
-def test_a_copy_that_is_needed_can_be_refused() -> None:
+def test_copy_false_refuses_a_necessary_copy() -> None:
     d = cp.arange(3)
     assert cp.asarray(d, copy=False) is d
     assert cp.asarray([1, 2], copy=False).tolist() == [1, 2], "as CuPy 14.2 on an H200"

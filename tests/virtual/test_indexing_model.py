@@ -50,7 +50,7 @@ def on_device(key: Any) -> Any:
 
 @QUICK
 @given(arrays_and_keys())
-def test_reading(case: tuple[np.ndarray[Any, Any], Any]) -> None:
+def test_reading_with_random_indices(case: tuple[np.ndarray[Any, Any], Any]) -> None:
     host, key = case
     device = cp.asarray(host)
     expected = np.asarray(host[key])
@@ -100,7 +100,7 @@ def test_device_index_arrays_wrap_around(shape: tuple[int, ...], data: st.DataOb
 
 @QUICK
 @given(SHAPES, st.data())
-def test_flat(shape: tuple[int, ...], data: st.DataObject) -> None:
+def test_reading_and_writing_the_flat_iterator(shape: tuple[int, ...], data: st.DataObject) -> None:
     host = np.arange(np.prod(shape)).reshape(shape).T
     device = cp.asarray(host)
     key = data.draw(st.one_of(st.slices(host.size), st.integers(-host.size, host.size - 1)))

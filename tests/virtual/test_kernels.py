@@ -100,7 +100,7 @@ def test_saxpy_equals_numpy(device: int) -> None:
         np.testing.assert_array_equal(dy.get(), expected)
 
 
-def test_python_numbers_and_a_list_of_arguments_work_as_in_cupy() -> None:
+def test_arguments_can_be_a_list_with_python_numbers() -> None:
     x = cp.ones(10, cp.float32)
     y = cp.ones(10, cp.float32)
     kernel("saxpy")((1,), (32,), [np.float32(3), x, y, 10])
@@ -136,7 +136,7 @@ def test_a_launch_beyond_a_limit_names_the_limit(
         kernel("bounded")(grid, block, (cp.zeros(1, cp.float32),))
 
 
-def test_too_many_registers() -> None:
+def test_a_launch_with_too_many_registers_is_refused() -> None:
     hungry = kernel("hungry")
     assert hungry.num_regs > 64
     with refused(701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested", "1,024 threads of"):
@@ -186,7 +186,7 @@ def test_nvrtcs_warnings_are_reported_once_with_their_lines() -> None:
     assert int(x[0]) == 1
 
 
-def test_a_stream_of_another_device() -> None:
+def test_a_stream_of_another_device_is_refused() -> None:
     stream = cp.cuda.Stream()
     x = cp.ones(32, cp.float32)
     with cp.cuda.Device(1):
@@ -206,7 +206,7 @@ def test_a_stream_of_another_device() -> None:
         ((), (32,), "'grid' has 0 dimensions"),
     ],
 )
-def test_shapes_are_tuples_of_whole_numbers(grid: Any, block: Any, message: str) -> None:
+def test_launch_shapes_must_be_tuples_of_integers(grid: Any, block: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         kernel("bounded")(grid, block, (cp.zeros(1, cp.float32),))
 
@@ -259,7 +259,9 @@ def test_unknown_names_have_a_suggestion(load: Any, parts: tuple[str, ...]) -> N
         ),
     ],
 )
-def test_wrong_arguments_of_kernels_and_modules(make: Any, error: type[Exception], part: str) -> None:
+def test_wrong_arguments_of_kernels_and_modules_are_refused(
+    make: Any, error: type[Exception], part: str
+) -> None:
     with pytest.raises(error, match=part):
         make()
 
@@ -267,7 +269,7 @@ def test_wrong_arguments_of_kernels_and_modules(make: Any, error: type[Exception
 # What the compiler decided
 
 
-def test_attributes_have_cupys_names_and_values_of_an_h200() -> None:
+def test_kernel_attributes_equal_those_of_cupy_on_an_h200() -> None:
     """Attributes that do not depend on the number of registers."""
     bounded = kernel("bounded").attributes
     static = kernel("is_static").attributes
@@ -280,7 +282,7 @@ def test_attributes_have_cupys_names_and_values_of_an_h200() -> None:
     assert kernel("hungry").local_size_bytes > 0
 
 
-def test_a_device_older_than_nvrtc_says_what_it_was_compiled_for() -> None:
+def test_provenance_names_the_target_for_an_old_device() -> None:
     slot.use(Machine([device_info("V100")]))
     stats = kernel("bounded").stats
     oldest = min(nvrtc.supported_targets())
@@ -309,7 +311,7 @@ extern "C" __global__ void functions(const complex<double>* z, complex<double>* 
 """
 
 
-def test_the_header_of_complex_numbers() -> None:
+def test_the_complex_header_computes_as_numpy() -> None:
     """The example of CuPy's documentation, and functions against NumPy's."""
     x1 = (np.arange(10) + 2j).astype("c8")
     x2 = (1 - 3j * np.arange(10)).astype("c8")
@@ -328,7 +330,7 @@ OF_NUMPY |= {name: name for name in ("tan", "tanh", "sqrt", "log10")}
 
 
 @pytest.mark.parametrize("name", OF_NUMPY)
-def test_functions_of_complex_numbers_are_numpys_on_cuts_and_far_out(name: str) -> None:
+def test_complex_functions_at_branch_cuts_and_extremes(name: str) -> None:
     code = f"""
     #include <cupy/complex.cuh>
     extern "C" __global__ void k(const complex<double>* z, complex<double>* out) {{
@@ -345,7 +347,7 @@ def test_functions_of_complex_numbers_are_numpys_on_cuts_and_far_out(name: str) 
     np.testing.assert_allclose(out.get(), expected, rtol=1e-12)
 
 
-def test_infinite_complex_numbers_times_a_number_have_no_nan() -> None:
+def test_an_infinite_complex_number_times_a_scalar_is_not_nan() -> None:
     code = """
     #include <cupy/complex.cuh>
     extern "C" __global__ void k(complex<float> z, complex<float>* out) {
@@ -356,13 +358,13 @@ def test_infinite_complex_numbers_times_a_number_have_no_nan() -> None:
     assert out.tolist() == [complex(np.inf, 0)] * 3
 
 
-def test_the_header_of_complex_numbers_keeps_line_numbers() -> None:
+def test_the_complex_header_keeps_line_numbers() -> None:
     code = COMPLEX.replace("y[tid] =", "wrong =")
     with pytest.raises(cp.cuda.compiler.CompileException, match=r"kernel\.cu\(8\)"):
         cp.RawKernel(code, "my_func").compile()
 
 
-def test_cupys_own_headers() -> None:
+def test_carray_and_math_constants_headers() -> None:
     code = """
     #include <cupy/carray.cuh>
     #include <cupy/math_constants.h>

@@ -31,7 +31,7 @@ template <class T> __global__ void scale(T* x, T by) { x[threadIdx.x] *= by; }
 """
 
 
-def test_running_a_launch_is_what_cupy_does() -> None:
+def test_running_a_launch_executes_the_kernel() -> None:
     out = cp.zeros(12, cp.int32)
     Launch.of(cp.RawKernel(CODE, "fill"), 3, 4, (out, np.int32(7)), shared_mem=16).run()
     assert out.get().tolist() == [9] * 12
@@ -49,7 +49,7 @@ def test_running_a_launch_is_what_cupy_does() -> None:
         ((5, 2), (16, 2), False),
     ],
 )
-def test_shapes_of_one_dimension(grid: Any, block: Any, flat: bool) -> None:
+def test_a_launch_is_one_dimensional_only_without_y_and_z_sizes(grid: Any, block: Any, flat: bool) -> None:
     launch = Launch.of(cp.RawKernel(CODE, "fill"), grid, block)
     assert launch.is_one_dimensional is flat
     assert launch.block_threads == np.prod(block)
@@ -84,7 +84,7 @@ def bytes_of(param: ir.Param, value: Any) -> bytes:
         (F32, np.int32(3), r"numpy\.int32 was passed where.*Pass np\.float32"),
     ],
 )
-def test_numbers_of_another_type_warn(param: ir.Param, value: Any, message: str) -> None:
+def test_scalar_arguments_of_another_type_warn(param: ir.Param, value: Any, message: str) -> None:
     with pytest.warns(ArgumentWarning, match=message):
         data = bytes_of(param, value)
     number = value if isinstance(value, np.generic) else np.asarray(value)

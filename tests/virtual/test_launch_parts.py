@@ -56,7 +56,7 @@ STATS = KernelStats(
         ((65536, 65536, 1), (2048, 1, 1), "grid.y"),
     ],
 )
-def test_shapes_at_and_past_their_limits(grid: Dim3, block: Dim3, message: str) -> None:
+def test_launch_shapes_at_and_above_the_device_limits(grid: Dim3, block: Dim3, message: str) -> None:
     info = device_info("H200")
     if not message:
         limits.check_shape(info, grid, block)
@@ -78,7 +78,7 @@ def test_shapes_at_and_past_their_limits(grid: Dim3, block: Dim3, message: str) 
         (0, (1, 1, 1), 1),
     ],
 )
-def test_blocks_at_and_past_a_kernels_limits(bound: int | None, block: Dim3, status: int) -> None:
+def test_block_sizes_at_and_above_the_kernel_limits(bound: int | None, block: Dim3, status: int) -> None:
     if not status:
         limits.check_kernel(device_info("H200"), STATS, bound, block)
         return
@@ -95,7 +95,7 @@ def test_static_shared_memory_counts_towards_the_devices_limit() -> None:
             limits.check_shared(info, STATS, 231_449, opted)
 
 
-def test_a_cooperative_grid_is_resident_or_refused() -> None:
+def test_a_cooperative_grid_must_fit_on_the_device() -> None:
     limits.check_cooperative(device_info("H200"), 264, 264)
     with pytest.raises(CUDADriverError, match=r"265 blocks, but the .* can hold 264") as error:
         limits.check_cooperative(device_info("H200"), 265, 264)
@@ -115,7 +115,9 @@ def test_a_cooperative_grid_is_resident_or_refused() -> None:
         (32, 2048, 1024),
     ],
 )
-def test_threads_that_registers_and_bounds_allow(registers: int, bound: int | None, threads: int) -> None:
+def test_max_block_threads_depend_on_registers_and_bounds(
+    registers: int, bound: int | None, threads: int
+) -> None:
     """65,536 registers, allocated per warp in units of 256, with equal warps in four partitions."""
     resources = KernelResources(registers, 0, 0, 0, bound)
     assert compiled.compute_max_block_threads(device_info("H200"), resources) == threads
@@ -131,7 +133,7 @@ def _values(array: Any, like: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("keep_contents", [False, True])
-def test_copies_have_the_contents_and_share_memory_as_the_originals(keep_contents: bool) -> None:
+def test_argument_copies_keep_contents_and_overlaps(keep_contents: bool) -> None:
     base = cp.arange(20, dtype=cp.float32)
     other = cp.arange(6, dtype=cp.int64).reshape(2, 3)
     args = (base[4:12], np.int32(7), other, base[8:], base[:2])
@@ -152,7 +154,7 @@ def test_copies_have_the_contents_and_share_memory_as_the_originals(keep_content
     assert duplicates[4].data.ptr not in inside  # it touches no other argument
 
 
-def test_strided_arguments_keep_the_bytes_between() -> None:
+def test_copies_of_strided_arguments_include_the_gaps() -> None:
     base = cp.arange(12, dtype=cp.int32)
     steps = base[1:10:3]
     assert count_array_bytes((steps,), cp) == 7 * 4
@@ -173,7 +175,7 @@ def test_strided_arguments_keep_the_bytes_between() -> None:
     assert (first.shape, second.shape) == ((4,), (8,))
 
 
-def test_stand_ins_have_types_and_shapes() -> None:
+def test_placeholders_have_dtypes_and_shapes() -> None:
     stand_ins = make_placeholders((cp.zeros((2, 3), cp.int16), 5, np.float32(1)), cp, cp)
     assert (stand_ins[0].shape, stand_ins[0].dtype, stand_ins[1:]) == ((2, 3), np.int16, (5, np.float32(1)))
 
@@ -194,8 +196,8 @@ def test_arrays_have_the_names_of_their_parameters() -> None:
     assert np.frombuffer(packed.buffer, np.uint64).tolist() == [x.data.ptr, x.data.ptr, y.data.ptr, 0]
 
 
-def test_the_source_of_a_raw_module_function_comes_from_its_pickle() -> None:
-    """CuPy's functions of a RawModule have their name expressions only there."""
+def test_name_expressions_are_read_from_the_pickled_function() -> None:
+    """Functions of CuPy's RawModule store their name expressions only in the pickled state."""
 
     class Kernel:
         name = "twice<int>"
@@ -318,7 +320,7 @@ def many_values(count: int) -> str:
 """
 
 
-def test_an_estimate_of_registers_refuses_no_launch() -> None:
+def test_an_estimated_register_count_never_refuses_a_launch() -> None:
     module = cp.cuda.function.Module()
     module.load(many_values(100).encode())
     kernel = module.get_function("k")

@@ -41,7 +41,7 @@ RECORDED: dict[str, tuple[Callable[[Any], Any], Callable[[], Any], float]] = {
 
 
 @pytest.mark.parametrize("name", RECORDED)
-def test_modelled_times_are_near_the_recorded_ones(name: str) -> None:
+def test_modelled_library_times_are_close_to_recorded_times(name: str) -> None:
     run, make, took_us = RECORDED[name]
     x = make()
     begin = cp.cuda.Event()

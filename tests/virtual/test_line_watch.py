@@ -1,4 +1,4 @@
-"""Lines of calls found from times, against a program that notes its own lines."""
+"""Source lines of calls found from timestamps, compared with lines that the program recorded."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_each_call_has_its_line(tmp_path: Path) -> None:
     assert (line.file, line.text) == ("program.py", 'note((time.time_ns(), 17, "f"))')
 
 
-def test_a_call_in_a_helper_of_the_course_has_the_learner_s_line(tmp_path: Path) -> None:
+def test_calls_in_course_helpers_have_the_line_of_the_learner(tmp_path: Path) -> None:
     texts = {
         "gpulab_course.content.fake": "import time\ndef helper(note):\n    x = 1\n    note(time.time_ns())\n",
         "program": "def program(helper, note):\n    y = 1\n    helper(note)  # here\n",
@@ -89,7 +89,9 @@ def test_a_call_in_a_helper_of_the_course_has_the_learner_s_line(tmp_path: Path)
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="lines cannot be silenced one by one")
-def test_after_lines_have_fallen_silent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_keep_lines_after_line_events_are_disabled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(line_watch, "MAX_LINE_EVENTS", 20)
     watch, calls = watched(tmp_path, 200)
     wrong = Counter(
@@ -102,7 +104,7 @@ def test_after_lines_have_fallen_silent(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="lines are silenced one by one")
-def test_after_the_limit_no_line_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_is_known_after_the_event_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_watch, "MAX_LINE_EVENTS", 20)
     watch, calls = watched(tmp_path, 200)
     lines = line_numbers(watch, calls)
@@ -119,12 +121,12 @@ def test_a_watch_removes_its_trace_function(tmp_path: Path) -> None:
         assert all(sys.monitoring.get_tool(tool) != "gpulab" for tool in range(6))
 
 
-def test_another_thread_s_calls_have_no_line_of_this_one(tmp_path: Path) -> None:
+def test_calls_of_an_unwatched_thread_have_no_line(tmp_path: Path) -> None:
     watch, calls = watched(tmp_path, 3)
     assert watch.line(1, calls[0][0], "a") is None
 
 
-def test_a_debugger_keeps_its_trace_function(tmp_path: Path) -> None:
+def test_no_line_is_known_while_a_debugger_is_tracing(tmp_path: Path) -> None:
     if sys.version_info >= (3, 12):
         pytest.skip("several tools watch lines side by side")
     sys.settrace(lambda *_: None)
@@ -136,7 +138,7 @@ def test_a_debugger_keeps_its_trace_function(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="needs sys.monitoring")
-def test_without_a_free_tool_no_line_is_known(tmp_path: Path) -> None:
+def test_no_line_is_known_without_a_free_monitoring_tool(tmp_path: Path) -> None:
     free_tools = [tool for tool in range(6) if sys.monitoring.get_tool(tool) is None]
     for tool in free_tools:
         sys.monitoring.use_tool_id(tool, "another")
@@ -148,10 +150,8 @@ def test_without_a_free_tool_no_line_is_known(tmp_path: Path) -> None:
     assert set(line_numbers(watch, calls)) == {None}
 
 
-def test_a_long_loop_is_watched_only_at_its_beginning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A loop of 200,000 lines is watched for its first thousand only."""
+def test_line_events_of_a_long_loop_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Line events of a loop of 200,000 iterations are disabled after the first thousand."""
     counts: Counter[int] = Counter()
     begin = LineWatch._begin_line
 

@@ -45,7 +45,7 @@ def module() -> Any:
     return loaded
 
 
-def test_ptx_runs_with_variables_of_its_own(module: Any) -> None:
+def test_a_ptx_module_has_its_own_global_variables(module: Any) -> None:
     runtime = cp.cuda.runtime
     driver = cp.cuda.driver
     three = np.array([3], np.float32)
@@ -67,7 +67,7 @@ def test_ptx_runs_with_variables_of_its_own(module: Any) -> None:
     assert not x.any(), "the source's module has a factor of its own, which is 0"
 
 
-def test_a_file_of_ptx_is_a_module_as_source_is(tmp_path: Path) -> None:
+def test_a_raw_module_can_be_loaded_from_a_ptx_file(tmp_path: Path) -> None:
     file = tmp_path / "scale.ptx"
     file.write_bytes(cp.cuda.compiler.compile_using_nvrtc(CODE)[0])
     module = cp.RawModule(path=str(file))
@@ -107,7 +107,7 @@ def test_function_attributes_are_those_of_ptxas() -> None:
         driver.funcGetAttribute(4, kernel.kernel.module.ptr)
 
 
-def test_loose_ptx_declares_its_memory_and_its_registers_are_estimated(module: Any) -> None:
+def test_register_counts_of_loaded_ptx_are_estimated(module: Any) -> None:
     driver = cp.cuda.driver
     handle = module.get_function("scale").ptr  # which ends here
     with pytest.raises(driver.CUDADriverError, match="INVALID_HANDLE"):
@@ -127,7 +127,7 @@ def test_loose_ptx_declares_its_memory_and_its_registers_are_estimated(module: A
 @pytest.mark.parametrize(
     ("block", "shared", "blocks"), [(256, 0, 8), (64, 20_000, 7), (257, 0, 0), (32, 0, 32)]
 )
-def test_occupancy_by_handle(block: int, shared: int, blocks: int) -> None:
+def test_occupancy_of_a_kernel_handle(block: int, shared: int, blocks: int) -> None:
     kernel = cp.RawKernel(CODE, "scale")
     result = cp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, block, shared)
     assert result == blocks
@@ -135,7 +135,7 @@ def test_occupancy_by_handle(block: int, shared: int, blocks: int) -> None:
         cp.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.kernel.ptr, 0, 0)
 
 
-def test_the_block_size_with_the_most_threads() -> None:
+def test_the_potential_block_size_maximizes_resident_threads() -> None:
     kernel = cp.RawKernel(CODE, "scale")
     potential = cp.cuda.driver.occupancyMaxPotentialBlockSize
     assert potential(kernel.kernel.ptr, 0, 0) == (8 * 108, 256)
@@ -143,7 +143,7 @@ def test_the_block_size_with_the_most_threads() -> None:
     assert potential(kernel.kernel.ptr, 40_000, 0) == (4 * 108, 256)
 
 
-def test_images_that_cannot_be_loaded_have_cudas_status(module: Any) -> None:
+def test_invalid_images_raise_with_cudas_status(module: Any) -> None:
     ptx, _ = cp.cuda.compiler.compile_using_nvrtc(CODE)
     first = ptx.index(b".version")
     newer = ptx[:first] + b".version 99.7" + ptx[ptx.index(b"\n", first) :]
@@ -179,11 +179,13 @@ def test_images_that_cannot_be_loaded_have_cudas_status(module: Any) -> None:
         ("sm_89", (8, 10), True),
     ],
 )
-def test_targets_run_where_nvidia_says(target: str, capability: tuple[int, int], runs: bool) -> None:
+def test_targets_run_on_compatible_compute_capabilities(
+    target: str, capability: tuple[int, int], runs: bool
+) -> None:
     assert images.Part.of(target).runs_on(capability) is runs
 
 
-def test_machine_code_comes_before_ptx_and_the_newest_first() -> None:
+def test_the_newest_compatible_cubin_is_preferred_to_ptx() -> None:
     parts = [images.Part.of(name) for name in ("sm_75", "sm_80", "sm_86", "compute_80", "compute_86")]
     choices = {
         capability: images.choose_part(parts, capability) for capability in ((7, 0), (8, 0), (8, 9), (9, 0))
@@ -209,7 +211,7 @@ def _fat(*entries: tuple[int, int, bytes, int]) -> bytes:
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
 
 
-def test_a_fat_binary_is_searched_as_by_a_driver() -> None:
+def test_the_suitable_part_of_a_fat_binary_is_loaded() -> None:
     ptx, _ = cp.cuda.compiler.compile_using_nvrtc(CODE)
     elf = b"\x7fELF\x02\x01\x01A\x08".ljust(48, b"\0") + struct.pack("<I", 90 << 8 | 2) + bytes(12)
     module = cp.cuda.Module()
@@ -225,7 +227,7 @@ def test_a_fat_binary_is_searched_as_by_a_driver() -> None:
         module.load(_fat((2, 80, elf, 0x11), (1, 80, ptx, 0x11)))
 
 
-def test_a_damaged_file_ends_with_the_drivers_error(tmp_path: Path) -> None:
+def test_a_damaged_fat_binary_raises_the_drivers_error(tmp_path: Path) -> None:
     ptx, _ = cp.cuda.compiler.compile_using_nvrtc(CODE)
     elf = b"\x7fELF".ljust(100, b"\0")
     whole = _fat((2, 90, elf, 0x11), (1, 80, ptx, 0x11))
@@ -240,7 +242,7 @@ def test_a_damaged_file_ends_with_the_drivers_error(tmp_path: Path) -> None:
             cp.cuda.Module().load(whole[:start] + bytes(4) + whole[start + 4 :])
 
 
-def test_ptx_of_another_devices_own_features_is_refused() -> None:
+def test_architecture_specific_ptx_of_another_device_is_refused() -> None:
     ptx, _ = cp.cuda.compiler.compile_using_nvrtc(CODE)
     feature_ptx = ptx.replace(b".target sm_80", b".target sm_80a", 1)
     cp.cuda.Module().load(feature_ptx)
@@ -249,7 +251,7 @@ def test_ptx_of_another_devices_own_features_is_refused() -> None:
     assert refused.value.status == 218
 
 
-def test_ptx_of_a_file(tmp_path: Path) -> None:
+def test_a_module_loads_a_ptx_file(tmp_path: Path) -> None:
     ptx, _ = cp.cuda.compiler.compile_using_nvrtc(CODE)
     (tmp_path / "scale.ptx").write_bytes(ptx)
     module = cp.cuda.Module()
@@ -257,7 +259,7 @@ def test_ptx_of_a_file(tmp_path: Path) -> None:
     assert isinstance(module.get_function("scale"), cp.cuda.Function)
 
 
-def test_a_modules_kernels_run_where_it_was_loaded(two_gpus: Machine) -> None:
+def test_kernels_of_a_module_run_on_the_device_that_loaded_it(two_gpus: Machine) -> None:
     with cp.cuda.Device(1):
         ptx, _ = cp.cuda.compiler.compile_using_nvrtc(CODE)
         module = cp.cuda.Module()
@@ -270,7 +272,7 @@ def test_a_modules_kernels_run_where_it_was_loaded(two_gpus: Machine) -> None:
         scale((1,), (32,), (cp.ones(32, cp.float32), np.int32(32)))
 
 
-def test_handles_end_with_their_machine(module: Any) -> None:
+def test_handles_are_invalid_after_a_change_of_device(module: Any) -> None:
     handle = module.get_function("scale")
     slot.use_device("T4")
     with pytest.raises(cp.cuda.driver.CUDADriverError, match="INVALID_HANDLE"):
@@ -280,7 +282,7 @@ def test_handles_end_with_their_machine(module: Any) -> None:
 # The compiler
 
 
-def test_programs_by_handle() -> None:
+def test_nvrtc_compiles_programs_by_handle() -> None:
     nvrtc = cp.cuda.nvrtc
     program = nvrtc.createProgram(TEMPLATE, "twice.cu", (), ())
     nvrtc.addNameExpression(program, "twice<double>")
@@ -299,7 +301,7 @@ def test_programs_by_handle() -> None:
     assert x.tolist() == [0, 2, 4, 6]
 
 
-def test_programs_that_do_not_compile() -> None:
+def test_nvrtc_reports_compile_errors() -> None:
     nvrtc = cp.cuda.nvrtc
     program = nvrtc.createProgram("void f() { nothing; }", "wrong.cu", (), ())
     with pytest.raises(nvrtc.NVRTCError, match="NVRTC_ERROR_COMPILATION") as failed:
@@ -318,7 +320,7 @@ def test_programs_that_do_not_compile() -> None:
         nvrtc.getCUBIN(program)
 
 
-def test_templates_by_the_compilers_function() -> None:
+def test_compile_using_nvrtc_returns_names_of_templates() -> None:
     ptx, mapping = cp.cuda.compiler.compile_using_nvrtc(TEMPLATE, name_expressions=("twice<int>",))
     assert mapping["twice<int>"].encode() in ptx
     options = cp._core.core.assemble_cupy_compiler_options(("-DN=3",))

@@ -31,7 +31,7 @@ def test_addresses_of_equal_programs_are_equal() -> None:
     assert addresses() == addresses() == [0, 512, 2 * MIB]
 
 
-def test_eighty_gigabytes_cost_nothing_until_touched() -> None:
+def test_untouched_device_memory_uses_no_host_memory() -> None:
     big = DeviceMemory(80 * GIB)
     if big.arena_bytes < 80 * GIB:
         pytest.skip(f"this computer reserves only {big.arena_bytes} bytes of address space")
@@ -109,7 +109,7 @@ def test_views_outlive_the_device() -> None:
     assert int(view.sum()) == 3 * 1024
 
 
-def test_views_stay_inside(memory: DeviceMemory) -> None:
+def test_views_outside_of_the_memory_are_refused(memory: DeviceMemory) -> None:
     with pytest.raises(ValueError, match="outside"):
         memory.view(memory.base_address - 1, 1)
     with pytest.raises(ValueError, match="outside"):
@@ -139,7 +139,7 @@ def test_random_allocations_never_overlap() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_device_heap_against_a_map_of_its_bytes(seed: int) -> None:
+def test_the_device_heap_equals_a_first_fit_model(seed: int) -> None:
     """First fit in units of 16 bytes; freed neighbours merge."""
     rng = np.random.default_rng(seed)
     base = 4096
@@ -172,7 +172,7 @@ def test_the_device_heap_against_a_map_of_its_bytes(seed: int) -> None:
         heap.free_block(base)
 
 
-def test_the_device_heap_serves_the_lanes_of_a_warp() -> None:
+def test_the_device_heap_allocates_for_active_lanes() -> None:
     contents = np.arange(16 * 64, dtype=np.uint8)
     heap = DeviceHeap(4096, contents)
     sizes = np.full(32, 20, np.uint64)
@@ -192,7 +192,7 @@ def test_the_device_heap_serves_the_lanes_of_a_warp() -> None:
     assert heap.allocate_block(20) == 4128
 
 
-def test_the_heaps_size_is_set_before_its_first_use(memory: DeviceMemory) -> None:
+def test_the_heap_size_cannot_change_after_first_use(memory: DeviceMemory) -> None:
     memory.heap_bytes = 4 * MIB
     heap = memory.open_heap()
     assert heap is memory.open_heap()
@@ -206,7 +206,7 @@ def test_the_heaps_size_is_set_before_its_first_use(memory: DeviceMemory) -> Non
     assert error.value.status == 1
 
 
-def test_a_page_of_small_segments_comes_back_as_zeros(memory: DeviceMemory) -> None:
+def test_freed_pages_of_small_segments_read_as_zero(memory: DeviceMemory) -> None:
     pieces = [memory.malloc(MIB // 2) for _ in range(8)]
     assert memory.used_bytes == 4 * MIB
     memory.view(pieces[0], 4 * MIB)[:] = 9

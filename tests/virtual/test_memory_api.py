@@ -75,7 +75,7 @@ def test_host_and_kernel_use_a_managed_array_at_one_address(cp: Any) -> None:
     assert float(x.sum()) == sum(range(1, 33)) - 4 - 7
 
 
-def test_pointer_attributes_tell_kinds_of_memory(cp: Any) -> None:
+def test_pointer_attributes_contain_the_memory_type(cp: Any) -> None:
     runtime = cp.cuda.runtime
     managed = cp.cuda.malloc_managed(64)
     x = cp.zeros(16)
@@ -98,7 +98,7 @@ def test_pointer_attributes_tell_kinds_of_memory(cp: Any) -> None:
     assert status(cp, lambda: runtime.free(raw)) == 1
 
 
-def test_prefetch_and_advice_take_managed_ranges_only(cp: Any) -> None:
+def test_prefetch_and_advice_accept_only_managed_ranges(cp: Any) -> None:
     runtime = cp.cuda.runtime
     stream = cp.cuda.Stream()
     memory = cp.cuda.malloc_managed(1024)
@@ -144,7 +144,7 @@ def _refuses(cp: Any, call: Any) -> bool:
     return False
 
 
-def test_a_pool_of_managed_memory(cp: Any) -> None:
+def test_a_memory_pool_can_allocate_managed_memory(cp: Any) -> None:
     pool = cp.cuda.MemoryPool(cp.cuda.malloc_managed)
     with cp.cuda.using_allocator(pool.malloc):
         x = cp.arange(10, dtype=cp.float32)
@@ -158,7 +158,7 @@ def test_a_pool_of_managed_memory(cp: Any) -> None:
     assert not hasattr(plain.mem, "prefetch")
 
 
-def test_copies_call_managed_memory_host_or_device(cp: Any) -> None:
+def test_copies_accept_managed_memory_as_host_or_device(cp: Any) -> None:
     runtime = cp.cuda.runtime
     memory = cp.cuda.malloc_managed(64)
     host_array = np.arange(16, dtype=np.float32)
@@ -197,9 +197,7 @@ def figures(cp: Any, pool: int | None = None) -> tuple[int, ...]:
 @pytest.mark.parametrize(
     ("size", "reserved"), [(1, 32), (513, 32), (32 * MIB, 32), (32 * MIB + 1, 64), (100 * MIB, 128)]
 )
-def test_the_drivers_pool_grows_by_32_mib_and_shrinks_when_the_host_waits(
-    cp: Any, size: int, reserved: int
-) -> None:
+def test_the_drivers_pool_grows_by_32_mib_and_shrinks_at_a_wait(cp: Any, size: int, reserved: int) -> None:
     runtime = cp.cuda.runtime
     free = runtime.memGetInfo()[0]
     address = runtime.mallocAsync(size, 0)
@@ -213,7 +211,7 @@ def test_the_drivers_pool_grows_by_32_mib_and_shrinks_when_the_host_waits(
     assert runtime.memGetInfo()[0] == free
 
 
-def test_the_release_threshold(cp: Any) -> None:
+def test_the_release_threshold_keeps_memory_in_the_pool(cp: Any) -> None:
     runtime = cp.cuda.runtime
     pool = runtime.deviceGetDefaultMemPool(0)
     assert runtime.memPoolGetAttribute(pool, RELEASE_THRESHOLD) == 0
@@ -234,7 +232,7 @@ def test_the_release_threshold(cp: Any) -> None:
     assert figures(cp) == (0, 0)
 
 
-def test_a_pool_of_ones_own(cp: Any) -> None:
+def test_a_user_created_memory_pool(cp: Any) -> None:
     runtime = cp.cuda.runtime
     kind = runtime.cudaMemAllocationTypePinned, runtime.cudaMemHandleTypeNone
     pool = runtime.memPoolCreate(runtime.MemPoolProps(*kind, runtime.cudaMemLocationTypeDevice, 0))
@@ -288,7 +286,7 @@ def test_arrays_from_malloc_async(cp: Any) -> None:
     assert cp.cuda.malloc_async(0).ptr == 0
 
 
-def test_a_freed_block_serves_its_own_stream_first(cp: Any) -> None:
+def test_a_freed_block_is_reused_first_in_its_own_stream(cp: Any) -> None:
     pool = cp.cuda.MemoryAsyncPool()
     busy, other = (cp.cuda.Stream(non_blocking=True) for _ in range(2))
     out = cp.zeros(1, cp.int32)
@@ -317,7 +315,7 @@ def test_a_freed_block_serves_its_own_stream_first(cp: Any) -> None:
     assert address in {pointer.ptr for pointer in later_blocks}  # the work before the free has ended
 
 
-def test_the_figures_of_an_async_pool(cp: Any) -> None:
+def test_used_free_and_total_bytes_of_an_async_pool(cp: Any) -> None:
     pool = cp.cuda.MemoryAsyncPool()
     assert pool.get_limit() == NO_LIMIT
 
@@ -363,7 +361,7 @@ def test_limits_of_an_async_pool(cp: Any, monkeypatch: pytest.MonkeyPatch) -> No
     assert cp.cuda.MemoryAsyncPool().get_limit() == int(total * 0.25)
 
 
-def test_memory_held_by_an_async_pool_is_not_available_to_others(cp: Any) -> None:
+def test_memory_reserved_by_an_async_pool_is_unavailable(cp: Any) -> None:
     if type(cp.cuda.Device()).__module__.startswith("cupy"):
         pytest.skip("takes 70 % of the memory of a GPU that others may use")
     pool = cp.cuda.MemoryAsyncPool()
@@ -385,7 +383,7 @@ def test_memory_held_by_an_async_pool_is_not_available_to_others(cp: Any) -> Non
 # Allocators that a program brings along
 
 
-def test_an_allocator_may_cut_up_an_array(cp: Any) -> None:
+def test_an_allocator_can_return_parts_of_an_array(cp: Any) -> None:
     slab = cp.zeros(1024, cp.float32)
     places = iter((0, 512, 0))
     allocator = cp.cuda.PythonFunctionAllocator(
@@ -409,7 +407,7 @@ def test_an_allocator_may_cut_up_an_array(cp: Any) -> None:
 # Sizes and foreign addresses
 
 
-def test_a_pinned_pool_frees_its_blocks_before_it_gives_up(cp: Any) -> None:
+def test_a_pinned_pool_frees_blocks_and_retries_an_allocation(cp: Any) -> None:
     tries: list[int] = []
 
     def tight(size: int) -> Any:
@@ -449,7 +447,7 @@ def test_pinned_arrays(cp: Any, request: pytest.FixtureRequest) -> None:
         cupyx.empty_like_pinned(turned, subok=True)
 
 
-def test_unowned_memory_finds_its_device(cp: Any) -> None:
+def test_unowned_memory_detects_its_device(cp: Any) -> None:
     unowned = cp.cuda.UnownedMemory
     with pytest.raises(RuntimeError, match="explicit device ID for a null pointer"):
         unowned(0, 0, None)
@@ -467,7 +465,7 @@ def test_unowned_memory_finds_its_device(cp: Any) -> None:
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-def test_ordered_memory_goes_back_to_its_device_after_a_switch() -> None:
+def test_async_memory_is_freed_on_its_device_after_a_switch() -> None:
     """A learner may change the device while arrays of the last one live."""
     before = gl.use_device("virtual:A100").cp
     with before.cuda.using_allocator(before.cuda.MemoryAsyncPool().malloc):

@@ -37,7 +37,7 @@ class Recorder(MemoryHook):
         return [(callback, arguments) for callback, arguments, _, _ in self.log]
 
 
-def test_a_hook_survives_another_machine(machine: Machine, two_gpus: Machine) -> None:
+def test_a_hook_stays_active_after_a_change_of_machine(machine: Machine, two_gpus: Machine) -> None:
     from virtualgpu.model import machine as slot
 
     with Recorder() as hook:
@@ -48,14 +48,14 @@ def test_a_hook_survives_another_machine(machine: Machine, two_gpus: Machine) ->
     assert memory_hook.get_memory_hooks() == {}
 
 
-def test_allocations_of_a_second_device_say_so(two_gpus: Machine) -> None:
+def test_hooks_receive_the_device_of_an_allocation(two_gpus: Machine) -> None:
     with Recorder() as hook, cp.cuda.Device(1):
         cp.empty(1)
     assert {arguments["device_id"] for _, arguments in hook.events()} == {1}
 
 
 def test_a_hook_may_use_the_pool() -> None:
-    """Even while the garbage collector frees an array within a call of the pool."""
+    """This includes a hook that runs while the garbage collector frees an array inside a pool call."""
     pool = cp.get_default_memory_pool()
 
     class Curious(MemoryHook):
@@ -78,7 +78,7 @@ def test_a_hook_may_use_the_pool() -> None:
     assert hook.seen == [(1024, 0, 2)]
 
 
-def test_block_map_names_what_is_in_use() -> None:
+def test_block_map_labels_the_blocks_in_use() -> None:
     pool = cp.get_default_memory_pool()
     x = cp.empty(300, dtype=np.float32)
     y = cp.empty(2048, dtype=np.int8)

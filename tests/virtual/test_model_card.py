@@ -69,7 +69,7 @@ def test_calibration_and_held_out_families_are_distinct() -> None:
 
 
 @pytest.mark.parametrize("gpu", card.GPUS)
-def test_copies_and_graphs(gpu: str) -> None:
+def test_errors_of_copies_and_graphs_are_within_the_bounds(gpu: str) -> None:
     data = compare.load_recording(gpu)
     copies = compare.score(compare.compare_copies(gpu, data))
     assert copies.count > 80
@@ -77,7 +77,7 @@ def test_copies_and_graphs(gpu: str) -> None:
     assert compare.score(compare.compare_graphs(data)).worst <= 0.15
 
 
-def test_a_wrong_order_counts_against_the_clock() -> None:
+def test_a_wrong_ranking_of_kernels_lowers_the_score() -> None:
     rows = [
         compare.Compared(str(k), recorded, 1000.0 + k)
         for k, recorded in enumerate((100.0, 110.0, 200.0, 50.0))

@@ -58,7 +58,7 @@ def test_started_ranges_end_in_any_order_and_on_any_thread() -> None:
     ]
 
 
-def test_threads_have_stacks_of_their_own() -> None:
+def test_each_thread_has_its_own_range_stack() -> None:
     nvtx.RangePush("main")
     thread = threading.Thread(target=nvtx.RangePop)
     thread.start()
@@ -69,8 +69,8 @@ def test_threads_have_stacks_of_their_own() -> None:
     assert [r.name for r in nvtx.ranges()] == ["main"]
 
 
-def test_errors_are_cupy_s() -> None:
-    """Those that CuPy 14.2 raised on an H200."""
+def test_errors_equal_those_of_cupy() -> None:
+    """The expected errors are those that CuPy 14.2 raised on an H200."""
     with pytest.raises(AttributeError, match="'int' object has no attribute 'encode'"):
         nvtx.RangePush(3)  # type: ignore[arg-type]
     with pytest.raises(OverflowError, match="32-bit"):

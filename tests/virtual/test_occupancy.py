@@ -35,7 +35,7 @@ def fixture_rows() -> list[list[str]]:
     return [line.split("\t") for line in lines[1:]]
 
 
-def test_equals_nvidias_calculator() -> None:
+def test_occupancy_equals_nvidias_calculator() -> None:
     rows = fixture_rows()
     assert len(rows) > 300
     for row in rows:
@@ -69,7 +69,7 @@ def test_equals_nvidias_calculator() -> None:
         ("H200", 1025, 16, 0, 0, 0.0, ("warps",)),
     ],
 )
-def test_worked_by_hand(
+def test_occupancy_equals_values_computed_by_hand(
     device: str,
     threads: int,
     registers: int,
@@ -84,14 +84,14 @@ def test_worked_by_hand(
     assert result.limiters == limiters
 
 
-def test_refuses_nonsense() -> None:
+def test_invalid_sizes_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 1 thread"):
         occupancy(device_info("T4"), 0, 32)
     with pytest.raises(ValueError, match="cannot be negative"):
         occupancy(device_info("T4"), 32, 32, -1)
 
 
-def test_an_sm_of_6_0_has_two_partitions() -> None:
+def test_only_compute_capability_6_0_has_two_sm_partitions() -> None:
     """GP100's SM has two processing blocks, every other SM since Maxwell has four (whitepapers)."""
     partitions = {
         arch.compute_capability: partitions_per_sm(arch.compute_capability) for arch in ARCHITECTURES

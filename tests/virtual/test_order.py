@@ -29,7 +29,7 @@ CASES: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_elements_have_numpys_strides(case: Callable[[Any, Any], Any]) -> None:
+def test_strides_equal_those_of_numpy(case: Callable[[Any, Any], Any]) -> None:
     host = np.arange(6.0).reshape(2, 3)
     expected = case(np, host)
     result = case(cp, cp.asarray(host))

@@ -31,7 +31,7 @@ def test_data_evicted_from_l2_comes_from_memory(machine: Machine) -> None:
     assert run() == warm
 
 
-def test_a_kernel_with_a_long_chain_has_a_pace(machine: Machine) -> None:
+def test_the_time_of_a_long_dependency_chain_has_a_lower_bound(machine: Machine) -> None:
     steps = " ".join(f"a = a * 3 + (b ^ {k}); b += a;" for k in range(1500))
     code = f"""extern "C" __global__ void k(float* x, int n) {{
         __shared__ int s[1024];

@@ -64,11 +64,11 @@ def test_bytes_are_those_of_the_c_layout(entries: dict[str, Any]) -> None:
     ("value", "word"),
     [(7, 7), (np.int32(-1), 0xFFFFFFFF), (np.uint32(2**32 - 1), 0xFFFFFFFF), (-2, 0xFFFFFFFE)],
 )
-def test_integers(entries: dict[str, Any], value: Any, word: int) -> None:
+def test_integers_are_packed_as_32_bit_words(entries: dict[str, Any], value: Any, word: int) -> None:
     assert packed(entries, "simple", (None, value)).buffer == struct.pack("<QI", 0, word)
 
 
-def test_views_and_pointers(entries: dict[str, Any]) -> None:
+def test_views_and_pointers_are_packed_as_addresses(entries: dict[str, Any]) -> None:
     array = cp.arange(10, dtype=cp.float32)
     tail = packed(entries, "simple", (array[4:], 1))
     assert struct.unpack_from("<Q", tail.buffer)[0] == array.data.ptr + 16
@@ -77,7 +77,7 @@ def test_views_and_pointers(entries: dict[str, Any]) -> None:
     assert struct.unpack_from("<Q", pointer.buffer)[0] == array.data.ptr + 8
 
 
-def test_an_array_passed_twice_counts_once(entries: dict[str, Any]) -> None:
+def test_bytes_of_an_array_passed_twice_count_once(entries: dict[str, Any]) -> None:
     numbers = cp.zeros(4, cp.float64)
     args = (numbers.view(cp.uint8), numbers, 1, np.float32(1), 1.0, 1, 1, False, np.zeros((), POINT))
     assert sum(packed(entries, "mixed", args).arrays.values()) == 32
@@ -127,7 +127,7 @@ def test_mismatches_name_the_argument_and_the_remedy(
         ("bool", 1, 1, ""),
     ],
 )
-def test_numbers_are_read_as_with_cupy(kind: str, value: Any, word: int, message: str) -> None:
+def test_python_numbers_are_converted_as_in_cupy(kind: str, value: Any, word: int, message: str) -> None:
     code = f'extern "C" __global__ void k(unsigned long long* o, {kind} v) {{ memcpy(o, &v, sizeof v); }}'
     out = cp.zeros(1, cp.uint64)
     with warnings.catch_warnings(record=True) as caught:
@@ -140,7 +140,7 @@ def test_numbers_are_read_as_with_cupy(kind: str, value: Any, word: int, message
         assert caught[0].filename == __file__
 
 
-def test_more_than_64_bits_are_too_many(entries: dict[str, Any]) -> None:
+def test_integers_above_64_bits_raise_overflow_error(entries: dict[str, Any]) -> None:
     with pytest.raises(OverflowError, match="too large to convert to C long"):
         packed(entries, "simple", (None, 1 << 64))
 
@@ -158,7 +158,7 @@ def test_without_the_source_only_sizes_are_checked(entries: dict[str, Any]) -> N
         packed(entries, "simple", (None, np.int16(4)), with_source=False)
 
 
-def test_bytes_and_matching_kinds_pass(entries: dict[str, Any]) -> None:
+def test_byte_views_and_complex_arrays_are_accepted(entries: dict[str, Any]) -> None:
     x = cp.zeros(4, cp.float32)
     packed(entries, "simple", (x.view(cp.uint8), 4))
     packed(entries, "simple", (cp.zeros(4, cp.complex64), 4))
@@ -171,7 +171,7 @@ def test_surplus_arguments_are_ignored_with_a_warning(entries: dict[str, Any]) -
         packed(entries, "simple", (None, 7, object(), object()), surplus=True)
 
 
-def test_observed_launches_take_no_surplus_arguments(entries: dict[str, Any]) -> None:
+def test_observed_launches_refuse_surplus_arguments(entries: dict[str, Any]) -> None:
     # A probe on a real GPU gets an argument of its own, which must come right after the kernel's.
     with pytest.raises(
         TypeError, match=r"takes 2 arguments but 3 were passed\. Pass one value per parameter"
@@ -197,7 +197,7 @@ def test_observed_launches_take_no_surplus_arguments(entries: dict[str, Any]) ->
         (lambda x: x[:1].T, 4, False),  # there is one row, without gaps
     ],
 )
-def test_a_view_whose_strides_the_kernel_does_not_get(
+def test_a_strided_view_passed_without_its_strides_warns(
     entries: dict[str, Any], view: Any, number: int, warned: bool
 ) -> None:
     x = view(cp.zeros((4, 8), cp.float32))

@@ -44,7 +44,7 @@ def busiest(sm: npt.NDArray[np.int32], start: Times, end: Times, sm_count: int) 
 @pytest.mark.parametrize(
     ("sm_count", "blocks_per_sm", "blocks"), [(4, 2, 50), (3, 1, 7), (10, 8, 500), (5, 2, 3)]
 )
-def test_equals_a_step_by_step_simulation(sm_count: int, blocks_per_sm: int, blocks: int) -> None:
+def test_block_times_equal_a_step_by_step_simulation(sm_count: int, blocks_per_sm: int, blocks: int) -> None:
     durations = np.random.default_rng(3).uniform(100.0, 900.0, blocks)
     sm, start, end = place_blocks(durations, sm_count, blocks_per_sm, 0.5)
     expected_start, expected_end = simulate(durations, sm_count, blocks_per_sm, 0.5)
@@ -53,7 +53,7 @@ def test_equals_a_step_by_step_simulation(sm_count: int, blocks_per_sm: int, blo
     assert busiest(sm, start, end, sm_count) <= blocks_per_sm
 
 
-def test_equal_durations_give_clean_waves() -> None:
+def test_blocks_of_equal_duration_run_in_full_waves() -> None:
     sm, start, end = place_blocks(np.full(25, 100.0), 5, 2, 0.0)
     assert sm[:10].tolist() == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4]
     assert start.tolist() == [0.0] * 10 + [100.0] * 10 + [200.0] * 5
@@ -75,7 +75,7 @@ def test_a_long_block_does_not_hold_up_the_others() -> None:
     assert end.max() == 1000.0
 
 
-def test_batches_come_close_to_the_exact_schedule() -> None:
+def test_the_batched_schedule_is_close_to_the_exact_one() -> None:
     durations = np.random.default_rng(1).uniform(500.0, 3000.0, 40_000)
     slots = 132 * 8
     _, exact = placement._schedule_each_block(durations, slots, 0.6)
@@ -83,7 +83,7 @@ def test_batches_come_close_to_the_exact_schedule() -> None:
     assert (batched + durations).max() == pytest.approx((exact + durations).max(), rel=0.01)
 
 
-def test_large_grids_keep_the_capacity() -> None:
+def test_large_grids_respect_the_capacity_of_each_sm() -> None:
     durations = np.random.default_rng(2).uniform(500.0, 3000.0, MAX_EXACT_BLOCKS + 30_000)
     sm, start, end = place_blocks(durations, 16, 4, 0.6)
     assert busiest(sm, start, end, 16) <= 4
@@ -91,6 +91,6 @@ def test_large_grids_keep_the_capacity() -> None:
     assert durations.sum() / 64 <= end.max() <= durations.sum() / 64 * 1.01
 
 
-def test_no_blocks() -> None:
+def test_an_empty_grid_has_no_blocks() -> None:
     sm, start, end = place_blocks(np.empty(0), 4, 2, 0.5)
     assert sm.size == start.size == end.size == 0

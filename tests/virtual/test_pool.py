@@ -30,8 +30,8 @@ def state(pool: MemoryPool) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_memory_of_an_array_that_dies_in_a_cycle_comes_back_whole(others: int) -> None:
-    """As with an array in the frames of an exception."""
+def test_memory_of_arrays_in_reference_cycles_is_reusable(others: int) -> None:
+    """An example is an array in the frames of an exception."""
     alive = [cp.zeros(1) for _ in range(others)]
     pool = cp.get_default_memory_pool()
 
@@ -68,7 +68,7 @@ def test_arenas_belong_to_streams(pool: MemoryPool) -> None:
 
 
 def test_each_thread_has_an_arena_for_its_per_thread_default_stream(pool: MemoryPool) -> None:
-    """As in CuPy, although all have the same handle."""
+    """As in CuPy, the arenas differ although all per-thread streams have the same handle."""
 
     def use() -> int:
         with cp.cuda.Stream.ptds:
@@ -86,7 +86,7 @@ def test_each_thread_has_an_arena_for_its_per_thread_default_stream(pool: Memory
     assert state(pool) == (0, 1 * KIB, 1)
 
 
-def test_device_memory_counts_what_the_pool_holds(machine: Machine) -> None:
+def test_mem_info_counts_memory_kept_by_the_pool_as_used(machine: Machine) -> None:
     free, total = cp.cuda.Device().mem_info
     assert total == machine.devices[0].info.memory_bytes
     a = cp.empty(1 << 28, dtype=cp.uint8)
@@ -97,7 +97,7 @@ def test_device_memory_counts_what_the_pool_holds(machine: Machine) -> None:
     assert cp.cuda.Device().mem_info[0] == free
 
 
-def test_kernels_may_touch_exactly_the_requested_bytes(machine: Machine) -> None:
+def test_live_ranges_cover_exactly_the_requested_bytes(machine: Machine) -> None:
     a = cp.empty(3, dtype=cp.float32)
     starts, ends = machine.devices[0].memory.find_live_ranges()
     assert starts.tolist() == [a.data.ptr]
@@ -109,7 +109,7 @@ def test_kernels_may_touch_exactly_the_requested_bytes(machine: Machine) -> None
     assert machine.devices[0].memory.find_live_ranges()[0].size == 0
 
 
-def test_each_device_has_its_own_part(two_gpus: Machine) -> None:
+def test_used_bytes_are_counted_per_device(two_gpus: Machine) -> None:
     pool = cp.get_default_memory_pool()
     with cp.cuda.Device(1):
         a = cp.empty(100, dtype=cp.uint8)
@@ -118,7 +118,7 @@ def test_each_device_has_its_own_part(two_gpus: Machine) -> None:
     assert a.device == cp.cuda.Device(1)
 
 
-def test_a_free_does_not_wait_for_a_thread_that_holds_the_pool(pool: MemoryPool) -> None:
+def test_free_does_not_wait_for_the_lock_of_the_pool(pool: MemoryPool) -> None:
     pointer = pool.malloc(512)
     single = pool.device_pool()
     is_held = threading.Event()
@@ -143,7 +143,7 @@ def test_a_free_does_not_wait_for_a_thread_that_holds_the_pool(pool: MemoryPool)
     assert state(pool) == (0, 512, 1)
 
 
-def test_blocks_that_die_after_their_segment_are_let_go() -> None:
+def test_blocks_can_be_freed_after_their_segment() -> None:
     """The garbage collector finalises a pool, its segments and the blocks of a cycle in any order."""
     pool = MemoryPool()
     pool.malloc(2048).mem.free()
@@ -155,8 +155,10 @@ def test_blocks_that_die_after_their_segment_are_let_go() -> None:
     first.mem.free()
 
 
-def test_a_free_within_a_free_waits_for_its_end(pool: MemoryPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The garbage collector may free an array while the pool sorts another one's chunk in."""
+def test_a_nested_free_is_deferred_until_the_outer_one_ends(
+    pool: MemoryPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The garbage collector can free an array while the pool inserts the chunk of another array."""
     blocks = [pool.malloc(512).mem for _ in range(3)]
     depths: list[int] = []
     add_chunk = Arena.add_chunk

@@ -1,4 +1,4 @@
-"""CuPy's pools as an H200 had them: random programs step by step, and what unusual calls say.
+"""CuPy's pools against an H200: random programs step by step, and results of unusual calls.
 
 `tools.recordings.pools` recorded them with CuPy 14.2; the same programs and calls run here.
 """
@@ -95,16 +95,16 @@ def same(result: Rows, expected: Rows) -> bool:
 
 
 @pytest.mark.usefixtures("no_garbage_collection")
-def test_memory_pool() -> None:
-    """Used and total bytes, free blocks, limit, calls of the device, and each block's place."""
+def test_memory_pool_states_equal_the_h200_recording() -> None:
+    """Compares used and total bytes, free blocks, limit, device calls, and each block's position."""
     count = RECORDED["pool"]["count"]
     assert count >= 1000
     assert differing_programs("pool", (pool_programs.run(cp, seed, CAPACITY) for seed in range(count))) == []
 
 
 @pytest.mark.usefixtures("no_garbage_collection")
-def test_memory_pool_with_equal_free_blocks() -> None:
-    """CuPy's choice then depends on the host's memory, and the numbers rarely on the choice."""
+def test_most_programs_with_ties_equal_the_h200_recording() -> None:
+    """CuPy's choice among equal blocks depends on host addresses. It rarely changes the totals."""
     results = [
         pool_programs.run(cp, TIES_FROM + k, CAPACITY, ties=True) for k in range(RECORDED["ties"]["count"])
     ]
@@ -113,12 +113,12 @@ def test_memory_pool_with_equal_free_blocks() -> None:
 
 
 @pytest.mark.parametrize("kind", ["pinned", "nested"])
-def test_pinned_pool_and_changes_of_the_allocator(kind: str) -> None:
+def test_pinned_and_nested_pools_equal_the_h200_recording(kind: str) -> None:
     run = getattr(pool_programs, kind)
     assert differing_programs(kind, (run(cp, seed) for seed in range(RECORDED[kind]["count"]))) == []
 
 
-def test_drivers_pool() -> None:
+def test_the_drivers_pool_equals_most_of_the_h200_recording() -> None:
     count = RECORDED["ordered"]["count"]
     results = [pool_programs.ordered(cp, seed) for seed in range(count)]
     assert all(

@@ -29,7 +29,7 @@ def spans(*works: PlannedWork) -> list[tuple[int, int]]:
 
 
 class TestPlan:
-    def test_an_urgent_kernel_comes_in_when_a_wave_ends(self) -> None:
+    def test_an_urgent_kernel_starts_at_the_end_of_a_wave(self) -> None:
         long = work(1, 100, waves=10)
         assert spans(long, work(2, 7, priority=-1, earliest_start_ns=34)) == [(0, 107), (40, 47)]
 
@@ -42,7 +42,7 @@ class TestPlan:
         works = [work(n, 10, engine="to device", priority=-n) for n in range(1, 4)]
         assert spans(*works) == [(0, 10), (10, 20), (20, 30)]
 
-    def test_work_starts_where_other_load_leaves_room(self) -> None:
+    def test_work_starts_when_other_load_leaves_enough_capacity(self) -> None:
         one = work(1, 10, requested_share=0.5)
         plan_works([one], {"compute": [(0, 40, 0.75)]})
         assert (one.start_ns, one.end_ns) == (40, 50)
@@ -143,7 +143,7 @@ class TestUrgentStreams:
         assert synchronized_ns == log[-1].end_ns
         assert [a.start_ns for a in log[:4]] == sorted(a.start_ns for a in log[:4])
 
-    def test_times_of_synchronized_work_stay(self, machine: Machine) -> None:
+    def test_times_of_synchronized_work_do_not_change(self, machine: Machine) -> None:
         background = cp.cuda.Stream()
         front = cp.cuda.Stream(non_blocking=True, priority=-5)
         for _ in range(3):
@@ -178,7 +178,7 @@ class TestUrgentStreams:
         assert all(ends[n] <= a.start_ns for a in log for n in a.after)
         assert machine.clock.now_ns >= max(ends.values())
 
-    def test_priorities_are_those_of_cuda(self) -> None:
+    def test_priorities_are_clamped_to_the_range_of_cuda(self) -> None:
         priorities = [cp.cuda.Stream(priority=p).priority for p in (3, 0, -2, -5, -9)]
         assert priorities == [LOWEST_PRIORITY, 0, -2, HIGHEST_PRIORITY, HIGHEST_PRIORITY]
 
@@ -194,10 +194,10 @@ class TestUrgentStreams:
         assert log[2].end_ns < log[1].start_ns
 
     @pytest.mark.parametrize("block_count", [2000, 200])
-    def test_a_long_backlog_is_planned_piece_by_piece(
+    def test_a_long_backlog_is_planned_in_parts(
         self, machine: Machine, monkeypatch: pytest.MonkeyPatch, block_count: int
     ) -> None:
-        """Finally planned work keeps its place, and later work does not overlap it."""
+        """Work with a final plan keeps its times, and later work does not overlap it."""
         monkeypatch.setattr("virtualgpu.model.clock._MAX_PENDING", 7)
         streams = [cp.cuda.Stream(non_blocking=True, priority=p) for p in (0, -1)]
         marks = []

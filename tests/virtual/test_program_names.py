@@ -47,11 +47,11 @@ from virtualgpu.records.acts import HOST, HostUse, HostWait, Region, Work
         (f"{sysconfig.get_path('stdlib')}ish/x.py", "x", True),
     ],
 )
-def test_files_of_the_program_and_of_libraries(name: str, module: str, expected: bool) -> None:
+def test_files_are_classified_as_program_or_library(name: str, module: str, expected: bool) -> None:
     assert ProgramLines().is_program_file(name, module) is expected
 
 
-def test_classes_of_the_program_and_of_libraries() -> None:
+def test_classes_are_classified_as_program_or_library() -> None:
     lines = ProgramLines()
     assert lines.is_program_class(SimpleNamespace) is False
     assert lines.is_program_class(np.ndarray) is False
@@ -67,7 +67,7 @@ def module(name: str, code: str, file: str = "<string>") -> dict[str, Any]:
     return variables
 
 
-def test_the_program_s_line_is_found_through_libraries(tmp_path: Path) -> None:
+def test_the_program_line_is_found_below_library_frames(tmp_path: Path) -> None:
     lines = ProgramLines()
     path = tmp_path / "prog.py"
     path.write_text("def run(f, lines):\n    return f(lines)  # here\n")
@@ -90,7 +90,7 @@ def test_the_program_s_line_is_found_through_libraries(tmp_path: Path) -> None:
     assert [*lines.walk_program_frames(None)] == []
 
 
-def test_a_line_of_the_learner_precedes_those_of_helpers_that_it_calls(tmp_path: Path) -> None:
+def test_lines_of_the_learner_are_preferred_to_course_helpers(tmp_path: Path) -> None:
     lines = ProgramLines()
     path = tmp_path / "mine.py"
     path.write_text("def run(helper, f, lines):\n    return helper(f, lines)  # mine\n")
@@ -108,7 +108,7 @@ def test_a_line_of_the_learner_precedes_those_of_helpers_that_it_calls(tmp_path:
     assert source.file == "helper.py"
 
 
-def test_frames_of_the_program_from_inside_out() -> None:
+def test_program_frames_are_listed_from_innermost_outward() -> None:
     lines = ProgramLines()
 
     def inner() -> list[str]:
@@ -119,11 +119,11 @@ def test_frames_of_the_program_from_inside_out() -> None:
     def outer() -> list[str]:
         return list(through(inner))
 
-    assert outer()[:3] == ["inner", "outer", "test_frames_of_the_program_from_inside_out"]
+    assert outer()[:3] == ["inner", "outer", "test_program_frames_are_listed_from_innermost_outward"]
     assert "through" not in outer()
 
 
-def test_functions_of_one_file_name_are_told_apart_by_module() -> None:
+def test_functions_with_one_file_name_differ_by_module() -> None:
     lines = ProgramLines()
     library = module("numpy.fake", "def f(g):\n    return g()\n")["f"]
     program = module("mine", "def h(f, g):\n    return f(g)\n")["h"]
@@ -188,7 +188,7 @@ def names_of(**variables: Any) -> ProgramNames:
     return names
 
 
-def test_variables_items_and_attributes_are_names() -> None:
+def test_arrays_are_named_by_variable_item_or_attribute() -> None:
     names = names_of(
         x=Array(1),
         xs=[Array(2), Array(3)],
@@ -214,7 +214,7 @@ def test_host_arrays_have_names() -> None:
     assert names_of(a=a, b=a[:]).find_array_name(address) == "a"
 
 
-def test_the_best_name_is_the_outermost_and_shortest() -> None:
+def test_the_outermost_and_shortest_name_is_preferred() -> None:
     x = Array(1)
     assert names_of(x=x, xs=[x]).find_array_name(1) == "x"
     assert names_of(xs=[x], x=x).find_array_name(1) == "x"
@@ -231,7 +231,7 @@ def test_the_best_name_is_the_outermost_and_shortest() -> None:
     assert names_of(view=Array(1, base=x), whole=x).find_array_name(1) == "whole"
 
 
-def test_a_variable_with_several_arrays_comes_last() -> None:
+def test_a_reassigned_variable_has_the_lowest_preference() -> None:
     names = names_of(xs=[Array(1), Array(2)])
     for address in (1, 2):
         names.collect_from_variables({"x": Array(address)})
@@ -309,7 +309,7 @@ def test_a_line_is_inspected_a_limited_number_of_times() -> None:
     assert names.find_array_name(1) == "x", "and lines count from anew"
 
 
-def test_globals_go_before_locals_and_callers_before_those_they_call() -> None:
+def test_names_of_globals_and_of_outer_callers_are_preferred() -> None:
     names = ProgramNames(ProgramLines())
     code = (
         "def inner(names, frame, mine):\n    z = only\n    names.collect_names(frame())\n    return z\n"
@@ -406,7 +406,7 @@ def intervals(regions: tuple[Region, ...], start: int = 0) -> list[tuple[int, in
     return [(region.memory, region.start - start, region.end - start) for region in regions]
 
 
-def test_host_changes_of_a_buffer_are_reported_at_the_next_act() -> None:
+def test_host_writes_to_a_buffer_are_reported_at_the_next_act() -> None:
     pinned = Pinned()
     pinned.run(reads=[pinned.contents[:64]])
     pinned.watch.note_host_wait("stream", StreamRef(0, 7))
@@ -441,7 +441,7 @@ def test_a_copy_to_a_buffer_is_not_a_host_change() -> None:
     assert pinned.take_acts() == []
 
 
-def test_changes_by_a_host_function_are_its_writes() -> None:
+def test_changes_by_a_host_function_are_recorded_as_writes() -> None:
     pinned = Pinned()
 
     def change() -> float:
@@ -463,7 +463,7 @@ def test_changes_by_a_host_function_are_its_writes() -> None:
     assert pinned.run("HOST_LAUNCH", run=unpin).writes == ()
 
 
-def test_above_a_limit_only_known_buffers_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_functions_compare_only_known_buffers_above_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     def of(limit: int) -> list[tuple[int, int, int]]:
         monkeypatch.setattr(watch, "_MAX_COPIED_BYTES", limit)
         pinned = Pinned()
@@ -479,7 +479,7 @@ def test_above_a_limit_only_known_buffers_are_compared(monkeypatch: pytest.Monke
     assert of(255) == [(HOST, 3, 4)]
 
 
-def test_buffers_are_forgotten() -> None:
+def test_freed_or_forgotten_buffers_are_not_checked() -> None:
     def changed(*forget: Any) -> list[tuple[int, int, int]]:
         pinned = Pinned()
         for first in (0, 64):
@@ -513,7 +513,7 @@ def test_buffers_are_forgotten() -> None:
     assert changed(given_back_and_taken) == [], "other memory may lie there now"
 
 
-def test_above_a_limit_only_the_last_buffers_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_latest_buffers_are_checked_above_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "_MAX_BUFFERS", 2)
     pinned = Pinned()
     for first in (0, 8, 16, 8):
@@ -593,7 +593,7 @@ def test_a_call_belongs_to_the_line_that_began_last() -> None:
     ]
 
 
-def test_a_call_of_a_silent_line_belongs_to_its_earlier_caller() -> None:
+def test_a_call_of_a_disabled_line_has_its_earlier_caller() -> None:
     beginnings = [(10, 1, A, 3), (20, 1, A, 4), (30, 1, A, 5), (40, 1, A, 6)]
     search = _LineSearch(beginnings, {(A, 3): 25, (A, 4): 27})
     assert [search.line(1, 11, "a"), search.line(1, 21, "b"), search.line(1, 24, "b")] == [
@@ -622,7 +622,7 @@ def test_an_ambiguous_call_has_no_line() -> None:
     assert search.line(1, 26, "a") is None
 
 
-def test_a_new_line_may_call_a_function_whose_lines_are_silent() -> None:
+def test_a_new_line_can_call_a_function_with_disabled_lines() -> None:
     beginnings = [(10, 1, B, 3), (30, 1, A, 5)]
     search = _LineSearch(beginnings, {(B, 3): 25})
     assert search.line(1, 11, "a") == (B, 3)

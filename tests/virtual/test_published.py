@@ -35,7 +35,7 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_devices(name: str) -> None:
+def test_device_data_equals_published_values(name: str) -> None:
     info = device_info(name)
     row = PUBLISHED[name]
     clocks = (info.memory_clock_mhz, info.boost_clock_mhz)
@@ -82,7 +82,7 @@ TENSOR_LANES: dict[str, tuple[dict[str, int], int | None]] = {
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_rates_of_tensor_cores_follow_from_their_lanes(name: str) -> None:
+def test_tensor_core_rates_equal_lanes_times_clock(name: str) -> None:
     info = device_info(name)
     rates = find_tensor_tflops(info)
     lanes, clock_mhz = TENSOR_LANES[name]
@@ -103,22 +103,22 @@ def test_rates_of_tensor_cores_follow_from_their_lanes(name: str) -> None:
         ("s8", "s8 to s32", 32),
     ],
 )
-def test_rates_of_mma_sync_are_those_of_one_sm(kind: str, name: str, k: int) -> None:
-    """On one SM, 16 warps need this much longer than 8 warps, each for 1,024 multiplications."""
+def test_mma_sync_rates_equal_the_rate_measured_on_one_sm(kind: str, name: str, k: int) -> None:
+    """The rate is derived from the time difference of 16 and 8 warps with 1,024 multiplications each."""
     launches = load_recording("h200_tensor")["launches"]
     time_16, time_8 = (launches[f"mma {kind}, 4 sums, {warps} warps"]["warm_ns"] for warps in (16, 8))
     of_one_sm = 8 * 1024 * 2 * 16 * 8 * k / (time_16 - time_8) / 1e3
     assert pytest.approx(132 * of_one_sm, rel=0.06) == MMA_SYNC_TFLOPS[name]
 
 
-def test_only_gpus_with_faster_instructions_have_shares_of_mma_sync() -> None:
+def test_only_gpus_with_wgmma_or_tcgen05_have_mma_sync_shares() -> None:
     with_shares = {name for name in PUBLISHED if find_mma_sync_shares(device_info(name))}
     assert with_shares == {"H100", "H200", "B200"}
     assert find_mma_sync_shares(device_info("B200")) == find_mma_sync_shares(device_info("H200"))
     assert all(0.4 < share < 0.8 for share in find_mma_sync_shares(device_info("H100")).values())
 
 
-def test_a_gpu_that_is_not_listed_has_the_rates_of_its_architecture() -> None:
+def test_an_unlisted_gpu_has_the_rates_of_its_architecture() -> None:
     listed = device_info("RTX 4090")
     half = dataclasses.replace(listed, name="Another GPU", sm_count=64)
     rates, half_rates = find_tensor_tflops(listed), find_tensor_tflops(half)
@@ -135,7 +135,7 @@ def traits() -> str:
     pytest.skip("CCCL's headers are not installed")
 
 
-def test_architectures_are_those_of_cccl() -> None:
+def test_architecture_limits_equal_the_cccl_table() -> None:
     """NVIDIA's CUDA C++ Core Libraries contain the programming guide's table as code."""
     text = traits()
     compared = 0

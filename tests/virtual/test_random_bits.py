@@ -26,7 +26,7 @@ def generator(kind: str = "Philox4x3210", seed: Any = 42, size: int = 1024) -> A
     return cp.random.Generator(bits_of(kind, seed, size))
 
 
-def test_philox_gives_the_published_words() -> None:
+def test_philox_produces_the_published_words() -> None:
     """Random123's known answers for counters and keys of zeros."""
     assert states.make_philox_states(0, 1)["output"][0].tolist() == [
         0x6627E8D5,
@@ -37,7 +37,7 @@ def test_philox_gives_the_published_words() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_thread_has_a_state_of_its_own_however_many_there_are(kind: str) -> None:
+def test_thread_states_are_distinct_and_independent_of_their_count(kind: str) -> None:
     first = {
         "XORWOW": states.make_xorwow_states,
         "MRG32k3a": states.make_mrg_states,
@@ -52,7 +52,7 @@ def test_every_thread_has_a_state_of_its_own_however_many_there_are(kind: str) -
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_draws_are_what_their_distribution_says(kind: str) -> None:
+def test_draws_have_the_moments_of_their_distribution(kind: str) -> None:
     rng = generator(kind, size=8192)
     n = 200_000
     for numbers, mean, std in (
@@ -67,7 +67,7 @@ def test_draws_are_what_their_distribution_says(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_kept_state_goes_on_from_there(kind: str) -> None:
+def test_a_restored_state_repeats_the_same_draws(kind: str) -> None:
     def draw(rng: Any) -> list[Any]:
         arrays = rng.random(3000), rng.standard_normal(5, dtype="f4"), rng.poisson(3.0, 50), rng.integers(9)
         return [x.get().tolist() for x in arrays]
@@ -85,14 +85,14 @@ def test_a_kept_state_goes_on_from_there(kind: str) -> None:
     assert draw(rng) == expected
 
 
-def test_a_state_stays_on_its_device(two_gpus: Machine) -> None:
+def test_a_generator_is_refused_on_another_device(two_gpus: Machine) -> None:
     rng = generator()
     with cp.cuda.Device(1), pytest.raises(RuntimeError, match="different device: it is on device 0"):
         rng.random(3)
     assert rng.random(3).device.id == 0
 
 
-def test_seeds_are_numpys_entropy() -> None:
+def test_bit_generators_accept_the_seeds_of_numpy() -> None:
     for seed in (5, [1, 2, 3], 2**200, np.random.SeedSequence(5), cp.array([1, 2])):
         assert bits_of("Philox4x3210", seed).random_raw(9).get().tolist()
     assert (
@@ -108,12 +108,12 @@ def test_seeds_are_numpys_entropy() -> None:
 
 
 @pytest.mark.parametrize("seed", ["a", 1.5, float("nan"), [1, 2]])
-def test_the_classic_state_takes_whole_numbers_alone(seed: Any) -> None:
+def test_random_seed_refuses_values_that_are_not_integers(seed: Any) -> None:
     with pytest.raises(TypeError, match="Seed must be an integer"):
         cp.random.seed(seed)
 
 
-def test_the_classic_state_takes_seeds_of_64_bits() -> None:
+def test_random_seed_accepts_64_bit_seeds() -> None:
     for seed in (0, 2**64 - 1, True, np.int64(3), np.arange(4)):
         cp.random.seed(seed)
     for seed in (-1, 2**64):
@@ -144,7 +144,7 @@ def test_states_of_devices_can_be_set_and_forgotten() -> None:
         cp.random.set_random_state(3)  # type: ignore[arg-type]
 
 
-def test_integers_are_refused_where_a_dtype_cannot_hold_them() -> None:
+def test_integer_bounds_outside_the_dtype_are_refused() -> None:
     rng = generator()
     assert rng.integers(2**63, 2**64 - 1, 4, np.uint64).get().min() >= 2**63
     assert rng.integers(5, 5, 3, endpoint=True).get().tolist() == [5, 5, 5]
@@ -175,7 +175,7 @@ def test_an_output_array_has_to_fit() -> None:
         rng.standard_normal(5, dtype="f2")
 
 
-def test_a_generator_names_what_cupys_lacks() -> None:
+def test_methods_missing_in_cupys_generator_have_a_remedy() -> None:
     with pytest.raises(AttributeError, match=r"loc \+ scale \* rng\.standard_normal"):
         generator().normal(3, 2)
     with pytest.raises(TypeError, match="Philox4x3210"):

@@ -47,7 +47,7 @@ def digest(array: Any) -> str:
 @pytest.mark.parametrize(
     "row", RECORDED["draws"], ids=lambda row: f"{row['bits']}-{row['seed']}-{row['threads']}"
 )
-def test_a_million_numbers_are_the_same(row: Any) -> None:
+def test_a_million_numbers_equal_those_of_an_h200(row: Any) -> None:
     rng = generator(row)
     state = rng.bit_generator._state.copy()
 
@@ -66,7 +66,7 @@ def test_a_million_numbers_are_the_same(row: Any) -> None:
 
 
 @pytest.mark.parametrize("bits", RECORDED["successive"], ids=lambda bits: bits["bits"])
-def test_calls_of_any_size_advance_the_states_alike(bits: Any) -> None:
+def test_successive_calls_draw_the_numbers_of_an_h200(bits: Any) -> None:
     first = bits["first"]
     rng = generator({"bits": bits["bits"], "seed": 42, "threads": first["threads"]})
     states = rng.bit_generator._state

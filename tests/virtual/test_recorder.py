@@ -130,7 +130,7 @@ def test_implicit_waits_are_marked_as_hidden(machine: Machine, hidden: bool, ask
     assert wait.source.line == ask.__code__.co_firstlineno
 
 
-def test_a_pageable_copy_holds_its_call_up_and_a_pinned_one_does_not(machine: Machine) -> None:
+def test_only_pageable_copies_block_their_host_call(machine: Machine) -> None:
     x = cp.zeros(1 << 20, cp.float32)
     size = 4 << 20
     pinned = np.frombuffer(cp.cuda.alloc_pinned_memory(size), np.float32, x.size)
@@ -150,7 +150,7 @@ def test_a_pageable_copy_holds_its_call_up_and_a_pinned_one_does_not(machine: Ma
     assert [(w.hidden, w.source) for w in timeline.synchronizations] == [(True, slow.source)]
 
 
-def test_copies_and_memory_sets_have_the_names_of_cudas_calls(two_gpus: Machine) -> None:
+def test_copies_and_memory_sets_have_names_of_runtime_calls(two_gpus: Machine) -> None:
     x = cp.ones(1 << 20, cp.float32)
     with cp.cuda.Device(1):
         y = cp.ones(1 << 20, cp.float32)
@@ -163,7 +163,7 @@ def test_copies_and_memory_sets_have_the_names_of_cudas_calls(two_gpus: Machine)
     assert [call.name for call in timeline.calls] == ["cudaMemsetAsync", "cudaMemcpyPeerAsync"]
 
 
-def test_a_graph_s_nodes_share_their_launch(machine: Machine) -> None:
+def test_graph_nodes_share_the_correlation_id_of_their_launch(machine: Machine) -> None:
     add = cp.RawKernel(ADD, "add")
     x = cp.zeros(64, cp.float32)
     stream = Stream(non_blocking=True)
@@ -257,7 +257,7 @@ def test_dropped_ranges_are_counted(machine: Machine) -> None:
     assert (len(too_many.ranges), too_many.lost) == (MAX_RANGES, 3)
 
 
-def test_timelines_do_not_nest_and_a_refusal_leaves_the_first_one_open(machine: Machine) -> None:
+def test_a_refused_nested_timeline_keeps_the_outer_one_open(machine: Machine) -> None:
     x = cp.zeros(64, cp.float32)
 
     def work() -> None:

@@ -52,7 +52,7 @@ NAMES = (
 )
 
 
-def test_numbers_are_those_of_the_header() -> None:
+def test_constants_equal_those_of_the_cuda_header() -> None:
     text = header()
     for name in NAMES:
         full = name if name.startswith("cuda") else f"cuda{name[0].upper()}{name[1:]}"
@@ -105,7 +105,7 @@ def test_versions_limits_and_devices(two_gpus: Machine) -> None:
         assert error.value.status == 215
 
 
-def test_memory_by_address() -> None:
+def test_allocate_copy_and_set_memory_by_address() -> None:
     free, total = runtime.memGetInfo()
     address = runtime.malloc(MIB)
     assert runtime.memGetInfo() == (free - 2 * MIB, total)  # in steps of 2 MiB
@@ -130,7 +130,7 @@ def test_memory_by_address() -> None:
         runtime.free(address)
 
 
-def test_peer_copies_check_where_both_ends_are(two_gpus: Machine) -> None:
+def test_peer_copies_check_the_devices_of_both_addresses(two_gpus: Machine) -> None:
     source = runtime.malloc(64)
     runtime.memset(source, 9, 64)
     runtime.setDevice(1)
@@ -145,7 +145,7 @@ def test_peer_copies_check_where_both_ends_are(two_gpus: Machine) -> None:
     runtime.memcpyPeer(0, 1, 0, 0, 0)  # of nothing, anywhere
 
 
-def test_an_event_of_cupys_class_has_a_handle() -> None:
+def test_runtime_functions_accept_handles_of_cupy_events() -> None:
     event = cp.cuda.Event()
     later = cp.cuda.Event()
     place = runtime.malloc(64 * MIB)
@@ -162,7 +162,7 @@ def test_an_event_of_cupys_class_has_a_handle() -> None:
         runtime.eventQuery(handle)
 
 
-def test_streams_and_events_by_handle() -> None:
+def test_runtime_streams_and_events_work_by_handle() -> None:
     stream = runtime.streamCreate()
     other = runtime.streamCreateWithFlags(runtime.streamNonBlocking)
     event = runtime.eventCreate()

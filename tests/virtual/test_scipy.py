@@ -1,4 +1,4 @@
-"""``cupyx.scipy``, the rest of ``cp.fft`` and ``cp.vectorize``, beside SciPy and NumPy."""
+"""``cupyx.scipy``, the rest of ``cp.fft``, and ``cp.vectorize``, compared with SciPy and NumPy."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def same(result: Any, expected: Any) -> None:
         ("sum_labels", (IMAGE, (IMAGE > 0.5).astype(np.int32), np.array([0, 1])), {}),
     ],
 )
-def test_images(name: str, args: Any, kwargs: dict[str, Any]) -> None:
+def test_ndimage_functions_equal_scipy(name: str, args: Any, kwargs: dict[str, Any]) -> None:
     right = getattr(scipy("ndimage"), name)(*args, **kwargs)
     same(getattr(ours("ndimage"), name)(*to_device(args), **kwargs), np.asarray(right))
 
 
-def test_labels_come_with_their_number() -> None:
+def test_label_returns_labels_and_their_count() -> None:
     right, number = scipy("ndimage").label(IMAGE > 0.6)
     labels, count = ours("ndimage").label(cp.asarray(IMAGE > 0.6))
     same(labels, right)
@@ -91,7 +91,7 @@ def test_results_go_to_output() -> None:
         ("medfilt2d", (IMAGE.astype(np.float64), 3), {}),
     ],
 )
-def test_signals(name: str, args: Any, kwargs: dict[str, Any]) -> None:
+def test_signal_functions_equal_scipy(name: str, args: Any, kwargs: dict[str, Any]) -> None:
     right = getattr(scipy("signal"), name)(*args, **kwargs)
     same(getattr(ours("signal"), name)(*to_device(args), **kwargs), right)
 
@@ -107,7 +107,7 @@ def test_special_functions(name: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["ndimage", "signal", "special"])
-def test_every_name_is_one_of_scipys(part: str) -> None:
+def test_every_public_name_exists_in_scipy(part: str) -> None:
     scipy_module = scipy(part)
     module = ours(part)
     for name in module.__all__:
@@ -125,7 +125,7 @@ def test_arrays_of_the_host_are_refused() -> None:
         ours("signal").fftconvolve(cp.asarray(SIGNAL), SIGNAL)
 
 
-def test_without_scipy_a_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_scipy_names_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "scipy"]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, "scipy", None)
@@ -163,7 +163,7 @@ def test_fast_lengths_have_small_factors_only() -> None:
         ours("fft").next_fast_len(-1)
 
 
-def test_transforms_of_both_modules() -> None:
+def test_transforms_of_cupyx_scipy_fft_and_fft_config() -> None:
     x = cp.asarray(SIGNAL)
     np.testing.assert_array_equal(ours("fft").rfft(x).get(), np.fft.rfft(SIGNAL))
     assert cp.fft.config.use_multi_gpus is False
@@ -187,7 +187,7 @@ def test_vectorize_is_one_kernel() -> None:
     assert result.dtype == np.float32
 
 
-def test_vectorize_broadcasts_and_gives_several_results() -> None:
+def test_vectorize_broadcasts_and_returns_several_results() -> None:
     x = np.arange(4.0)
     y = np.arange(3.0)[:, None]
     both = cp.vectorize(lambda a, b: (a + b, a > b))
@@ -208,7 +208,7 @@ def test_vectorize_refuses_as_cupy_does() -> None:
         cp.vectorize(lambda a, b: a)(cp.ones(3), np.ones(3))
 
 
-def test_small_tables_may_lie_on_the_host() -> None:
+def test_footprints_and_matrices_can_be_host_arrays() -> None:
     """CuPy copies footprints, structures and matrices, and refuses weights."""
     module = ours("ndimage")
     scipy_module = scipy("ndimage")

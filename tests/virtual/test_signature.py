@@ -37,7 +37,7 @@ def test_qualifiers_defaults_and_launch_bounds() -> None:
     ]
 
 
-def test_templates_leave_their_own_types_open() -> None:
+def test_template_parameters_have_no_element_type() -> None:
     assert spelled("scale") == [
         ("x", "T*", ""),
         ("factor", "T", ""),
@@ -58,7 +58,7 @@ def test_unknown_types_have_no_element_type() -> None:
 
 
 @pytest.mark.parametrize("name", ["helper", "commented", "gone", "missing"])
-def test_only_definitions_of_kernels_count(name: str) -> None:
+def test_only_kernel_definitions_have_parameters(name: str) -> None:
     assert parse_source_params(CODE, name) is None
 
 

@@ -32,20 +32,20 @@ def overlap(a: tuple[int, int], b: tuple[int, int]) -> int:
 
 
 class TestSchedule:
-    def test_one_copy_engine_serves_both_directions(self) -> None:
+    def test_one_copy_engine_runs_copies_in_both_directions(self) -> None:
         schedule = Schedule(HostClock(), copy_engines=1)
         to_device = schedule.place_operation(schedule.create_queue(True, 0), "to device", MS)
         to_host = schedule.place_operation(schedule.create_queue(True, 0), "to host", MS)
         assert overlap(to_device, to_host) == 0
 
-    def test_small_kernels_share_the_sms_and_large_ones_do_not(self, schedule: Schedule) -> None:
+    def test_only_small_kernels_share_the_sms(self, schedule: Schedule) -> None:
         def run(share: float) -> tuple[int, int]:
             return schedule.place_operation(schedule.create_queue(True, 0), "compute", MS, sm_share=share)
 
         assert overlap(run(0.5), run(0.5)) == MS
         assert overlap(run(0.6), run(0.6)) == 0
 
-    def test_work_of_a_destroyed_queue_still_counts(self, schedule: Schedule) -> None:
+    def test_synchronize_waits_for_work_of_a_destroyed_queue(self, schedule: Schedule) -> None:
         queue = schedule.create_queue(True, 0)
         schedule.place_operation(queue, "compute", MS)
         schedule.destroy_queue(queue)
@@ -73,7 +73,7 @@ class TestStreams:
         cp.cuda.Stream.null.use()
 
     @pytest.mark.parametrize("first", [cp.cuda.Stream.null, cp.cuda.Stream.ptds], ids=["null", "ptds"])
-    def test_the_end_of_a_block_restores_the_stream_of_the_enclosing_block(self, first: Any) -> None:
+    def test_leaving_a_with_statement_restores_the_outer_stream(self, first: Any) -> None:
         """As in CuPy (cupy#5143); the outermost block restores the default stream."""
         one, other, inner = (cp.cuda.Stream() for _ in range(3))
         first.use()
@@ -108,7 +108,7 @@ class TestStreams:
             polls += 1
         assert 0 < polls < 10_000
 
-    def test_cupys_small_kernels_share_the_sms(self, machine: Machine) -> None:
+    def test_small_elementwise_kernels_overlap_and_large_ones_do_not(self, machine: Machine) -> None:
         def at_once(elements: int) -> bool:
             arrays = [cp.zeros(elements, dtype=cp.float32) for _ in range(2)]
             streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
@@ -129,7 +129,7 @@ class TestStreams:
         assert not at_once(1 << 24)
         assert at_once(1 << 14)
 
-    def test_the_machine_may_change_within_a_block(self, machine: Machine) -> None:
+    def test_the_machine_can_change_inside_a_with_statement(self, machine: Machine) -> None:
         with cp.cuda.Stream(), cp.cuda.Device(0):
             slot.use(Machine([machine.devices[0].info]))
             assert cp.cuda.get_current_stream() is cp.cuda.Stream.null
@@ -146,7 +146,7 @@ class TestStreams:
 
 @pytest.mark.usefixtures("machine")
 class TestEvents:
-    def test_elapsed_time_is_the_work_between(self, machine: Machine) -> None:
+    def test_elapsed_time_equals_the_work_between_two_events(self, machine: Machine) -> None:
         a = cp.ones(1 << 26, dtype=cp.float32)
         cp.cuda.Device().synchronize()
         start = cp.cuda.Event()
@@ -167,7 +167,7 @@ class TestEvents:
         event.synchronize()
         assert event.done
 
-    def test_misuse_is_cudas_error(self) -> None:
+    def test_misused_events_raise_cudas_errors(self) -> None:
         start = cp.cuda.Event()
         end = cp.cuda.Event()
         with pytest.raises(CUDARuntimeError, match="never recorded") as error:
@@ -239,7 +239,7 @@ class TestPerThreadDefault:
         assert second.start_ns >= first.end_ns
 
     @pytest.mark.parametrize(("value", "ptr"), [(None, 0), ("0", 0), ("1", 2)])
-    def test_the_environment_makes_the_per_thread_stream_current(
+    def test_an_environment_variable_selects_the_per_thread_stream(
         self, machine: Machine, monkeypatch: pytest.MonkeyPatch, value: str | None, ptr: int
     ) -> None:
         monkeypatch.delenv("CUPY_CUDA_PER_THREAD_DEFAULT_STREAM", raising=False)

@@ -55,7 +55,7 @@ def card_rows() -> list[Compared]:
     ]
 
 
-def test_errors_in_the_card_are_within_the_bounds() -> None:
+def test_errors_in_the_model_card_are_within_the_bounds() -> None:
     reached = compare.score(card_rows())
     assert reached.count == len(make_programs()) > 50
     assert reached.median <= MEDIAN
@@ -63,14 +63,14 @@ def test_errors_in_the_card_are_within_the_bounds() -> None:
     assert reached.ranked >= 0.97
 
 
-def test_the_card_has_the_recorded_times() -> None:
+def test_the_model_card_has_the_recorded_times() -> None:
     assert {row.name for row in card_rows()} == {program.name for program in make_programs()}
     for row in card_rows():
         assert row.recorded_ns == pytest.approx(DATA["launches"][row.name]["warm_ns"], rel=0.01, abs=5.1)
 
 
 @pytest.mark.parametrize("program", TRIED, ids=lambda program: program.name)
-def test_the_card_has_the_modelled_time(program: Program) -> None:
+def test_the_model_card_has_the_modelled_time(program: Program) -> None:
     (row,) = rows([program]).values()
     (shown,) = (shown for shown in card_rows() if shown.name == program.name)
     assert shown.modelled_ns == pytest.approx(row.modelled_ns, rel=0.04, abs=11)
@@ -84,7 +84,7 @@ def test_the_recording_is_complete_and_its_results_were_right() -> None:
         assert DATA["checks"][program.name] <= program.check.tolerance
 
 
-def test_a_wrong_result_is_found() -> None:
+def test_the_search_tree_check_detects_a_wrong_result() -> None:
     for program in make_programs():
         if program.name.startswith("search tree, 8 keys"):
             assert program.check is not None
@@ -94,7 +94,7 @@ def test_a_wrong_result_is_found() -> None:
 
 
 @pytest.mark.parametrize("cold", [False, True])
-def test_chains_by_few_lanes(cold: bool) -> None:
+def test_times_of_pointer_chases_outside_l1(cold: bool) -> None:
     reached = compare.score(
         [row for name, row in rows(probes("chase"), cold=cold).items() if "L1" not in name]
     )
@@ -102,11 +102,11 @@ def test_chains_by_few_lanes(cold: bool) -> None:
     assert 1 + reached.worst <= 1.1
 
 
-def test_chains_in_l1() -> None:
+def test_times_of_pointer_chases_in_l1() -> None:
     assert 1 + compare.score(list(rows(probes("chase L1")).values())).worst <= CHAINS_WORST
 
 
-def test_products_by_the_number_of_warps_and_sums() -> None:
+def test_times_of_mma_by_number_of_warps_and_accumulators() -> None:
     reached = compare.score(
         list(rows(probes("mma f16, ") + probes("mma s8") + probes("mma f16_k8")).values())
     )
@@ -115,7 +115,7 @@ def test_products_by_the_number_of_warps_and_sums() -> None:
     assert reached.worst <= 0.15
 
 
-def test_stages_hide_the_latency_of_copies() -> None:
+def test_pipeline_stages_hide_the_latency_of_async_copies() -> None:
     names = [f"copies of 4 bytes, {stages} stages, 0 operations" for stages in (1, 2, 4)]
     compared = rows([timed for timed in PROBES if timed.name in names], cold=True)
     recorded_ns, modelled_ns = (
@@ -127,7 +127,7 @@ def test_stages_hide_the_latency_of_copies() -> None:
         assert modelled_ns[few] / modelled_ns[many] == pytest.approx(gain, rel=0.2)
 
 
-def test_other_gpus_multiply_at_their_published_rate() -> None:
+def test_tensor_cores_of_other_gpus_have_their_published_rate() -> None:
     (probe,) = probes("mma f16, 8 sums, 16 warps")
     multiply_adds = 16 * 1024 * 16 * 8 * 16  # of one SM
     for gpu in ("A100", "RTX 3090", "L4"):
@@ -147,9 +147,7 @@ def test_other_gpus_multiply_at_their_published_rate() -> None:
         ("warp_tile_1_1", 256, "load/store"),  # 2 products for 2 loads
     ],
 )
-def test_the_diagnosis_names_what_limits_a_kernel_with_tensor_cores(
-    kernel: str, turns: int, bound: str
-) -> None:
+def test_the_diagnosis_names_the_limit_of_a_tensor_core_kernel(kernel: str, turns: int, bound: str) -> None:
     if not nvrtc.is_available():
         pytest.skip("NVRTC is not installed")
     device = Machine([device_info("H200")])

@@ -26,7 +26,7 @@ def virtual() -> Any:
     session.use_device("auto")
 
 
-def test_the_recorded_cases_tell_filters_and_modes_apart() -> None:
+def test_recorded_cases_differ_by_filter_and_address_mode() -> None:
     contents = [RECORDED[case.name].tobytes() for case in CASES if case.kernel == "two_float" and case.normal]
     assert len(set(contents)) == len(contents) >= 8
 
@@ -70,7 +70,7 @@ def test_fetches_are_those_of_an_h200(case: TextureCase) -> None:
     assert np.abs(apart).max(initial=0) <= step
 
 
-def test_surfaces_of_three_dimensions_and_of_one() -> None:
+def test_surfaces_of_one_and_three_dimensions() -> None:
     solid = CASES[-3]
     line = CASES[-2]
     contents = recorded.make_contents(solid).reshape(6, 5, 8, 2)

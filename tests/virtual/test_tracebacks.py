@@ -1,4 +1,4 @@
-"""Tracebacks without the packages' frames, which return afterwards."""
+"""Tracebacks that hide the frames of packages, and restore them afterwards."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_frames_of_libraries_are_hidden_on_request(
         assert shown(error) == names
 
 
-def test_an_error_caught_within_leaves_the_chain_and_comes_back() -> None:
+def test_the_cause_inside_packages_is_hidden_temporarily() -> None:
     error = called(learner, catches, raises)
     with trim_tracebacks(error, [PACKAGE]):
         assert "direct cause" not in "".join(traceback.format_exception(error))
@@ -98,7 +98,7 @@ def test_an_error_caught_within_leaves_the_chain_and_comes_back() -> None:
     assert isinstance(error.__cause__, ValueError)
 
 
-def test_an_error_of_the_programs_own_stays_in_the_chain() -> None:
+def test_the_cause_raised_by_the_program_stays_in_the_chain() -> None:
     wrong = function("wrong", "/tmp/ipykernel_1/4.py", "raise ValueError('mine')")
     error = called(learner, catches, wrong)
     with trim_tracebacks(error, [PACKAGE]):
