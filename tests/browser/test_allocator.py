@@ -49,7 +49,12 @@ def test_page_and_python_describe_each_step_equally(
     view = make()
     page = open_saved(view)
     draw = random.Random(7)
-    for step in [0, 1, view.maps.last, *(draw.randint(0, view.maps.last) for _ in range(40))]:
+    for step in [
+        0,
+        1,
+        view.maps.last_position,
+        *(draw.randint(0, view.maps.last_position) for _ in range(40)),
+    ]:
         view.step = step
         expected: list[Any] = [view.maps.describe_position(step)]
         for panel in view.panels:

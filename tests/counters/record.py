@@ -166,7 +166,7 @@ def launch(images: Path, name: str) -> None:
         kernel = modules[patterns.FILE].get_function(group)
         data = cp.zeros(2048 * 16, cp.uint8)
         for pattern in chosen:
-            places = cp.asarray(np.array(pattern.find_lane_offsets, np.int32))
+            places = cp.asarray(np.array(pattern.places, np.int32))
             kernel((1,), (32,), (places, np.uint32(pattern.mask), data), shared_mem=patterns.SHARED_BYTES)
     cp.cuda.Device().synchronize()
 

@@ -123,7 +123,7 @@ def test_accesses_of_matrix_fragments_add_up_to_the_counters() -> None:
 def test_single_accesses_equal_counters_fitted_to_nsight_compute(group: str) -> None:
     for pattern in GROUPS[group][::6]:
         arrays = (
-            np.array(pattern.find_lane_offsets, np.int32),
+            np.array(pattern.places, np.int32),
             np.uint32(pattern.mask),
             np.zeros(2048 * 16, np.uint8),
         )

@@ -36,7 +36,7 @@ def recorded(recording: dict[str, Any], group: str) -> dict[str, dict[str, int]]
 def run(group: str, pattern: patterns.Pattern) -> KernelCounters:
     cp = session.cp()
     data = cp.zeros(2048 * 16, np.uint8)
-    values = (cp.asarray(pattern.find_lane_offsets, np.int32), np.uint32(pattern.mask), data)
+    values = (cp.asarray(pattern.places, np.int32), np.uint32(pattern.mask), data)
     kernel = KernelSource(group, source(patterns.FILE))
     launch = Launch.of(kernel, 1, 32, values, patterns.SHARED_BYTES)
     return session.backend().observe(launch, Counters())
@@ -77,9 +77,7 @@ def test_the_python_access_rule_equals_the_counters(group: str) -> None:
     for pattern in GROUPS[group]:
         counters = run(group, pattern)
         access = next(a for a in counters.accesses if a.space == "shared" and a.kind == kind)
-        places = (
-            size * p if pattern.mask >> lane & 1 else -1 for lane, p in enumerate(pattern.find_lane_offsets)
-        )
+        places = (size * p if pattern.mask >> lane & 1 else -1 for lane, p in enumerate(pattern.places))
         cost = Access(tuple(places), size, "shared", rule).banks()
         assert (access.wavefronts, access.ideal_wavefronts) == (cost.wavefronts, cost.ideal_wavefronts), (
             pattern

@@ -258,7 +258,7 @@ def on_the_engine(program: list[Op], data: Any) -> tuple[Any, set[int]]:
         recorder,
         checks_unwritten=False,
     )
-    checker.shared.entry_limit = 0  # each race is handed over by itself
+    checker.shared_state.entry_limit = 0  # each race is handed over by itself
     loaded.launch(
         PackedLaunch("k", (1, 1, 1), (THREADS, 1, 1), b"".join(p.to_bytes(8, "little") for p in places)),
         memory,

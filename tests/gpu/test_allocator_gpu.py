@@ -82,7 +82,7 @@ def test_replay_in_the_model_of_cupys_pool_equals_the_real_pool(fresh: Any) -> N
         del kept[1]
         kept.append(cp.empty(7 * MIB, cp.uint8))
     view = a.compare("CuPy")
-    real, model = (panel.map_after(panel.find_step(view.maps.last)) for panel in view.panels)
+    real, model = (panel.map_after(panel.find_step(view.maps.last_position)) for panel in view.panels)
     if before == 0:
         assert real.total_bytes == pool.total_bytes()
         assert sorted(b.size_bytes for b in real.blocks) == sorted(b.size_bytes for b in model.blocks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from typing import Any
 
@@ -58,7 +59,8 @@ def test_the_report_finds_peak_line_and_arrays(cp: Any) -> None:
 
 def test_out_of_memory_is_reported_without_an_exception(cp: Any) -> None:
     pool = cp.get_default_memory_pool()
-    pool.free_all_blocks()  # free blocks of earlier tests would serve the requests
+    gc.collect()  # arrays of earlier tests
+    pool.free_all_blocks()  # their free blocks would serve the requests
     limit = pool.get_limit()
     pool.set_limit(size=pool.total_bytes() + 256 * MIB)
     try:

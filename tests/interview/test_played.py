@@ -504,7 +504,7 @@ class TestLocks:
         with pytest.raises(judged.UntriedError, match=message):
             talk.answer(code.replace(*change, 1), sure=True, **launch)
         assert not talk.outcomes
-        assert talk.answer(code, sure=True, **launch).right
+        assert talk.answer(code, sure=True, **launch).is_right
 
     def test_an_invalid_launch_is_not_locked(self) -> None:
         talk = self.talk()
@@ -529,7 +529,7 @@ class TestLocks:
         talk = gl.interview("whiteboard-05-copy4")
         head = 'extern "C" __global__ void copy4(const float* x, float* y, int n) '
         body = "{ int i = blockIdx.x * blockDim.x + threadIdx.x; ((float4*)y)[i] = ((const float4*)x)[i]; }"
-        assert not talk.answer(head + body, sure=True).right
+        assert not talk.answer(head + body, sure=True).is_right
         assert talk.part is None
 
     def test_the_stub_is_not_an_answer(self) -> None:

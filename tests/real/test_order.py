@@ -56,7 +56,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     note(CudaBackend, "observe", "real")
     note(VirtualBackend, "observe", "twin")
-    note(sides.ArgumentCopies, "on", "copied")
+    note(sides.ArgumentCopies, "copy_to", "copied")
     return log
 
 

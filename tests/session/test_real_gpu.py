@@ -195,7 +195,9 @@ def test_device_shows_live_readings() -> None:
     card = gl.device()
     assert card.has_metrics
     assert card.info.provenance.source == "measured"
-    assert not [other.name for other in card.others if other.name in card.info.name], "not next to itself"
+    assert not [other.name for other in card.other_devices if other.name in card.info.name], (
+        "not next to itself"
+    )
 
 
 def test_switch_to_a_virtual_device_and_back(addition: Any) -> None:

@@ -58,7 +58,9 @@ def test_each_answer_has_its_own_process() -> None:
 def test_the_server_is_started_again_after_it_ended() -> None:
     server_pid = int(judged(lambda: os.getppid()))
     assert server_pid != os.getpid()
-    processes._find_server(os.getpid()).line.shutdown(2)  # the server ends when its connection closes
+    processes._find_server(os.getpid()).server_socket.shutdown(
+        2
+    )  # the server ends when its connection closes
     assert judged(lambda: "still judged") == "still judged"
 
 

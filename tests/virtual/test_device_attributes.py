@@ -75,7 +75,7 @@ ODD = replace(
 )
 def test_a_device_record_can_be_read_back_from_its_attributes(info: DeviceInfo) -> None:
     """`gpulab.real.device` reads a real GPU in the same way."""
-    values = {known.number: known.of(info) for known in ATTRIBUTES}
+    values = {known.number: known.find_value(info) for known in ATTRIBUTES}
     read = info_fields(values.get)
     lost = {"memory_clock_mhz", "boost_clock_mhz", "copy_engines"} - {
         field for field in read if getattr(info, field) is not None

@@ -70,7 +70,7 @@ def test_a_hook_may_use_the_pool() -> None:
     x = cp.empty(100, dtype=np.int8)
     single = pool.device_pool()
     with Curious() as hook:
-        with single._chunks.alone():
+        with single._chunks.lock_pool():
             del x
             assert (single.used_bytes(), single.n_free_blocks()) == (512, 0)  # the first is on its way
         assert (single.used_bytes(), single.n_free_blocks()) == (512, 1)

@@ -125,7 +125,7 @@ def test_free_does_not_wait_for_the_lock_of_the_pool(pool: MemoryPool) -> None:
     may_end = threading.Event()
 
     def hold() -> None:
-        with single._chunks.alone():
+        with single._chunks.lock_pool():
             is_held.set()
             may_end.wait(20)
 

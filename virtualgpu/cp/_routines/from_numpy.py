@@ -208,9 +208,9 @@ def lift_to_device(
             )
             moved_bytes = sum(array.nbytes for array in (*inputs, *new_arrays))
             flop_count = count_flop(*host_args) if count_flop else 0.0
-            time_options = {"passes": count_passes(*host_args, **host_kwargs)} if count_passes else {}
+            time_options = {"pass_count": count_passes(*host_args, **host_kwargs)} if count_passes else {}
             time_options |= (
-                {"least_ns": compute_minimum_ns(*host_args, **host_kwargs)} if compute_minimum_ns else {}
+                {"min_ns": compute_minimum_ns(*host_args, **host_kwargs)} if compute_minimum_ns else {}
             )
             run_kernel(
                 device,

@@ -49,9 +49,9 @@ known:
   br i1 %wrong, label %unknown, label %find
 find:
 {make_load_text("channels", "i32", "%channels")}{make_load_text("channel_bytes", "i32", "%bytes")}  %texel = mul i32 %channels, %bytes
-{make_load_text("access_bytes", "i32", "%size0.t")}  %size0.b = mul i32 %size0.t, %texel
+{make_load_text("size", "i32", "%size0.t")}  %size0.b = mul i32 %size0.t, %texel
   %size0 = sub i32 %size0.b, {access_bytes - 1}
-{make_load_text("access_bytes", "i32", "%size1", 4)}{make_load_text("access_bytes", "i32", "%size2", 8)}{make_load_text("address", "i64", "%at0")}{make_load_text("pitch_bytes", "i64", "%step1")}{make_load_text("slice_bytes", "i64", "%step2")}"""
+{make_load_text("size", "i32", "%size1", 4)}{make_load_text("size", "i32", "%size2", 8)}{make_load_text("address", "i64", "%at0")}{make_load_text("pitch_bytes", "i64", "%step1")}{make_load_text("slice_bytes", "i64", "%step2")}"""
     axes = [*range(dimensions)]
     row_numbers = [*(n + is_layered for n in axes)]
     if is_layered:
