@@ -29,7 +29,7 @@ def test_texts_of_the_page_equal_those_of_python(open_saved: Any) -> None:
         execution = next(e for e in trace.executions if trace.of(e).role == role)
         for index in picture.find_drawn_matrices(trace, execution):
             matrix = trace.of(execution).matrices[index]
-            values = fragment_text.decoded(execution.bits[index], matrix.kind).ravel().tolist()
+            values = fragment_text.decode_bits(execution.bits[index], matrix.kind).ravel().tolist()
             sent = {
                 "name": fragment_text.name_matrix(matrix),
                 "per_register": matrix.per_register,
@@ -42,7 +42,7 @@ def test_texts_of_the_page_equal_those_of_python(open_saved: Any) -> None:
                 },
             }
             if matrix.name == "d":
-                sent["before"] = fragment_text.decoded(execution.bits[2], "f32").ravel().tolist()
+                sent["before"] = fragment_text.decode_bits(execution.bits[2], "f32").ravel().tolist()
             answer = json.loads(
                 page.evaluate(
                     """([templates, role, matrix, listed]) => {
