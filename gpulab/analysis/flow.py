@@ -90,8 +90,8 @@ class TimelineLookup:
         )
 
     def find_event_wait(self, activity: Activity, awaited_operation: Activity) -> Synchronization | None:
-        """Return the CUDA call that made the stream of `activity` wait for an event after the operation
-        `awaited`, or None if there is none.
+        """Return the CUDA call that made the stream of `activity` wait for an event after
+        `awaited_operation`, or None if there is none.
         """
         for wait in self._event_waits.get((activity.device_id, activity.stream_id), ()):
             if awaited_operation.correlation_id in wait.after:

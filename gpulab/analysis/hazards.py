@@ -55,7 +55,7 @@ class StreamChecker:
 
     Parameters
     ----------
-    names : dict, optional
+    stream_names : dict, optional
         The program's names of its streams, by device and handle. The caller can add names at any time.
         Streams that are announced with a name need not be in it.
 

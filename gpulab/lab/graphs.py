@@ -292,7 +292,7 @@ class CapturedGraph(PicturedResult):
         fn, arrays
             Another function, or the same function with other arrays. It is captured, and
             ``cuGraphExecUpdate`` copies the parameters of its nodes. Nodes and edges must be the same.
-        names
+        arrays_by_name
             The name of an array of the graph, and the array that replaces it, with the same shape and dtype.
             Nothing is captured: each node that uses the old address gets the new one.
 

@@ -12,8 +12,8 @@ Bundle = dict[str, object]
 
 
 def make_bundle(widget: Any | None, text: str, page_html: str) -> Bundle:
-    """Return the MIME bundle of a widget. The bundle also contains HTML (`page`) and text for viewers without
-    widgets.
+    """Return the MIME bundle of a widget. The bundle also contains HTML (`page_html`) and text for viewers
+    without widgets.
     """
     bundle: Bundle = {}
     if widget is not None:

@@ -44,9 +44,8 @@ SIMULATED_ITERATIONS = 4
 UNROLL_FACTOR = 4
 MAX_UNROLLED_SIZE = 60
 LOADS_IN_FLIGHT = 12
-REORDER_WINDOW = (
-    4  # number of instructions before which ptxas moves another one, since it keeps few registers
-)
+# Number of instructions before which ptxas moves another one, because it uses few registers.
+REORDER_WINDOW = 4
 # ptxas puts loads of factors directly before the product that needs them. If the sums need so many registers,
 # it has enough for factors from shared memory, too.
 MANY_SUM_REGISTERS = 48

@@ -97,7 +97,7 @@ def _make_view(address: int, original_view: ArrayView, memory: DeviceMemory) -> 
 
 
 class _FunctionCopier:
-    """A copier of functions that applies `change` to the arrays in their cells, defaults and containers."""
+    """A copier of functions that applies `change_view` to arrays in their cells, defaults and containers."""
 
     def __init__(self, change_view: Callable[[ArrayView], ArrayView]) -> None:
         self._change_view = change_view

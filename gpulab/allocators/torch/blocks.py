@@ -80,7 +80,7 @@ class Block:
         return self.is_allocated or self.pending_event_count > 0 or bool(self.using_streams)
 
     def insert_after(self, other_block: Block) -> None:
-        """Insert this block after the block `other` in the linked list of a segment's blocks."""
+        """Insert this block after `other_block` in the linked list of a segment's blocks."""
         self.previous_block = other_block
         self.next_block = other_block.next_block
         if other_block.next_block is not None:
@@ -88,7 +88,7 @@ class Block:
         other_block.next_block = self
 
     def insert_before(self, other_block: Block) -> None:
-        """Insert this block before the block `other` in the linked list of a segment's blocks."""
+        """Insert this block before `other_block` in the linked list of a segment's blocks."""
         self.previous_block = other_block.previous_block
         self.next_block = other_block
         if other_block.previous_block is not None:

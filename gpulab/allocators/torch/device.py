@@ -107,7 +107,7 @@ class Device:
         return True
 
     def release_memory(self, size_bytes: int) -> None:
-        """Release physical memory that the method `create` allocated."""
+        """Release physical memory that `create_memory` allocated."""
         self.used_bytes -= size_bytes
 
     def reserve_addresses(self, size_bytes: int) -> int:
@@ -124,5 +124,5 @@ class Device:
         return address
 
     def release_addresses(self, address: int) -> None:
-        """Release an address range that the method `reserve` reserved."""
+        """Release an address range that `reserve_addresses` reserved."""
         del self._reserved_ranges[bisect_left(self._reserved_ranges, (address, 0))]

@@ -199,9 +199,7 @@ class Steps:
         return np.searchsorted(self.sequence, sequence)
 
     def is_ordered_before(self, chain: Ints, tick: Ints, reader_steps: Ints) -> npt.NDArray[np.bool_]:
-        """Return whether each step in the array `reader` must run after the step with the given chain and
-        tick.
-        """
+        """Return whether each of `reader_steps` must run after the step with the given chain and tick."""
         is_own_chain = self.warp[reader_steps] == chain
         return np.where(
             is_own_chain, tick < self.tick[reader_steps], self.clocks[self.clock[reader_steps], chain] >= tick

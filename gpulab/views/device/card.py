@@ -24,9 +24,9 @@ class DeviceCard(View, module="device/card"):
     ----------
     info
         The device.
-    others
+    other_devices
         Devices for comparison.
-    metrics
+    read_metrics
         A function that takes one snapshot of the live readings. Automatic reading pauses after
         `AUTOMATIC_READINGS` snapshots and while the view is not visible.
     setup

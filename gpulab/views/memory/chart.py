@@ -53,7 +53,7 @@ class MemoryChart(View, module="memory/chart"):
         A function that returns all readings so far.
     state
         ``"live"``, ``"paused"`` or ``"stopped"``.
-    perform
+    perform_action
         A function that a button calls with its name and the size that the learner has entered. It returns the
         text to show. Without it, there are no buttons.
 

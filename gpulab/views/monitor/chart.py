@@ -93,7 +93,7 @@ class LoadChart(Steered):
         A function that returns all readings so far.
     state
         ``"live"``, ``"paused"``, ``"stopped"`` or ``"recorded"``.
-    pause
+    set_paused
         A function that pauses or resumes the readings.
     """
 

@@ -31,7 +31,7 @@ class OccupancyChart(FigureView):
         One `Occupancy` per block size.
     chosen
         The block size to mark, in threads, or its `Occupancy`, which is added to the points if necessary.
-    others
+    points_of_other_devices
         The occupancies on up to three other devices, each shown as a faint mark at its block size.
 
     Raises

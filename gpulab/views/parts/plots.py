@@ -68,7 +68,7 @@ def make_labels(rows: Sequence[Sequence[Any]], **options: Any) -> Item:
 
 
 def nice_step(min_step: float) -> float:
-    """Return the smallest number that is at least `minimum` and is 1, 2 or 5 times a power of ten."""
+    """Return the smallest number that is at least `min_step` and is 1, 2 or 5 times a power of ten."""
     power_of_ten = 10.0 ** math.floor(math.log10(min_step))
     return next(
         multiple * power_of_ten
@@ -98,7 +98,7 @@ def make_x_axis(
 
     Parameters
     ----------
-    text
+    format_tick
         Function that returns the text of a tick's value in units of `scale`.
     title
         The name of the axis; shorter forms follow after line breaks.

@@ -39,7 +39,7 @@ def compute_mean_square_ulp(number_format: Format, mean: float = 0.0, spread: fl
     exponents = np.arange(max(top_exponent - 60, number_format.least_exponent), top_exponent + 1)
 
     def compute_probability_below(max_magnitude: float) -> float:
-        """Return the probability that the magnitude of s is less than `limit`."""
+        """Return the probability that the magnitude of s is less than `max_magnitude`."""
         upper_bound, lower_bound = (
             (sign * max_magnitude - mean) / (spread * math.sqrt(2)) for sign in (1, -1)
         )

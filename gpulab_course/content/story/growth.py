@@ -30,7 +30,7 @@ _HEADINGS = ("notebook", "what changed", "attention", "memory", "Life", "memory"
 
 @dataclass(frozen=True, slots=True)
 class VersionCosts:
-    """The time, launches and memory that one version of the running example needs for `SEQUENCES`
+    """The time, launches and memory that one version of the running example needs for `SEQUENCE_COUNT`
     sequences.
     """
 

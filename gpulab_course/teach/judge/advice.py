@@ -93,9 +93,10 @@ def is_tail_wrong(m: Mistake) -> bool:
 
 
 def is_result_of(compute_mistaken_result: Callable[[Mistake], Any]) -> Matcher:
-    """Return a function that checks whether the output of a mistake equals ``compute(mistake)``.
+    """Return a function that checks whether the output of a mistake equals
+    ``compute_mistaken_result(mistake)``.
 
-    The function `compute` can read the inputs of the failed launch, as in ``lambda m: m["x"] + 1``.
+    `compute_mistaken_result` can read the inputs of the failed launch, as in ``lambda m: m["x"] + 1``.
     """
 
     def is_match(m: Mistake) -> bool:

@@ -184,7 +184,9 @@ def draw_line_blocks(rng: np.random.Generator) -> list[Dim3]:
 
 
 def draw_warp_blocks(rng: np.random.Generator, warp_multiple: int = 1) -> list[Dim3]:
-    """Return one-dimensional block shapes to test, in which the number of warps is a multiple of `warps`."""
+    """Return one-dimensional block shapes to test, in which the number of warps is a multiple of
+    `warp_multiple`.
+    """
     warp_counts = (*(int(rng.integers(low, high)) for low, high in ((3, 6), (6, 12), (12, 25))), 1, 2, 32)
     return [
         (threads, 1, 1)

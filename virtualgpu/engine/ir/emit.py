@@ -26,9 +26,9 @@ _BIT_WIDTHS = {"i1": 1, "half": 16, "float": 32, "double": 64}
 INTRINSIC_SUFFIX = {"half": "f16", "float": "f32", "double": "f64"}
 
 
-def get_bit_width(llvm: str) -> int:
+def get_bit_width(llvm_type: str) -> int:
     """Return the width in bits of a scalar LLVM type."""
-    return _BIT_WIDTHS.get(llvm) or int(llvm[1:])
+    return _BIT_WIDTHS.get(llvm_type) or int(llvm_type[1:])
 
 
 def llvm_of(ptx_type: str) -> str:
@@ -39,14 +39,14 @@ def llvm_of(ptx_type: str) -> str:
         raise NotSupportedError(f"The virtual GPU does not support the PTX type .{ptx_type}.") from None
 
 
-def vector(llvm: str) -> str:
+def vector(llvm_type: str) -> str:
     """Return the LLVM type of a vector with 32 lanes of a scalar type."""
-    return f"<{layout.LANES} x {llvm}>"
+    return f"<{layout.LANES} x {llvm_type}>"
 
 
-def constant(llvm: str, value: int) -> str:
+def constant(llvm_type: str, value: int) -> str:
     """Return an LLVM vector constant with the same integer in all 32 lanes."""
-    return f"splat ({llvm} {convert_to_signed(value, get_bit_width(llvm))})"
+    return f"splat ({llvm_type} {convert_to_signed(value, get_bit_width(llvm_type))})"
 
 
 def convert_to_signed(value: int, width: int) -> int:
@@ -57,13 +57,13 @@ def convert_to_signed(value: int, width: int) -> int:
     return value - (1 << width) if value >> (width - 1) else value
 
 
-def float_constant(llvm: str, bit_pattern: int) -> str:
+def float_constant(llvm_type: str, bit_pattern: int) -> str:
     """Return an LLVM vector constant with the same floating-point number in all lanes. The number is given as
     its bits.
     """
-    if llvm == "double":
+    if llvm_type == "double":
         return f"splat (double 0x{bit_pattern:016X})"
-    if llvm == "half":
+    if llvm_type == "half":
         return f"splat (half 0xH{bit_pattern & 0xFFFF:04X})"
     # LLVM spells a float as the double of the same value; a signalling NaN must keep its payload.
     sign_bit = bit_pattern >> 31
@@ -111,35 +111,39 @@ class Emitter:
         """
         return self.op(f"call {result} @{function}({', '.join(arguments)})")
 
-    def intrinsic(self, name: str, llvm: str, *values: str, extra_arguments: tuple[str, ...] = ()) -> str:
+    def intrinsic(
+        self, name: str, llvm_type: str, *values: str, extra_arguments: tuple[str, ...] = ()
+    ) -> str:
         """Emit a call of an LLVM intrinsic for 32 lanes of one type. The intrinsic is declared when it is
         first used.
         """
-        suffix = INTRINSIC_SUFFIX.get(llvm, llvm)
+        suffix = INTRINSIC_SUFFIX.get(llvm_type, llvm_type)
         full_name = f"llvm.{name}.v{layout.LANES}{suffix}"
-        argument_types = [vector(llvm)] * len(values) + [argument.split()[0] for argument in extra_arguments]
-        self.declared.add(f"declare {vector(llvm)} @{full_name}({', '.join(argument_types)})")
-        arguments = [f"{vector(llvm)} {v}" for v in values] + list(extra_arguments)
-        return self.op(f"call {vector(llvm)} @{full_name}({', '.join(arguments)})")
+        argument_types = [vector(llvm_type)] * len(values) + [
+            argument.split()[0] for argument in extra_arguments
+        ]
+        self.declared.add(f"declare {vector(llvm_type)} @{full_name}({', '.join(argument_types)})")
+        arguments = [f"{vector(llvm_type)} {v}" for v in values] + list(extra_arguments)
+        return self.op(f"call {vector(llvm_type)} @{full_name}({', '.join(arguments)})")
 
-    def splat(self, llvm: str, scalar: str) -> str:
+    def splat(self, llvm_type: str, scalar: str) -> str:
         """Emit a vector with the same scalar in every lane."""
-        inserted_vector = self.op(f"insertelement {vector(llvm)} poison, {llvm} {scalar}, i32 0")
+        inserted_vector = self.op(f"insertelement {vector(llvm_type)} poison, {llvm_type} {scalar}, i32 0")
         return self.op(
-            f"shufflevector {vector(llvm)} {inserted_vector}, {vector(llvm)} poison, <32 x i32> zeroinitializer"
+            f"shufflevector {vector(llvm_type)} {inserted_vector}, {vector(llvm_type)} poison, <32 x i32> zeroinitializer"
         )
 
-    def binary(self, operation: str, llvm: str, left: str, right: str) -> str:
-        return self.op(f"{operation} {vector(llvm)} {left}, {right}")
+    def binary(self, operation: str, llvm_type: str, left: str, right: str) -> str:
+        return self.op(f"{operation} {vector(llvm_type)} {left}, {right}")
 
-    def select(self, llvm: str, condition: str, if_true: str, if_false: str) -> str:
+    def select(self, llvm_type: str, condition: str, if_true: str, if_false: str) -> str:
         return self.op(
-            f"select {vector('i1')} {condition}, {vector(llvm)} {if_true}, {vector(llvm)} {if_false}"
+            f"select {vector('i1')} {condition}, {vector(llvm_type)} {if_true}, {vector(llvm_type)} {if_false}"
         )
 
-    def compare(self, predicate: str, llvm: str, left: str, right: str) -> str:
-        opcode = "fcmp" if llvm in INTRINSIC_SUFFIX else "icmp"
-        return self.op(f"{opcode} {predicate} {vector(llvm)} {left}, {right}")
+    def compare(self, predicate: str, llvm_type: str, left: str, right: str) -> str:
+        opcode = "fcmp" if llvm_type in INTRINSIC_SUFFIX else "icmp"
+        return self.op(f"{opcode} {predicate} {vector(llvm_type)} {left}, {right}")
 
     def convert(self, operation: str, source: str, value: str, target: str) -> str:
         return self.op(f"{operation} {vector(source)} {value} to {vector(target)}")
@@ -179,7 +183,7 @@ class Emitter:
         own_bits = self.binary("and", "i32", self.splat("i32", mask), LANE_BITS)
         return self.compare("eq", "i32", own_bits, LANE_BITS)
 
-    def store_lanes(self, llvm: str, value: str, pointer: str, lanes: str) -> None:
+    def store_lanes(self, llvm_type: str, value: str, pointer: str, lanes: str) -> None:
         """Emit a store of some lanes to a row of lanes in memory. No other thread may access that row.
 
         If the processor has no masks, the row is read, blended and written completely. The accesses are
@@ -187,22 +191,22 @@ class Emitter:
         AMD's processors.
         """
         if self.has_mask_registers:
-            integer_type = f"i{get_bit_width(llvm)}"
+            integer_type = f"i{get_bit_width(llvm_type)}"
             intrinsic_name = f"llvm.masked.store.v{layout.LANES}{integer_type}.p0"
             self.declared.add(f"declare void @{intrinsic_name}({vector(integer_type)}, ptr, {vector('i1')})")
-            value = f"{vector(integer_type)} {self.cast(value, llvm, integer_type)}"
+            value = f"{vector(integer_type)} {self.cast(value, llvm_type, integer_type)}"
             self.raw(f"call void @{intrinsic_name}({value}, ptr align 64 {pointer}, {vector('i1')} {lanes})")
             return
-        old_values = self.op(f"load {vector(llvm)}, ptr {pointer}, align 64")
-        new_values = self.select(llvm, lanes, value, old_values)
-        self.raw(f"store volatile {vector(llvm)} {new_values}, ptr {pointer}, align 64")
+        old_values = self.op(f"load {vector(llvm_type)}, ptr {pointer}, align 64")
+        new_values = self.select(llvm_type, lanes, value, old_values)
+        self.raw(f"store volatile {vector(llvm_type)} {new_values}, ptr {pointer}, align 64")
 
     def context_pointer(self, field: str) -> str:
         return self.op(f"getelementptr i8, ptr %ctx, i64 {layout.get_field_offset(field)}")
 
-    def context_load(self, field: str, llvm: str | None = None) -> str:
+    def context_load(self, field: str, llvm_type: str | None = None) -> str:
         pointer = self.context_pointer(field)
-        return self.op(f"load {llvm or layout.get_field_type(field)}, ptr {pointer}")
+        return self.op(f"load {llvm_type or layout.get_field_type(field)}, ptr {pointer}")
 
     def context_store(self, field: str, value: str) -> None:
         pointer = self.context_pointer(field)

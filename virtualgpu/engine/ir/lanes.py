@@ -21,16 +21,16 @@ def _make_row_test(size: int) -> str:
     )
 
 
-def make_gather(llvm: str) -> tuple[str, str]:
+def make_gather(llvm_type: str) -> tuple[str, str]:
     """Return an LLVM function that loads one value per lane from host addresses. Inactive lanes receive 0.
 
     Inactive lanes load from the first active lane's address, because without AVX-512 leaving out single lanes
     takes a branch each.
     """
-    name = f"gather_{llvm}"
-    element_bytes = get_bit_width(llvm) // 8
-    vector_type = f"<32 x {llvm}>"
-    intrinsic = f"llvm.masked.gather.v32{llvm}.v32p0"
+    name = f"gather_{llvm_type}"
+    element_bytes = get_bit_width(llvm_type) // 8
+    vector_type = f"<32 x {llvm_type}>"
+    intrinsic = f"llvm.masked.gather.v32{llvm_type}.v32p0"
     all_lanes = "<32 x i1> splat (i1 true)"
     llvm_text = f"""
 declare {vector_type} @{intrinsic}(<32 x ptr>, <32 x i1>, {vector_type})
@@ -65,15 +65,15 @@ all:
     return name, llvm_text
 
 
-def make_scatter(llvm: str) -> tuple[str, str]:
+def make_scatter(llvm_type: str) -> tuple[str, str]:
     """Return an LLVM function that stores one value per lane to host addresses.
 
     If several lanes have the same address, the value of the highest lane is stored.
     """
-    name = f"scatter_{llvm}"
-    element_bytes = get_bit_width(llvm) // 8
-    vector_type = f"<32 x {llvm}>"
-    intrinsic = f"llvm.masked.scatter.v32{llvm}.v32p0"
+    name = f"scatter_{llvm_type}"
+    element_bytes = get_bit_width(llvm_type) // 8
+    vector_type = f"<32 x {llvm_type}>"
+    intrinsic = f"llvm.masked.scatter.v32{llvm_type}.v32p0"
     llvm_text = f"""
 declare void @{intrinsic}({vector_type}, <32 x ptr>, <32 x i1>)
 define internal void @{name}({vector_type} %v, <32 x i64> %a, i32 %mask) noinline {{
@@ -211,44 +211,46 @@ def make_atomic_half_add(element_type: str) -> tuple[str, str]:
 
 
 def make_atomic(
-    operation: str, llvm: str, is_signed: bool, flushes_subnormals: bool = False
+    operation: str, llvm_type: str, is_signed: bool, flushes_subnormals: bool = False
 ) -> tuple[str, str]:
     """Return an LLVM function that executes an atomic for each lane in turn and returns the old values.
 
     With `flushes_subnormals`, a float addition treats subnormal numbers as zero.
     """
-    flushes_subnormals = flushes_subnormals and operation == "add" and llvm == "float"
-    name = f"atomic_{operation}_{'s' if is_signed else 'u'}_{llvm}{'_flush' if flushes_subnormals else ''}"
-    element_bytes = get_bit_width(llvm) // 8
+    flushes_subnormals = flushes_subnormals and operation == "add" and llvm_type == "float"
+    name = (
+        f"atomic_{operation}_{'s' if is_signed else 'u'}_{llvm_type}{'_flush' if flushes_subnormals else ''}"
+    )
+    element_bytes = get_bit_width(llvm_type) // 8
     function_head, last_block = (_FLUSH_FUNCTION_TEXT, "stored") if flushes_subnormals else ("", "lane")
     if flushes_subnormals:
         action_text = _FLUSHING_ADD_TEXT
     elif operation == "cas":
         action_text = (
-            f"  %pair = cmpxchg ptr %p, {llvm} %x, {llvm} %y seq_cst seq_cst, align {element_bytes}\n"
-            f"  %old = extractvalue {{{llvm}, i1}} %pair, 0\n"
+            f"  %pair = cmpxchg ptr %p, {llvm_type} %x, {llvm_type} %y seq_cst seq_cst, align {element_bytes}\n"
+            f"  %old = extractvalue {{{llvm_type}, i1}} %pair, 0\n"
         )
     else:
         if operation in ("min", "max"):
             llvm_operation = operation if is_signed else "u" + operation
         else:
             llvm_operation = _ATOMIC_OPERATIONS[operation]
-        if llvm in INTRINSIC_SUFFIX:
+        if llvm_type in INTRINSIC_SUFFIX:
             llvm_operation = "fadd" if llvm_operation == "add" else llvm_operation
         action_text = (
-            f"  %old = atomicrmw {llvm_operation} ptr %p, {llvm} %x seq_cst, align {element_bytes}\n"
+            f"  %old = atomicrmw {llvm_operation} ptr %p, {llvm_type} %x seq_cst, align {element_bytes}\n"
         )
-    return _make_lane_loop(name, llvm, action_text, function_head, last_block)
+    return _make_lane_loop(name, llvm_type, action_text, function_head, last_block)
 
 
 def _make_lane_loop(
-    name: str, llvm: str, action_text: str, function_head: str, last_block: str
+    name: str, llvm_type: str, action_text: str, function_head: str, last_block: str
 ) -> tuple[str, str]:
     """Return an LLVM function that executes the text `action_text` for one active lane after another.
 
     `last_block` is the label of the LLVM block in which `action_text` ends.
     """
-    vector_type = f"<32 x {llvm}>"
+    vector_type = f"<32 x {llvm_type}>"
     llvm_text = f"""{function_head}
 define internal {vector_type} @{name}(<32 x i64> %a, i32 %mask, {vector_type} %b, {vector_type} %c) noinline {{
 entry:
@@ -270,12 +272,12 @@ lane:
   %ap = getelementptr i64, ptr %as, i32 %l
   %i = load i64, ptr %ap
   %p = inttoptr i64 %i to ptr
-  %xp = getelementptr {llvm}, ptr %bs, i32 %l
-  %x = load {llvm}, ptr %xp
-  %yp = getelementptr {llvm}, ptr %cs, i32 %l
-  %y = load {llvm}, ptr %yp
-{action_text}  %op = getelementptr {llvm}, ptr %os, i32 %l
-  store {llvm} %old, ptr %op
+  %xp = getelementptr {llvm_type}, ptr %bs, i32 %l
+  %x = load {llvm_type}, ptr %xp
+  %yp = getelementptr {llvm_type}, ptr %cs, i32 %l
+  %y = load {llvm_type}, ptr %yp
+{action_text}  %op = getelementptr {llvm_type}, ptr %os, i32 %l
+  store {llvm_type} %old, ptr %op
   %minus = sub i32 %rest, 1
   %rest1 = and i32 %rest, %minus
   br label %loop
@@ -287,21 +289,21 @@ done:
     return name, llvm_text
 
 
-def make_permute(llvm: str) -> tuple[str, str]:
+def make_permute(llvm_type: str) -> tuple[str, str]:
     """Return an LLVM function that permutes the values of lanes. Lane l receives the value of lane
     ``index[l]``.
     """
-    name = f"permute_{llvm}"
-    vector_type = f"<32 x {llvm}>"
-    suffix = INTRINSIC_SUFFIX.get(llvm, llvm)
+    name = f"permute_{llvm_type}"
+    vector_type = f"<32 x {llvm_type}>"
+    suffix = INTRINSIC_SUFFIX.get(llvm_type, llvm_type)
     intrinsic = f"llvm.masked.gather.v32{suffix}.v32p0"
     llvm_text = f"""
 declare {vector_type} @{intrinsic}(<32 x ptr>, <32 x i1>, {vector_type})
 define internal {vector_type} @{name}({vector_type} %v, <32 x i32> %index) noinline {{
   %spill = alloca {vector_type}
   store {vector_type} %v, ptr %spill
-  %ps = getelementptr {llvm}, ptr %spill, <32 x i32> %index
-  %g = call {vector_type} @{intrinsic}(<32 x ptr> align {get_bit_width(llvm) // 8} %ps, <32 x i1> splat (i1 true), {vector_type} zeroinitializer)
+  %ps = getelementptr {llvm_type}, ptr %spill, <32 x i32> %index
+  %g = call {vector_type} @{intrinsic}(<32 x ptr> align {get_bit_width(llvm_type) // 8} %ps, <32 x i1> splat (i1 true), {vector_type} zeroinitializer)
   ret {vector_type} %g
 }}
 """

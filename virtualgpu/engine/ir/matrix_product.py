@@ -124,9 +124,9 @@ done:
 
 
 def _make_unpack_function(name: str, count: int, offset_table: str, element_type: str) -> str:
-    llvm = f"i{32 // count_per_register(element_type)}"
+    llvm_type = f"i{32 // count_per_register(element_type)}"
     element_text = (
-        f"  %p = getelementptr i8, ptr %registers, i32 %offset\n  %bits = load {llvm}, ptr %p\n"
+        f"  %p = getelementptr i8, ptr %registers, i32 %offset\n  %bits = load {llvm_type}, ptr %p\n"
         f"{_WIDEN_TEXTS[element_type]}"
         "  %to = getelementptr double, ptr %matrix, i32 %i\n  store double %value, ptr %to\n"
     )
@@ -134,11 +134,11 @@ def _make_unpack_function(name: str, count: int, offset_table: str, element_type
 
 
 def _make_pack_function(name: str, count: int, offset_table: str, element_type: str) -> str:
-    llvm = f"i{32 // count_per_register(element_type)}"
+    llvm_type = f"i{32 // count_per_register(element_type)}"
     element_text = (
         "  %from = getelementptr double, ptr %matrix, i32 %i\n  %sum = load double, ptr %from\n"
         f"{_NARROWING_TEXTS[element_type]}"
-        f"  %p = getelementptr i8, ptr %registers, i32 %offset\n  store {llvm} %bits, ptr %p\n"
+        f"  %p = getelementptr i8, ptr %registers, i32 %offset\n  store {llvm_type} %bits, ptr %p\n"
     )
     return _make_element_loop(name, count, offset_table, element_text, "ptr %matrix, ptr %registers")
 

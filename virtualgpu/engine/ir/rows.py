@@ -14,20 +14,20 @@ from virtualgpu.engine.ir.text import make_field_load, make_field_pointer, make_
 HALF_WARP_LANES = layout.LANES // 2
 
 
-def make_zero_test(llvm: str, count: int, value: str, result: str) -> str:
+def make_zero_test(llvm_type: str, count: int, value: str, result: str) -> str:
     """Return LLVM text that uses one 256-bit comparison to check whether a vector is zero."""
     llvm_text = ""
-    element_bits = get_bit_width(llvm)
+    element_bits = get_bit_width(llvm_type)
     while count * element_bits > 256:
         count //= 2
-        vector_type = f"<{2 * count} x {llvm}>"
+        vector_type = f"<{2 * count} x {llvm_type}>"
         half_name = f"{result}.v{count}"
         for half_letter, first_lane in (("l", 0), ("h", count)):
             lane_order = _make_shuffle_order(first_lane, first_lane + count)
             llvm_text += f"  {half_name}{half_letter} = shufflevector {vector_type} {value}, {vector_type} poison, <{count} x i32> {lane_order}\n"
-        llvm_text += f"  {half_name} = or <{count} x {llvm}> {half_name}l, {half_name}h\n"
+        llvm_text += f"  {half_name} = or <{count} x {llvm_type}> {half_name}l, {half_name}h\n"
         value = half_name
-    llvm_text += f"  {result}.i = bitcast <{count} x {llvm}> {value} to i{count * element_bits}\n"
+    llvm_text += f"  {result}.i = bitcast <{count} x {llvm_type}> {value} to i{count * element_bits}\n"
     return llvm_text + f"  {result} = icmp eq i{count * element_bits} {result}.i, 0\n"
 
 
@@ -71,7 +71,7 @@ def _make_half_row_test(half: int, address_type: str, size: int) -> str:
 
 
 def make_half_load(
-    half: int, address_type: str, llvm: str, pointer: str, fallback_label: str, bounds_check: str = ""
+    half: int, address_type: str, llvm_type: str, pointer: str, fallback_label: str, bounds_check: str = ""
 ) -> str:
     """Return LLVM text that loads the values of a half warp from a single address or from consecutive
     elements.
@@ -82,8 +82,8 @@ def make_half_load(
     go to `fallback_label`, and so does a row unless the text `bounds_check` makes ``%in0`` or ``%in1`` true.
     Then ``%v0`` or ``%v1`` are the values and ``%l0`` or ``%l1`` is the last lane's address.
     """
-    element_bytes = get_bit_width(llvm) // 8
-    half_row_type = f"<{HALF_WARP_LANES} x {llvm}>"
+    element_bytes = get_bit_width(llvm_type) // 8
+    half_row_type = f"<{HALF_WARP_LANES} x {llvm_type}>"
     combine_text = (
         f"  %fits{half} = and i1 %line{half}, %in{half}\n"
         if bounds_check
@@ -92,8 +92,8 @@ def make_half_load(
     return f"""half{half}:
 {_make_distances(half, address_type)}{pointer}{make_zero_test(address_type, HALF_WARP_LANES, f"%x{half}", f"%same{half}")}  br i1 %same{half}, label %one{half}, label %ask{half}
 one{half}:
-  %s{half} = load {llvm}, ptr %q{half}, align {element_bytes}
-  %s{half}.0 = insertelement {half_row_type} poison, {llvm} %s{half}, i32 0
+  %s{half} = load {llvm_type}, ptr %q{half}, align {element_bytes}
+  %s{half}.0 = insertelement {half_row_type} poison, {llvm_type} %s{half}, i32 0
   %s{half}.v = shufflevector {half_row_type} %s{half}.0, {half_row_type} poison, <{HALF_WARP_LANES} x i32> zeroinitializer
   br label %loaded{half}
 ask{half}:
@@ -107,13 +107,13 @@ loaded{half}:
 """
 
 
-def make_half_store(half: int, address_type: str, llvm: str, pointer: str) -> str:
+def make_half_store(half: int, address_type: str, llvm_type: str, pointer: str) -> str:
     """Return LLVM text that stores half of the values in ``%v`` to consecutive elements."""
-    half_row_type = f"<{HALF_WARP_LANES} x {llvm}>"
+    half_row_type = f"<{HALF_WARP_LANES} x {llvm_type}>"
     lane_order = _make_shuffle_order(HALF_WARP_LANES * half, HALF_WARP_LANES * half + HALF_WARP_LANES)
     return (
-        f"{pointer}  %v{half} = shufflevector <32 x {llvm}> %v, <32 x {llvm}> poison, <{HALF_WARP_LANES} x i32> {lane_order}\n"
-        f"  store {half_row_type} %v{half}, ptr %q{half}, align {get_bit_width(llvm) // 8}\n"
+        f"{pointer}  %v{half} = shufflevector <32 x {llvm_type}> %v, <32 x {llvm_type}> poison, <{HALF_WARP_LANES} x i32> {lane_order}\n"
+        f"  store {half_row_type} %v{half}, ptr %q{half}, align {get_bit_width(llvm_type) // 8}\n"
     )
 
 
@@ -132,26 +132,26 @@ def make_host_pointer(half: int) -> str:
     return f"  %q{half} = inttoptr i64 %p{half} to ptr\n"
 
 
-def make_half_return(llvm: str) -> str:
+def make_half_return(llvm_type: str) -> str:
     """Return LLVM text that joins the values of both half warps and returns them."""
     return (
-        f"  %v = shufflevector <{HALF_WARP_LANES} x {llvm}> %v0, <{HALF_WARP_LANES} x {llvm}> %v1, <32 x i32> {_make_shuffle_order(0, 32)}\n"
-        f"  ret <32 x {llvm}> %v\n"
+        f"  %v = shufflevector <{HALF_WARP_LANES} x {llvm_type}> %v0, <{HALF_WARP_LANES} x {llvm_type}> %v1, <32 x i32> {_make_shuffle_order(0, 32)}\n"
+        f"  ret <32 x {llvm_type}> %v\n"
     )
 
 
 _SITE_PARAMETERS = "i32 %function, i32 %pc, i32 %site"
 
 
-def make_shared_load(llvm: str, counts_passes: bool) -> tuple[str, str]:
+def make_shared_load(llvm_type: str, counts_passes: bool) -> tuple[str, str]:
     """Return the LLVM function for a load from shared memory, including its checks and counters.
 
     Addresses are offsets. Faults are recorded in the context.
 
     Lanes within 32 words use no bank twice, except for the same word.
     """
-    size = get_bit_width(llvm) // 8
-    name = f"load_shared_{llvm}"
+    size = get_bit_width(llvm_type) // 8
+    name = f"load_shared_{llvm_type}"
     check_function, _ = checks.make_shared_check(size, counts_passes)
     counting_text = ""
     if counts_passes:
@@ -174,7 +174,7 @@ def make_shared_load(llvm: str, counts_passes: bool) -> tuple[str, str]:
         )
     )
     llvm_text = f"""
-define internal <32 x {llvm}> @{name}(ptr %ctx, <32 x i32> %a, i32 %mask, {_SITE_PARAMETERS}) noinline {{
+define internal <32 x {llvm_type}> @{name}(ptr %ctx, <32 x i32> %a, i32 %mask, {_SITE_PARAMETERS}) noinline {{
 entry:
 {make_field_load("shared_bytes", "%bytes")}{make_field_load("shared", "%shared.i")}  %shared = inttoptr i64 %shared.i to ptr
   %limit = sub i64 %bytes, {size}
@@ -188,8 +188,8 @@ entry:
   %bad = or i1 %far, %odd
   %other = or i1 %bad, %some
   br i1 %other, label %slow, label %half0
-{make_half_load(0, "i32", llvm, pointer_texts[0], "slow", bounds_checks[0])}  br label %half1
-{make_half_load(1, "i32", llvm, pointer_texts[1], "slow", bounds_checks[1])}  %lowest = call i32 @llvm.umin.i32(i32 %p0, i32 %p1)
+{make_half_load(0, "i32", llvm_type, pointer_texts[0], "slow", bounds_checks[0])}  br label %half1
+{make_half_load(1, "i32", llvm_type, pointer_texts[1], "slow", bounds_checks[1])}  %lowest = call i32 @llvm.umin.i32(i32 %p0, i32 %p1)
   %highest = call i32 @llvm.umax.i32(i32 %l0, i32 %l1)
   %from = lshr i32 %lowest, 2
   %to = lshr i32 %highest, 2
@@ -197,16 +197,16 @@ entry:
   %near = icmp ult i32 %span, 32
   br i1 %near, label %counted, label %slow
 counted:
-{counting_text}{make_half_return(llvm)}slow:
+{counting_text}{make_half_return(llvm_type)}slow:
   %failed = call i1 @{check_function}(ptr %ctx, <32 x i32> %a, i32 %mask, {_SITE_PARAMETERS})
   br i1 %failed, label %fail, label %apart
 fail:
-  ret <32 x {llvm}> zeroinitializer
+  ret <32 x {llvm_type}> zeroinitializer
 apart:
   %wide = zext <32 x i32> %a to <32 x i64>
 {make_splat("i64", "%shared.i", "%base")}  %host = add <32 x i64> %base, %wide
-  %g = call <32 x {llvm}> @gather_{llvm}(<32 x i64> %host, i32 %mask)
-  ret <32 x {llvm}> %g
+  %g = call <32 x {llvm_type}> @gather_{llvm_type}(<32 x i64> %host, i32 %mask)
+  ret <32 x {llvm_type}> %g
 }}
 """
     return name, llvm_text
@@ -307,35 +307,35 @@ def _make_bounds_check(half: int) -> str:
     return f"  %f{half} = sub i64 %e{half}, %base\n  %in{half} = icmp ult i64 %f{half}, %room\n"
 
 
-def make_global_load(llvm: str, counts_sectors: bool) -> tuple[str, str]:
+def make_global_load(llvm_type: str, counts_sectors: bool) -> tuple[str, str]:
     """Return the LLVM function for a load from global memory. Faults are recorded in the context."""
-    size = get_bit_width(llvm) // 8
-    name = f"load_global_{llvm}"
+    size = get_bit_width(llvm_type) // 8
+    name = f"load_global_{llvm_type}"
     check_name, _ = checks.make_global_check(size, counts_sectors)
     llvm_text = f"""
-define internal <32 x {llvm}> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS}) noinline {{
+define internal <32 x {llvm_type}> @{name}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS}) noinline {{
 {_GLOBAL_HEAD_TEXT.replace("@LOW", str(size - 1))}  br i1 %other, label %slow, label %half0
-{make_half_load(0, "i64", llvm, make_host_pointer(0), "slow", _make_bounds_check(0))}  br label %half1
-{make_half_load(1, "i64", llvm, make_host_pointer(1), "slow", _make_bounds_check(1))}  %sorted = icmp ule i64 %l0, %p1
+{make_half_load(0, "i64", llvm_type, make_host_pointer(0), "slow", _make_bounds_check(0))}  br label %half1
+{make_half_load(1, "i64", llvm_type, make_host_pointer(1), "slow", _make_bounds_check(1))}  %sorted = icmp ule i64 %l0, %p1
   br i1 %sorted, label %inside, label %slow
 inside:
-{checks.make_counter_address("%site") + _SECTOR_COUNT_TEXT + _MISS_COUNT_TEXT if counts_sectors else ""}{make_half_return(llvm)}slow:
+{checks.make_counter_address("%site") + _SECTOR_COUNT_TEXT + _MISS_COUNT_TEXT if counts_sectors else ""}{make_half_return(llvm_type)}slow:
   %failed = call i1 @{check_name}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS})
   br i1 %failed, label %fail, label %apart
 fail:
-  ret <32 x {llvm}> zeroinitializer
+  ret <32 x {llvm_type}> zeroinitializer
 apart:
-  %g = call <32 x {llvm}> @gather_{llvm}(<32 x i64> %a, i32 %mask)
-  ret <32 x {llvm}> %g
+  %g = call <32 x {llvm_type}> @gather_{llvm_type}(<32 x i64> %a, i32 %mask)
+  ret <32 x {llvm_type}> %g
 }}
 """
     return name, llvm_text
 
 
-def make_global_store(llvm: str, counts_sectors: bool) -> tuple[str, str]:
+def make_global_store(llvm_type: str, counts_sectors: bool) -> tuple[str, str]:
     """Return the LLVM function for a store to global memory. Faults are recorded in the context."""
-    size = get_bit_width(llvm) // 8
-    name = f"store_global_{llvm}"
+    size = get_bit_width(llvm_type) // 8
+    name = f"store_global_{llvm_type}"
     check_name, _ = checks.make_global_check(size, counts_sectors, "store")
     counting_text = (
         "  %l0 = add i64 %e0, 0\n  %l1 = add i64 %e1, 0\n"
@@ -343,7 +343,7 @@ def make_global_store(llvm: str, counts_sectors: bool) -> tuple[str, str]:
         + _SECTOR_COUNT_TEXT
     )
     llvm_text = f"""
-define internal void @{name}(ptr %ctx, <32 x {llvm}> %v, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS}) noinline {{
+define internal void @{name}(ptr %ctx, <32 x {llvm_type}> %v, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS}) noinline {{
 {_GLOBAL_HEAD_TEXT.replace("@LOW", str(size - 1))}  br i1 %other, label %slow, label %ask
 ask:
 {make_row_tests("i64", size)}{_make_bounds_check(0)}{_make_bounds_check(1)}  %in = and i1 %in0, %in1
@@ -352,14 +352,14 @@ ask:
   %fits = and i1 %both, %lines
   br i1 %fits, label %inside, label %slow
 inside:
-{counting_text if counts_sectors else ""}{make_half_store(0, "i64", llvm, make_host_pointer(0))}{make_half_store(1, "i64", llvm, make_host_pointer(1))}  ret void
+{counting_text if counts_sectors else ""}{make_half_store(0, "i64", llvm_type, make_host_pointer(0))}{make_half_store(1, "i64", llvm_type, make_host_pointer(1))}  ret void
 slow:
   %failed = call i1 @{check_name}(ptr %ctx, <32 x i64> %a, i32 %mask, {_SITE_PARAMETERS})
   br i1 %failed, label %fail, label %apart
 fail:
   ret void
 apart:
-  call void @scatter_{llvm}(<32 x {llvm}> %v, <32 x i64> %a, i32 %mask)
+  call void @scatter_{llvm_type}(<32 x {llvm_type}> %v, <32 x i64> %a, i32 %mask)
   ret void
 }}
 """

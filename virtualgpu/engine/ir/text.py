@@ -6,7 +6,8 @@ from virtualgpu.engine.ir import layout
 
 # The number of each lane.
 LANE_INDICES, LANE_INDICES_I32 = (
-    "<" + ", ".join(f"{llvm} {lane}" for lane in range(layout.LANES)) + ">" for llvm in ("i64", "i32")
+    "<" + ", ".join(f"{llvm_type} {lane}" for lane in range(layout.LANES)) + ">"
+    for llvm_type in ("i64", "i32")
 )
 
 # The bit of each lane in a lane mask.
@@ -25,11 +26,11 @@ def make_lane_mask(mask: str, result: str) -> str:
     )
 
 
-def make_splat(llvm: str, scalar: str, result: str) -> str:
+def make_splat(llvm_type: str, scalar: str, result: str) -> str:
     """Return LLVM text that copies one scalar to all 32 lanes of the vector `result`."""
     return (
-        f"  {result}.s = insertelement <32 x {llvm}> poison, {llvm} {scalar}, i32 0\n"
-        f"  {result} = shufflevector <32 x {llvm}> {result}.s, <32 x {llvm}> poison, "
+        f"  {result}.s = insertelement <32 x {llvm_type}> poison, {llvm_type} {scalar}, i32 0\n"
+        f"  {result} = shufflevector <32 x {llvm_type}> {result}.s, <32 x {llvm_type}> poison, "
         f"<32 x i32> zeroinitializer\n"
     )
 

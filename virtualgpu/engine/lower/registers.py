@@ -75,20 +75,20 @@ class Registers:
 
     def get(self, operand: ir.Operand | None, ptx_type: str) -> str:
         """Return the values of an operand in all lanes, with the LLVM type for `ptx_type`."""
-        llvm = llvm_of(ptx_type)
+        llvm_type = llvm_of(ptx_type)
         if isinstance(operand, ir.Register):
             stored_type = llvm_of(self.function.registers[operand.name])
             value = self.read_register(operand.name)
             if operand.negated:
                 value = self.emitter.binary("xor", "i1", value, constant("i1", 1))
-            return self.emitter.cast(value, stored_type, llvm)
+            return self.emitter.cast(value, stored_type, llvm_type)
         if isinstance(operand, ir.Immediate):
-            return self.format_immediate(operand, llvm)
+            return self.format_immediate(operand, llvm_type)
         if isinstance(operand, ir.Special):
             value, stored_type = self.read_special(operand.name)
-            return self.emitter.cast(value, stored_type, llvm)
+            return self.emitter.cast(value, stored_type, llvm_type)
         if isinstance(operand, ir.Symbol):
-            return self.emitter.cast(self.emit_symbol_address(operand), "i64", llvm)
+            return self.emitter.cast(self.emit_symbol_address(operand), "i64", llvm_type)
         raise NotSupportedError(f"The virtual GPU cannot read the operand {operand!r}.")
 
     def is_register_read(self, operand: ir.Operand | None) -> bool:
@@ -106,17 +106,17 @@ class Registers:
             operand = self.plan.constant_registers.get(operand.name)
         return operand.value if isinstance(operand, ir.Immediate) and not operand.float_bits else None
 
-    def format_immediate(self, operand: ir.Immediate, llvm: str) -> str:
-        is_float = llvm in ("float", "double", "half")
+    def format_immediate(self, operand: ir.Immediate, llvm_type: str) -> str:
+        is_float = llvm_type in ("float", "double", "half")
         value = operand.value
         literal_bits = operand.float_bits
-        if is_float and literal_bits and literal_bits != get_bit_width(llvm):
+        if is_float and literal_bits and literal_bits != get_bit_width(llvm_type):
             (float_value,) = struct.unpack(
                 "<d" if literal_bits == 64 else "<f", value.to_bytes(literal_bits // 8, "little")
             )
-            struct_format = {"double": "<d", "float": "<f", "half": "<e"}[llvm]
+            struct_format = {"double": "<d", "float": "<f", "half": "<e"}[llvm_type]
             value = int.from_bytes(struct.pack(struct_format, float_value), "little")
-        return float_constant(llvm, value) if is_float else constant(llvm, value)
+        return float_constant(llvm_type, value) if is_float else constant(llvm_type, value)
 
     def emit_slot_pointer(self, name: str) -> str:
         return self.emitter.op(f"getelementptr i8, ptr %frame, i64 {self.plan.register_slots[name]}")
@@ -124,17 +124,17 @@ class Registers:
     def read_register(self, name: str) -> str:
         if name in self.cached_values:
             return self.cached_values[name]
-        llvm = llvm_of(self.function.registers[name])
+        llvm_type = llvm_of(self.function.registers[name])
         if name in self.plan.constant_registers:
-            value = self.format_immediate(self.plan.constant_registers[name], llvm)
+            value = self.format_immediate(self.plan.constant_registers[name], llvm_type)
         elif name not in self.plan.register_slots:
-            value = constant(llvm, 0) if llvm[0] == "i" else float_constant(llvm, 0)
+            value = constant(llvm_type, 0) if llvm_type[0] == "i" else float_constant(llvm_type, 0)
         elif self.loop is not None:
             value = self.loop.read_register(name)
-        elif llvm == "i1":
+        elif llvm_type == "i1":
             value = self.emitter.mask_vector(self.emitter.op(f"load i32, ptr {self.emit_slot_pointer(name)}"))
         else:
-            value = self.emitter.op(f"load {vector(llvm)}, ptr {self.emit_slot_pointer(name)}, align 64")
+            value = self.emitter.op(f"load {vector(llvm_type)}, ptr {self.emit_slot_pointer(name)}, align 64")
         self.cached_values[name] = value
         return value
 
@@ -286,8 +286,8 @@ class Registers:
         """Add a support function to the module, unless the module contains it already."""
         self.tables.support_functions.setdefault(name, body)
 
-    def allocate_scratch(self, llvm: str) -> str:
+    def allocate_scratch(self, llvm_type: str) -> str:
         """Allocate space for one value on the stack of the LLVM function."""
         name = "%" + self.emitter.name("stack")
-        self.allocas.append(f"  {name} = alloca {llvm}")
+        self.allocas.append(f"  {name} = alloca {llvm_type}")
         return name

@@ -50,10 +50,10 @@ class WarpCode(ReportingRegisters):
         """
         live_registers = self.plan.live_out[self.block.number]
         for name in sorted(self.changed_registers & live_registers):
-            llvm = llvm_of(self.function.registers[name])
+            llvm_type = llvm_of(self.function.registers[name])
             value = self.cached_values[name]
             pointer = self.emit_slot_pointer(name)
-            if llvm == "i1":
+            if llvm_type == "i1":
                 old_word = self.emitter.op(f"load i32, ptr {pointer}")
                 other_bits = self.emitter.op(
                     f"and i32 {old_word}, {self.emitter.op(f'xor i32 {self.mask}, -1')}"
@@ -63,7 +63,7 @@ class WarpCode(ReportingRegisters):
                     f"store i32 {self.emitter.op(f'or i32 {other_bits}, {new_bits}')}, ptr {pointer}"
                 )
                 continue
-            self.emitter.store_lanes(llvm, value, pointer, self.active_lanes)
+            self.emitter.store_lanes(llvm_type, value, pointer, self.active_lanes)
         self.changed_registers.clear()
 
     def store_pcs(self, lanes: str, target: str) -> None:

@@ -43,19 +43,19 @@ class ReportingRegisters(Registers):
         if self.options.is_traced:
             self.trace_row(address, mask, layout.ROW_ADDRESS, layout.TRACE_ALL & ~layout.TRACE_SHARED)
 
-    def trace_write(self, value: str, llvm: str, host_address: str, mask: str) -> None:
+    def trace_write(self, value: str, llvm_type: str, host_address: str, mask: str) -> None:
         """Emit trace records with the host address and the bits of a write. Each record contains at most 8
         bytes of data.
         """
         if not self.options.is_traced:
             return
-        value_bits = get_bit_width(llvm)
+        value_bits = get_bit_width(llvm_type)
         for first_bit in range(0, value_bits, 64):
             chunk_bits = value
             address = host_address
             if value_bits > 64:
                 chunk_bits = (
-                    self.emitter.binary("lshr", llvm, value, constant(llvm, first_bit))
+                    self.emitter.binary("lshr", llvm_type, value, constant(llvm_type, first_bit))
                     if first_bit
                     else value
                 )
@@ -66,7 +66,9 @@ class ReportingRegisters(Registers):
                 )
             self.trace_row(address, mask, layout.ROW_HOST_ADDRESS)
             chunk_bytes = min(value_bits, 64) // 8
-            self.trace_row(self.emitter.cast(chunk_bits, llvm, "i64"), mask, layout.ROW_WRITTEN + chunk_bytes)
+            self.trace_row(
+                self.emitter.cast(chunk_bits, llvm_type, "i64"), mask, layout.ROW_WRITTEN + chunk_bytes
+            )
 
     def report_to_observer(self, site: int, address: str, mask: str, stored_values: str = "") -> None:
         """Emit a call that reports an access and its stored values to the observer before the access."""

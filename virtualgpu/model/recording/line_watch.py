@@ -73,7 +73,7 @@ class LineWatch:
             Number of the thread in the system.
         time_ns
             Begin of the call, on the clock of `time.time_ns`.
-        call
+        call_name
             Name of the kernel or of CUDA's function.
         """
         if self._line_search is None:

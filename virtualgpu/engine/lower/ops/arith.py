@@ -97,15 +97,19 @@ def _emit_add_with_carry(
     borrow. NVVM's division of 128-bit integers adds such a flag.
     """
     emitter = code.emitter
-    llvm = llvm_of(instruction.type)
+    llvm_type = llvm_of(instruction.type)
     if is_subtraction:
-        b = emitter.binary("xor", llvm, b, constant(llvm, -1))
-    sum_value = emitter.binary("add", llvm, a, b)
-    carry_out = emitter.compare("ult", llvm, sum_value, a)
+        b = emitter.binary("xor", llvm_type, b, constant(llvm_type, -1))
+    sum_value = emitter.binary("add", llvm_type, a, b)
+    carry_out = emitter.compare("ult", llvm_type, sum_value, a)
     if is_subtraction or instruction.root in ("addc", "madc"):
         carry_in = code.carry_flag if instruction.root in ("addc", "subc", "madc") else constant("i1", 1)
-        with_carry = emitter.binary("add", llvm, sum_value, emitter.convert("zext", "i1", carry_in, llvm))
-        carry_out = emitter.binary("or", "i1", carry_out, emitter.compare("ult", llvm, with_carry, sum_value))
+        with_carry = emitter.binary(
+            "add", llvm_type, sum_value, emitter.convert("zext", "i1", carry_in, llvm_type)
+        )
+        carry_out = emitter.binary(
+            "or", "i1", carry_out, emitter.compare("ult", llvm_type, with_carry, sum_value)
+        )
         sum_value = with_carry
     if "cc" in instruction.parts:
         code.carry_flag = carry_out
@@ -141,7 +145,7 @@ def _emit_integer_product(code: WarpCode, instruction: ir.Instruction) -> tuple[
     ptx_type = instruction.type
     a = code.get(instruction.operands[1], ptx_type)
     b = code.get(instruction.operands[2], ptx_type)
-    llvm = llvm_of(ptx_type)
+    llvm_type = llvm_of(ptx_type)
     width = get_bit_width(llvm_of(ptx_type))
     extension = "sext" if ptx_type[0] == "s" else "zext"
     if instruction.root in ("mul24", "mad24"):
@@ -156,16 +160,16 @@ def _emit_integer_product(code: WarpCode, instruction: ir.Instruction) -> tuple[
         wide_product = emitter.binary(
             "mul",
             double_type,
-            emitter.convert(extension, llvm, a, double_type),
-            emitter.convert(extension, llvm, b, double_type),
+            emitter.convert(extension, llvm_type, a, double_type),
+            emitter.convert(extension, llvm_type, b, double_type),
         )
         if "wide" in instruction.parts:
             return wide_product, f"{ptx_type[0]}{2 * width}"
         # The 24-bit kinds have a product of 48 bits, of which the upper 32 are returned.
         low_bits = 16 if instruction.root in ("mul24", "mad24") else width
         upper_bits = emitter.binary("lshr", double_type, wide_product, constant(double_type, low_bits))
-        return emitter.convert("trunc", double_type, upper_bits, llvm), ptx_type
-    return emitter.binary("mul", llvm, a, b), ptx_type
+        return emitter.convert("trunc", double_type, upper_bits, llvm_type), ptx_type
+    return emitter.binary("mul", llvm_type, a, b), ptx_type
 
 
 def _emit_mul(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -195,17 +199,17 @@ def _emit_mad(code: WarpCode, instruction: ir.Instruction) -> None:
 
 
 def _emit_fma(code: WarpCode, instruction: ir.Instruction) -> None:
-    llvm, (a, b, d) = floats.read_inputs(code, instruction, 3)
+    llvm_type, (a, b, d) = floats.read_inputs(code, instruction, 3)
     if NEGATED_PRODUCT in instruction.parts:
-        a = code.emitter.op(f"fneg <32 x {llvm}> {a}")
+        a = code.emitter.op(f"fneg <32 x {llvm_type}> {a}")
     if NEGATED_ADDEND in instruction.parts:
-        d = code.emitter.op(f"fneg <32 x {llvm}> {d}")
+        d = code.emitter.op(f"fneg <32 x {llvm_type}> {d}")
     fused_value = floats.emit_fused_multiply_add(
         code, instruction.type, a, b, d, floats.find_rounding_mode(instruction)
     )
     if "relu" in instruction.parts:
-        fused_value = floats.emit_relu(code, llvm, fused_value)
-    floats.write_result(code, instruction, llvm, fused_value)
+        fused_value = floats.emit_relu(code, llvm_type, fused_value)
+    floats.write_result(code, instruction, llvm_type, fused_value)
 
 
 def _emit_div(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -214,56 +218,62 @@ def _emit_div(code: WarpCode, instruction: ir.Instruction) -> None:
         return
     emitter = code.emitter
     ptx_type = instruction.type
-    llvm = llvm_of(ptx_type)
+    llvm_type = llvm_of(ptx_type)
     is_signed = ptx_type[0] == "s"
     a = code.get(instruction.operands[1], ptx_type)
     b = code.get(instruction.operands[2], ptx_type)
     # A zero divisor has no result in PTX but must not trap here; an H200 returns all ones, for rem too.
-    is_zero = emitter.compare("eq", llvm, b, constant(llvm, 0))
-    divisor = emitter.select(llvm, is_zero, constant(llvm, 1), b)
-    if get_bit_width(llvm) <= 32:
+    is_zero = emitter.compare("eq", llvm_type, b, constant(llvm_type, 0))
+    divisor = emitter.select(llvm_type, is_zero, constant(llvm_type, 1), b)
+    if get_bit_width(llvm_type) <= 32:
         # Exact: a double holds every 32-bit quotient's integer part.
         to_double_opcode, to_integer_opcode = ("sitofp", "fptosi") if is_signed else ("uitofp", "fptoui")
         float_quotient = emitter.binary(
             "fdiv",
             "double",
-            emitter.convert(to_double_opcode, llvm, a, "double"),
-            emitter.convert(to_double_opcode, llvm, divisor, "double"),
+            emitter.convert(to_double_opcode, llvm_type, a, "double"),
+            emitter.convert(to_double_opcode, llvm_type, divisor, "double"),
         )
         quotient = emitter.convert(
-            "trunc", "i64", emitter.convert(to_integer_opcode, "double", float_quotient, "i64"), llvm
+            "trunc", "i64", emitter.convert(to_integer_opcode, "double", float_quotient, "i64"), llvm_type
         )
     elif is_signed:
-        is_overflow = emitter.compare("eq", llvm, divisor, constant(llvm, -1))
-        safe_divisor = emitter.select(llvm, is_overflow, constant(llvm, 1), divisor)
-        int_quotient = emitter.binary("sdiv", llvm, a, safe_divisor)
+        is_overflow = emitter.compare("eq", llvm_type, divisor, constant(llvm_type, -1))
+        safe_divisor = emitter.select(llvm_type, is_overflow, constant(llvm_type, 1), divisor)
+        int_quotient = emitter.binary("sdiv", llvm_type, a, safe_divisor)
         quotient = emitter.select(
-            llvm, is_overflow, emitter.binary("sub", llvm, constant(llvm, 0), a), int_quotient
+            llvm_type, is_overflow, emitter.binary("sub", llvm_type, constant(llvm_type, 0), a), int_quotient
         )
     else:
-        quotient = emitter.binary("udiv", llvm, a, divisor)
+        quotient = emitter.binary("udiv", llvm_type, a, divisor)
     if instruction.root == "rem":
-        quotient = emitter.binary("sub", llvm, a, emitter.binary("mul", llvm, quotient, divisor))
-    code.set(instruction.operands[0], emitter.select(llvm, is_zero, constant(llvm, -1), quotient), ptx_type)
+        quotient = emitter.binary("sub", llvm_type, a, emitter.binary("mul", llvm_type, quotient, divisor))
+    code.set(
+        instruction.operands[0],
+        emitter.select(llvm_type, is_zero, constant(llvm_type, -1), quotient),
+        ptx_type,
+    )
 
 
 def _emit_abs_neg(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
     ptx_type = instruction.type
     if floats.is_float(ptx_type):
-        llvm, (a,) = floats.read_inputs(code, instruction, 1)
+        llvm_type, (a,) = floats.read_inputs(code, instruction, 1)
         value = (
-            emitter.intrinsic("fabs", llvm, a)
+            emitter.intrinsic("fabs", llvm_type, a)
             if instruction.root == "abs"
-            else emitter.op(f"fneg <32 x {llvm}> {a}")
+            else emitter.op(f"fneg <32 x {llvm_type}> {a}")
         )
-        floats.write_result(code, instruction, llvm, value)
+        floats.write_result(code, instruction, llvm_type, value)
         return
-    llvm = llvm_of(ptx_type)
+    llvm_type = llvm_of(ptx_type)
     a = code.get(instruction.operands[1], ptx_type)
-    result = emitter.binary("sub", llvm, constant(llvm, 0), a)
+    result = emitter.binary("sub", llvm_type, constant(llvm_type, 0), a)
     if instruction.root == "abs":
-        result = emitter.select(llvm, emitter.compare("slt", llvm, a, constant(llvm, 0)), result, a)
+        result = emitter.select(
+            llvm_type, emitter.compare("slt", llvm_type, a, constant(llvm_type, 0)), result, a
+        )
     code.set(instruction.operands[0], result, ptx_type)
 
 
@@ -280,12 +290,12 @@ def _emit_min_max(code: WarpCode, instruction: ir.Instruction) -> None:
         )
         code.set(instruction.operands[0], value, ptx_type)
         return
-    llvm, values = floats.read_inputs(code, instruction, len(instruction.operands) - 1)
+    llvm_type, values = floats.read_inputs(code, instruction, len(instruction.operands) - 1)
     # Without .NaN the other operand wins over a NaN, and -0 is below +0.
     name = instruction.root + ("imum" if "NaN" in instruction.parts else "imumnum")
-    if llvm == "half":
+    if llvm_type == "half":
         values = [floats.emit_half_to_float(code, value) for value in values]
-    wide_type = "float" if llvm == "half" else llvm
+    wide_type = "float" if llvm_type == "half" else llvm_type
     product_sign = ""
     if (
         "xorsign" in instruction.parts
@@ -299,24 +309,24 @@ def _emit_min_max(code: WarpCode, instruction: ir.Instruction) -> None:
         result = emitter.intrinsic("copysign", wide_type, result, product_sign)
     if "NaN" in instruction.parts:
         result = floats.emit_canonical_nan(code, wide_type, result)
-    if llvm == "half":
+    if llvm_type == "half":
         result = floats.emit_float_to_half(code, result)
-    floats.write_result(code, instruction, llvm, result)
+    floats.write_result(code, instruction, llvm_type, result)
 
 
-def _emit_product_sign(code: WarpCode, llvm: str, values: Sequence[str]) -> str:
+def _emit_product_sign(code: WarpCode, llvm_type: str, values: Sequence[str]) -> str:
     """Emit numbers whose sign is that of the product of two numbers."""
     emitter = code.emitter
-    integer_type = f"i{get_bit_width(llvm)}"
-    first_bits, second_bits = (emitter.convert("bitcast", llvm, value, integer_type) for value in values)
+    integer_type = f"i{get_bit_width(llvm_type)}"
+    first_bits, second_bits = (emitter.convert("bitcast", llvm_type, value, integer_type) for value in values)
     return emitter.convert(
-        "bitcast", integer_type, emitter.binary("xor", integer_type, first_bits, second_bits), llvm
+        "bitcast", integer_type, emitter.binary("xor", integer_type, first_bits, second_bits), llvm_type
     )
 
 
 def _emit_copysign(code: WarpCode, instruction: ir.Instruction) -> None:
-    llvm, (a, b) = floats.read_inputs(code, instruction, 2)
-    code.set(instruction.operands[0], code.emitter.intrinsic("copysign", llvm, b, a), instruction.type)
+    llvm_type, (a, b) = floats.read_inputs(code, instruction, 2)
+    code.set(instruction.operands[0], code.emitter.intrinsic("copysign", llvm_type, b, a), instruction.type)
 
 
 _APPROXIMATE_ROOTS = ("sin", "cos", "ex2", "lg2", "tanh")
@@ -328,33 +338,35 @@ def _emit_unary_function(code: WarpCode, instruction: ir.Instruction) -> None:
     The results are at least as accurate as those of the hardware.
     """
     emitter = code.emitter
-    llvm, (a,) = floats.read_inputs(code, instruction, 1)
+    llvm_type, (a,) = floats.read_inputs(code, instruction, 1)
     if instruction.root == "rcp":
-        float_one = float_constant(llvm, floats.ONE_BITS[llvm])
+        float_one = float_constant(llvm_type, floats.ONE_BITS[llvm_type])
         if floats.find_rounding_mode(instruction) != "rn":
             value = emit_directed_operation(
-                code, "fdiv", floats.find_rounding_mode(instruction), llvm, llvm, float_one, a
+                code, "fdiv", floats.find_rounding_mode(instruction), llvm_type, llvm_type, float_one, a
             )
         else:
-            value = emitter.binary("fdiv", llvm, float_one, a)
+            value = emitter.binary("fdiv", llvm_type, float_one, a)
     elif instruction.root == "rsqrt":
-        double_value = emitter.convert("fpext", llvm, a, "double") if llvm != "double" else a
+        double_value = emitter.convert("fpext", llvm_type, a, "double") if llvm_type != "double" else a
         square_root = emitter.intrinsic("sqrt", "double", double_value)
         value = emitter.binary(
             "fdiv", "double", float_constant("double", floats.ONE_BITS["double"]), square_root
         )
-        value = emitter.convert("fptrunc", "double", value, llvm) if llvm != "double" else value
+        value = emitter.convert("fptrunc", "double", value, llvm_type) if llvm_type != "double" else value
     elif instruction.root == "sqrt" and floats.find_rounding_mode(instruction) != "rn":
-        value = emit_directed_operation(code, "sqrt", floats.find_rounding_mode(instruction), llvm, llvm, a)
+        value = emit_directed_operation(
+            code, "sqrt", floats.find_rounding_mode(instruction), llvm_type, llvm_type, a
+        )
     elif instruction.root == "sqrt":
-        value = emitter.intrinsic("sqrt", llvm, a)
-    elif llvm == "half":
+        value = emitter.intrinsic("sqrt", llvm_type, a)
+    elif llvm_type == "half":
         value = floats.emit_float_to_half(
             code, _emit_approximate(code, instruction.root, floats.emit_half_to_float(code, a))
         )
     else:
         value = _emit_approximate(code, instruction.root, a)
-    floats.write_result(code, instruction, llvm, value)
+    floats.write_result(code, instruction, llvm_type, value)
 
 
 def _emit_approximate(code: WarpCode, root: str, value: str) -> str:
@@ -373,28 +385,28 @@ def emit_comparison(
 ) -> str:
     """Emit a PTX comparison, whose result is an i1 vector."""
     emitter = code.emitter
-    llvm = llvm_of(kind)
+    llvm_type = llvm_of(kind)
     if floats.is_float(kind):
         if kind == "bf16":
             a = floats.emit_bf16_to_float(code, a)
             b = floats.emit_bf16_to_float(code, b)
-            llvm = "float"
+            llvm_type = "float"
         if flush_inputs:
-            a = floats.emit_subnormal_flush(code, llvm, a)
-            b = floats.emit_subnormal_flush(code, llvm, b)
+            a = floats.emit_subnormal_flush(code, llvm_type, a)
+            b = floats.emit_subnormal_flush(code, llvm_type, b)
         if kind == "f16":
             a = floats.emit_half_to_float(code, a)
             b = floats.emit_half_to_float(code, b)
-            llvm = "float"
+            llvm_type = "float"
         if comparison in ("num", "nan"):
-            return emitter.compare("ord" if comparison == "num" else "uno", llvm, a, b)
+            return emitter.compare("ord" if comparison == "num" else "uno", llvm_type, a, b)
         if len(comparison) == 3:
-            return emitter.compare("u" + comparison[:2], llvm, a, b)
-        return emitter.compare("o" + comparison, llvm, a, b)
+            return emitter.compare("u" + comparison[:2], llvm_type, a, b)
+        return emitter.compare("o" + comparison, llvm_type, a, b)
     comparison = _UNSIGNED_NAMES.get(comparison, comparison)
     if comparison not in ("eq", "ne"):
         comparison = ("s" if kind[0] == "s" else "u") + comparison
-    return emitter.compare(comparison, llvm, a, b)
+    return emitter.compare(comparison, llvm_type, a, b)
 
 
 def _emit_combined_comparison(code: WarpCode, instruction: ir.Instruction, ptx_type: str) -> str:
@@ -445,16 +457,22 @@ def _emit_set(code: WarpCode, instruction: ir.Instruction) -> None:
     source_type = instruction.parts[-1]
     target_type = instruction.parts[-2]
     comparison_value = _emit_combined_comparison(code, instruction, source_type)
-    llvm = llvm_of(target_type)
+    llvm_type = llvm_of(target_type)
     if floats.is_float(target_type):
-        true_value = 0x3F80 if target_type == "bf16" else floats.ONE_BITS[llvm]
-        if_true = constant(llvm, true_value) if target_type == "bf16" else float_constant(llvm, true_value)
-        if_false = constant(llvm, 0) if target_type == "bf16" else float_constant(llvm, 0)
+        true_value = 0x3F80 if target_type == "bf16" else floats.ONE_BITS[llvm_type]
+        if_true = (
+            constant(llvm_type, true_value)
+            if target_type == "bf16"
+            else float_constant(llvm_type, true_value)
+        )
+        if_false = constant(llvm_type, 0) if target_type == "bf16" else float_constant(llvm_type, 0)
     else:
-        if_true = constant(llvm, -1)
-        if_false = constant(llvm, 0)
+        if_true = constant(llvm_type, -1)
+        if_false = constant(llvm_type, 0)
     code.set(
-        instruction.operands[0], code.emitter.select(llvm, comparison_value, if_true, if_false), target_type
+        instruction.operands[0],
+        code.emitter.select(llvm_type, comparison_value, if_true, if_false),
+        target_type,
     )
 
 
@@ -488,30 +506,30 @@ def _emit_slct(code: WarpCode, instruction: ir.Instruction) -> None:
 
 def _emit_testp(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    llvm = llvm_of(instruction.type)
+    llvm_type = llvm_of(instruction.type)
     a = code.get(instruction.operands[1], instruction.type)
-    magnitude = emitter.intrinsic("fabs", llvm, a)
-    infinity = float_constant(llvm, floats.INFINITY_BITS[llvm])
-    smallest_normal = float_constant(llvm, floats.SMALLEST_NORMAL_BITS[llvm])
+    magnitude = emitter.intrinsic("fabs", llvm_type, a)
+    infinity = float_constant(llvm_type, floats.INFINITY_BITS[llvm_type])
+    smallest_normal = float_constant(llvm_type, floats.SMALLEST_NORMAL_BITS[llvm_type])
     category = instruction.parts[1]
     if category == "finite":
-        test_value = emitter.compare("olt", llvm, magnitude, infinity)
+        test_value = emitter.compare("olt", llvm_type, magnitude, infinity)
     elif category == "infinite":
-        test_value = emitter.compare("oeq", llvm, magnitude, infinity)
+        test_value = emitter.compare("oeq", llvm_type, magnitude, infinity)
     elif category in ("number", "notanumber"):
-        test_value = emitter.compare("ord" if category == "number" else "uno", llvm, a, a)
+        test_value = emitter.compare("ord" if category == "number" else "uno", llvm_type, a, a)
     elif category == "normal":
-        is_at_least_normal = emitter.compare("oge", llvm, magnitude, smallest_normal)
+        is_at_least_normal = emitter.compare("oge", llvm_type, magnitude, smallest_normal)
         test_value = emitter.binary(
-            "and", "i1", is_at_least_normal, emitter.compare("olt", llvm, magnitude, infinity)
+            "and", "i1", is_at_least_normal, emitter.compare("olt", llvm_type, magnitude, infinity)
         )
         test_value = emitter.binary(
-            "or", "i1", test_value, emitter.compare("oeq", llvm, magnitude, float_constant(llvm, 0))
+            "or", "i1", test_value, emitter.compare("oeq", llvm_type, magnitude, float_constant(llvm_type, 0))
         )
     else:
-        is_nonzero = emitter.compare("one", llvm, magnitude, float_constant(llvm, 0))
+        is_nonzero = emitter.compare("one", llvm_type, magnitude, float_constant(llvm_type, 0))
         test_value = emitter.binary(
-            "and", "i1", is_nonzero, emitter.compare("olt", llvm, magnitude, smallest_normal)
+            "and", "i1", is_nonzero, emitter.compare("olt", llvm_type, magnitude, smallest_normal)
         )
     code.set(instruction.operands[0], test_value, "pred")
 

@@ -22,21 +22,27 @@ def emit(code: WarpCode, instruction: ir.Instruction) -> bool:
 
 
 def _emit_logic(code: WarpCode, instruction: ir.Instruction) -> None:
-    llvm = llvm_of(instruction.type)
+    llvm_type = llvm_of(instruction.type)
     a = code.get(instruction.operands[1], instruction.type)
     b = code.get(instruction.operands[2], instruction.type)
-    code.set(instruction.operands[0], code.emitter.binary(instruction.root, llvm, a, b), instruction.type)
+    code.set(
+        instruction.operands[0], code.emitter.binary(instruction.root, llvm_type, a, b), instruction.type
+    )
 
 
 def _emit_not(code: WarpCode, instruction: ir.Instruction) -> None:
-    llvm = llvm_of(instruction.type)
+    llvm_type = llvm_of(instruction.type)
     a = code.get(instruction.operands[1], instruction.type)
     if instruction.root == "cnot":
-        is_zero = code.emitter.compare("eq", llvm, a, constant(llvm, 0))
-        code.set(instruction.operands[0], code.emitter.convert("zext", "i1", is_zero, llvm), instruction.type)
+        is_zero = code.emitter.compare("eq", llvm_type, a, constant(llvm_type, 0))
+        code.set(
+            instruction.operands[0], code.emitter.convert("zext", "i1", is_zero, llvm_type), instruction.type
+        )
     else:
         code.set(
-            instruction.operands[0], code.emitter.binary("xor", llvm, a, constant(llvm, -1)), instruction.type
+            instruction.operands[0],
+            code.emitter.binary("xor", llvm_type, a, constant(llvm_type, -1)),
+            instruction.type,
         )
 
 
@@ -59,8 +65,8 @@ def _emit_lop3(code: WarpCode, instruction: ir.Instruction) -> None:
 def _emit_shift(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``shl`` or ``shr``. A shift by at least the width returns 0 or copies of the sign, as in PTX."""
     emitter = code.emitter
-    llvm = llvm_of(instruction.type)
-    width = get_bit_width(llvm)
+    llvm_type = llvm_of(instruction.type)
+    width = get_bit_width(llvm_type)
     a = code.get(instruction.operands[1], instruction.type)
     amount_operand = instruction.operands[2]
     operation = "ashr" if instruction.type[0] == "s" else "lshr"
@@ -69,17 +75,17 @@ def _emit_shift(code: WarpCode, instruction: ir.Instruction) -> None:
     if isinstance(amount_operand, ir.Immediate) and 0 <= amount_operand.value < width:  # the usual case
         code.set(
             instruction.operands[0],
-            emitter.binary(operation, llvm, a, constant(llvm, amount_operand.value)),
+            emitter.binary(operation, llvm_type, a, constant(llvm_type, amount_operand.value)),
             instruction.type,
         )
         return
     amount = code.get(amount_operand, "u32")
     last_bit = constant("i32", width - 1)
     clamped_amount = emitter.intrinsic("umin", "i32", amount, last_bit)
-    value = emitter.binary(operation, llvm, a, emitter.cast(clamped_amount, "i32", llvm))
+    value = emitter.binary(operation, llvm_type, a, emitter.cast(clamped_amount, "i32", llvm_type))
     if operation != "ashr":
         is_too_large = emitter.compare("ugt", "i32", amount, last_bit)
-        value = emitter.select(llvm, is_too_large, constant(llvm, 0), value)
+        value = emitter.select(llvm_type, is_too_large, constant(llvm_type, 0), value)
     code.set(instruction.operands[0], value, instruction.type)
 
 
@@ -95,27 +101,34 @@ def _emit_funnel_shift(code: WarpCode, instruction: ir.Instruction) -> None:
     code.set(instruction.operands[0], value, "b32")
 
 
-def _emit_field_mask(code: WarpCode, llvm: str, length: str) -> str:
+def _emit_field_mask(code: WarpCode, llvm_type: str, length: str) -> str:
     """Emit (1 << length) - 1 for a length from 0 to 255, and all ones if it is at least the width."""
     emitter = code.emitter
-    width = get_bit_width(llvm)
+    width = get_bit_width(llvm_type)
     clamped_length = emitter.intrinsic("umin", "i32", length, constant("i32", width - 1))
-    mask = emitter.binary("shl", llvm, constant(llvm, 1), emitter.cast(clamped_length, "i32", llvm))
-    mask = emitter.binary("sub", llvm, mask, constant(llvm, 1))
+    mask = emitter.binary(
+        "shl", llvm_type, constant(llvm_type, 1), emitter.cast(clamped_length, "i32", llvm_type)
+    )
+    mask = emitter.binary("sub", llvm_type, mask, constant(llvm_type, 1))
     return emitter.select(
-        llvm, emitter.compare("uge", "i32", length, constant("i32", width)), constant(llvm, -1), mask
+        llvm_type,
+        emitter.compare("uge", "i32", length, constant("i32", width)),
+        constant(llvm_type, -1),
+        mask,
     )
 
 
-def _emit_clamped_shift(code: WarpCode, operation: str, llvm: str, value: str, amount: str) -> str:
+def _emit_clamped_shift(code: WarpCode, operation: str, llvm_type: str, value: str, amount: str) -> str:
     emitter = code.emitter
-    width = get_bit_width(llvm)
+    width = get_bit_width(llvm_type)
     clamped_amount = emitter.intrinsic("umin", "i32", amount, constant("i32", width - 1))
-    shifted_value = emitter.binary(operation, llvm, value, emitter.cast(clamped_amount, "i32", llvm))
+    shifted_value = emitter.binary(
+        operation, llvm_type, value, emitter.cast(clamped_amount, "i32", llvm_type)
+    )
     if operation == "ashr":
         return shifted_value
     is_too_large = emitter.compare("uge", "i32", amount, constant("i32", width))
-    return emitter.select(llvm, is_too_large, constant(llvm, 0), shifted_value)
+    return emitter.select(llvm_type, is_too_large, constant(llvm_type, 0), shifted_value)
 
 
 def _emit_field_number(code: WarpCode, operand: ir.Operand | None, width: int) -> str:
@@ -132,40 +145,53 @@ def _emit_field_number(code: WarpCode, operand: ir.Operand | None, width: int) -
 
 def _emit_bfe(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    llvm = llvm_of(instruction.type)
-    width = get_bit_width(llvm)
+    llvm_type = llvm_of(instruction.type)
+    width = get_bit_width(llvm_type)
     a = code.get(instruction.operands[1], instruction.type)
     position, length = (_emit_field_number(code, operand, width) for operand in instruction.operands[2:4])
-    mask = _emit_field_mask(code, llvm, length)
+    mask = _emit_field_mask(code, llvm_type, length)
     shift_opcode = "ashr" if instruction.type[0] == "s" else "lshr"
-    value = emitter.binary("and", llvm, _emit_clamped_shift(code, shift_opcode, llvm, a, position), mask)
+    value = emitter.binary(
+        "and", llvm_type, _emit_clamped_shift(code, shift_opcode, llvm_type, a, position), mask
+    )
     if instruction.type[0] == "s":
         last_bit = emitter.binary("add", "i32", position, length)
         last_bit = emitter.binary("sub", "i32", last_bit, constant("i32", 1))
         last_bit = emitter.intrinsic("umin", "i32", last_bit, constant("i32", width - 1))
-        sign_bits = emitter.binary("lshr", llvm, a, emitter.cast(last_bit, "i32", llvm))
+        sign_bits = emitter.binary("lshr", llvm_type, a, emitter.cast(last_bit, "i32", llvm_type))
         is_negative = emitter.compare(
-            "ne", llvm, emitter.binary("and", llvm, sign_bits, constant(llvm, 1)), constant(llvm, 0)
+            "ne",
+            llvm_type,
+            emitter.binary("and", llvm_type, sign_bits, constant(llvm_type, 1)),
+            constant(llvm_type, 0),
         )
-        sign_filled = emitter.binary("or", llvm, value, emitter.binary("xor", llvm, mask, constant(llvm, -1)))
-        value = emitter.select(llvm, is_negative, sign_filled, value)
+        sign_filled = emitter.binary(
+            "or", llvm_type, value, emitter.binary("xor", llvm_type, mask, constant(llvm_type, -1))
+        )
+        value = emitter.select(llvm_type, is_negative, sign_filled, value)
         is_empty = emitter.compare("eq", "i32", length, constant("i32", 0))
-        value = emitter.select(llvm, is_empty, constant(llvm, 0), value)
+        value = emitter.select(llvm_type, is_empty, constant(llvm_type, 0), value)
     code.set(instruction.operands[0], value, instruction.type)
 
 
 def _emit_bfi(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    llvm = llvm_of(instruction.type)
+    llvm_type = llvm_of(instruction.type)
     a = code.get(instruction.operands[1], instruction.type)
     b = code.get(instruction.operands[2], instruction.type)
     position, length = (
-        _emit_field_number(code, operand, get_bit_width(llvm)) for operand in instruction.operands[3:5]
+        _emit_field_number(code, operand, get_bit_width(llvm_type)) for operand in instruction.operands[3:5]
     )
-    mask = _emit_clamped_shift(code, "shl", llvm, _emit_field_mask(code, llvm, length), position)
-    inserted_bits = emitter.binary("and", llvm, _emit_clamped_shift(code, "shl", llvm, a, position), mask)
-    other_bits = emitter.binary("and", llvm, b, emitter.binary("xor", llvm, mask, constant(llvm, -1)))
-    code.set(instruction.operands[0], emitter.binary("or", llvm, inserted_bits, other_bits), instruction.type)
+    mask = _emit_clamped_shift(code, "shl", llvm_type, _emit_field_mask(code, llvm_type, length), position)
+    inserted_bits = emitter.binary(
+        "and", llvm_type, _emit_clamped_shift(code, "shl", llvm_type, a, position), mask
+    )
+    other_bits = emitter.binary(
+        "and", llvm_type, b, emitter.binary("xor", llvm_type, mask, constant(llvm_type, -1))
+    )
+    code.set(
+        instruction.operands[0], emitter.binary("or", llvm_type, inserted_bits, other_bits), instruction.type
+    )
 
 
 def _emit_bmsk(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -221,30 +247,32 @@ def _emit_szext(code: WarpCode, instruction: ir.Instruction) -> None:
 
 def _emit_bit_count(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    llvm = llvm_of(instruction.type)
+    llvm_type = llvm_of(instruction.type)
     a = code.get(instruction.operands[1], instruction.type)
     if instruction.root == "brev":
-        code.set(instruction.operands[0], emitter.intrinsic("bitreverse", llvm, a), instruction.type)
+        code.set(instruction.operands[0], emitter.intrinsic("bitreverse", llvm_type, a), instruction.type)
         return
     if instruction.root == "popc":
-        value = emitter.intrinsic("ctpop", llvm, a)
+        value = emitter.intrinsic("ctpop", llvm_type, a)
     else:
-        value = emitter.intrinsic("ctlz", llvm, a, extra_arguments=("i1 false",))
-    code.set(instruction.operands[0], emitter.cast(value, llvm, "i32"), "u32")
+        value = emitter.intrinsic("ctlz", llvm_type, a, extra_arguments=("i1 false",))
+    code.set(instruction.operands[0], emitter.cast(value, llvm_type, "i32"), "u32")
 
 
 def _emit_bfind(code: WarpCode, instruction: ir.Instruction) -> None:
     """Emit ``bfind``: the position of the highest bit that is 1 (or differs from the sign), else all ones."""
     emitter = code.emitter
-    llvm = llvm_of(instruction.type)
-    width = get_bit_width(llvm)
+    llvm_type = llvm_of(instruction.type)
+    width = get_bit_width(llvm_type)
     a = code.get(instruction.operands[1], instruction.type)
     if instruction.type[0] == "s":
-        a = emitter.binary("xor", llvm, a, emitter.binary("ashr", llvm, a, constant(llvm, width - 1)))
+        a = emitter.binary(
+            "xor", llvm_type, a, emitter.binary("ashr", llvm_type, a, constant(llvm_type, width - 1))
+        )
     leading_zeros = emitter.cast(
-        emitter.intrinsic("ctlz", llvm, a, extra_arguments=("i1 false",)), llvm, "i32"
+        emitter.intrinsic("ctlz", llvm_type, a, extra_arguments=("i1 false",)), llvm_type, "i32"
     )
-    is_zero = emitter.compare("eq", llvm, a, constant(llvm, 0))
+    is_zero = emitter.compare("eq", llvm_type, a, constant(llvm_type, 0))
     bit_position = (
         leading_zeros
         if "shiftamt" in instruction.parts
@@ -313,16 +341,16 @@ def _emit_dot_product(code: WarpCode, instruction: ir.Instruction) -> None:
 
 def _emit_sad(code: WarpCode, instruction: ir.Instruction) -> None:
     emitter = code.emitter
-    llvm = llvm_of(instruction.type)
+    llvm_type = llvm_of(instruction.type)
     a, b, addend = (code.get(operand, instruction.type) for operand in instruction.operands[1:4])
     signedness = "s" if instruction.type[0] == "s" else "u"
     difference = emitter.binary(
         "sub",
-        llvm,
-        emitter.intrinsic(f"{signedness}max", llvm, a, b),
-        emitter.intrinsic(f"{signedness}min", llvm, a, b),
+        llvm_type,
+        emitter.intrinsic(f"{signedness}max", llvm_type, a, b),
+        emitter.intrinsic(f"{signedness}min", llvm_type, a, b),
     )
-    code.set(instruction.operands[0], emitter.binary("add", llvm, difference, addend), instruction.type)
+    code.set(instruction.operands[0], emitter.binary("add", llvm_type, difference, addend), instruction.type)
 
 
 HANDLERS: dict[str, Callable[[WarpCode, ir.Instruction], None]] = {

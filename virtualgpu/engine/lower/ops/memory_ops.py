@@ -118,16 +118,16 @@ def address_of(code: WarpCode, operand: ir.Operand | None, space: str) -> str:
     Addresses in shared memory are i32 offsets, and other addresses are i64.
     """
     assert isinstance(operand, ir.Address)
-    llvm = "i32" if space == "shared" else "i64"
+    llvm_type = "i32" if space == "shared" else "i64"
     if isinstance(operand.base, ir.Register):
         register_type = code.function.registers[operand.base.name]
-        value = code.emitter.cast(code.get(operand.base, register_type), llvm_of(register_type), llvm)
+        value = code.emitter.cast(code.get(operand.base, register_type), llvm_of(register_type), llvm_type)
     elif isinstance(operand.base, ir.Immediate):
-        value = constant(llvm, operand.base.value)
+        value = constant(llvm_type, operand.base.value)
     else:
         value = code.get(operand.base, "u32" if space == "shared" else "u64")
     if operand.offset:
-        value = code.emitter.binary("add", llvm, value, constant(llvm, operand.offset))
+        value = code.emitter.binary("add", llvm_type, value, constant(llvm_type, operand.offset))
     return value
 
 
@@ -324,25 +324,25 @@ def _emit_plain_access(
     emitter = code.emitter
     access_bytes = size_of(instruction)
     with_counters = code.options.with_counters
-    llvm = f"i{8 * access_bytes}"
+    llvm_type = f"i{8 * access_bytes}"
     is_load = instruction.root != "st"
     if space == "shared":
         support_functions = [
             checks.make_shared_check(access_bytes, with_counters),
-            lanes.make_gather(llvm),
-            rows.make_shared_load(llvm, with_counters),
+            lanes.make_gather(llvm_type),
+            rows.make_shared_load(llvm_type, with_counters),
         ]
     elif is_load:
         support_functions = [
             checks.make_global_check(access_bytes, with_counters),
-            lanes.make_gather(llvm),
-            rows.make_global_load(llvm, with_counters),
+            lanes.make_gather(llvm_type),
+            rows.make_global_load(llvm_type, with_counters),
         ]
     else:
         support_functions = [
             checks.make_global_check(access_bytes, with_counters, "store"),
-            lanes.make_scatter(llvm),
-            rows.make_global_store(llvm, with_counters),
+            lanes.make_scatter(llvm_type),
+            rows.make_global_store(llvm_type, with_counters),
         ]
     for function in support_functions:
         code.add_support_function(*function)
@@ -352,39 +352,43 @@ def _emit_plain_access(
     loaded_bits = ""
     if is_load:
         loaded_bits = emitter.op(
-            f"call <32 x {llvm}> @{name}(ptr %ctx, {address_argument}, {site_arguments})"
+            f"call <32 x {llvm_type}> @{name}(ptr %ctx, {address_argument}, {site_arguments})"
         )
     else:
         stored_bits = emitter.cast(
-            code.get(register_operand, instruction.type), llvm_of(instruction.type), llvm
+            code.get(register_operand, instruction.type), llvm_of(instruction.type), llvm_type
         )
         emitter.raw(
-            f"call void @{name}(ptr %ctx, <32 x {llvm}> {stored_bits}, {address_argument}, {site_arguments})"
+            f"call void @{name}(ptr %ctx, <32 x {llvm_type}> {stored_bits}, {address_argument}, {site_arguments})"
         )
     code.leave_on_fault(emitter.op(f"icmp ne i32 {emitter.context_load('fault_code')}, 0"))
     if is_load and register_operand is not None:
         code.set(
-            register_operand, emitter.cast(loaded_bits, llvm, llvm_of(instruction.type)), instruction.type
+            register_operand,
+            emitter.cast(loaded_bits, llvm_type, llvm_of(instruction.type)),
+            instruction.type,
         )
 
 
 def gather(code: WarpCode, host_address: str, mask: str, ptx_type: str) -> str:
     """Emit a load of one value per lane from host addresses."""
-    llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
-    code.add_support_function(*lanes.make_gather(llvm))
-    loaded_bits = code.emitter.op(f"call <32 x {llvm}> @gather_{llvm}(<32 x i64> {host_address}, i32 {mask})")
-    return code.emitter.cast(loaded_bits, llvm, llvm_of(ptx_type))
+    llvm_type = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
+    code.add_support_function(*lanes.make_gather(llvm_type))
+    loaded_bits = code.emitter.op(
+        f"call <32 x {llvm_type}> @gather_{llvm_type}(<32 x i64> {host_address}, i32 {mask})"
+    )
+    return code.emitter.cast(loaded_bits, llvm_type, llvm_of(ptx_type))
 
 
 def scatter(code: WarpCode, value: str, host_address: str, mask: str, ptx_type: str) -> None:
     """Emit a store of one value per lane to host addresses."""
-    llvm = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
-    code.add_support_function(*lanes.make_scatter(llvm))
-    stored_bits = code.emitter.cast(value, llvm_of(ptx_type), llvm)
+    llvm_type = f"i{8 * ir.TYPE_BYTES[ptx_type]}"
+    code.add_support_function(*lanes.make_scatter(llvm_type))
+    stored_bits = code.emitter.cast(value, llvm_of(ptx_type), llvm_type)
     code.emitter.raw(
-        f"call void @scatter_{llvm}(<32 x {llvm}> {stored_bits}, <32 x i64> {host_address}, i32 {mask})"
+        f"call void @scatter_{llvm_type}(<32 x {llvm_type}> {stored_bits}, <32 x i64> {host_address}, i32 {mask})"
     )
-    code.trace_write(stored_bits, llvm, host_address, mask)
+    code.trace_write(stored_bits, llvm_type, host_address, mask)
 
 
 def _emit_parameter_access(code: WarpCode, instruction: ir.Instruction) -> None:
@@ -423,12 +427,14 @@ def _emit_parameter_access(code: WarpCode, instruction: ir.Instruction) -> None:
             record_offset = code.entry_params[address.base.name].offset + item_offset
             base_pointer = code.emitter.op(f"inttoptr i64 {code.emitter.context_load('params')} to ptr")
             pointer = code.emitter.op(f"getelementptr i8, ptr {base_pointer}, i64 {record_offset}")
-            llvm = f"i{8 * element_bytes}"
-            scalar = code.emitter.op(f"load {llvm}, ptr {pointer}, align 1")
+            llvm_type = f"i{8 * element_bytes}"
+            scalar = code.emitter.op(f"load {llvm_type}, ptr {pointer}, align 1")
             if register is not None:
                 code.set(
                     register,
-                    code.emitter.cast(code.emitter.splat(llvm, scalar), llvm, llvm_of(instruction.type)),
+                    code.emitter.cast(
+                        code.emitter.splat(llvm_type, scalar), llvm_type, llvm_of(instruction.type)
+                    ),
                     instruction.type,
                 )
             continue
@@ -532,26 +538,26 @@ def _emit_read_modify_write(
     """Emit an atomic that changes one element per lane, and return the old values."""
     if ptx_type in _HALF_TYPES:
         ptx_type, (name, llvm_text) = f"b{8 * ir.TYPE_BYTES[ptx_type]}", lanes.make_atomic_half_add(ptx_type)
-        llvm = llvm_of(ptx_type)
+        llvm_type = llvm_of(ptx_type)
     else:
-        llvm = llvm_of(ptx_type)
-        if llvm in INTRINSIC_SUFFIX and operation != "add":
+        llvm_type = llvm_of(ptx_type)
+        if llvm_type in INTRINSIC_SUFFIX and operation != "add":
             raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
         name, llvm_text = lanes.make_atomic(
-            operation, llvm, ptx_type[0] == "s", flushes_subnormals=space_of(instruction) != "shared"
+            operation, llvm_type, ptx_type[0] == "s", flushes_subnormals=space_of(instruction) != "shared"
         )
     code.add_support_function(name, llvm_text)
     operand_value = code.get(value, ptx_type)
     swap_operand_value = code.get(swap_value, ptx_type)
-    vector_type = f"<32 x {llvm}>"
+    vector_type = f"<32 x {llvm_type}>"
     old_values = code.emitter.op(
         f"call {vector_type} @{name}(<32 x i64> {host_address}, i32 {code.executed_mask(instruction)}, {vector_type} {operand_value}, {vector_type} {swap_operand_value})"
     )
     if code.options.is_traced:  # the new contents: lanes that share an address see the last lane's result
         mask = code.executed_mask(instruction)
-        integer_type = f"i{get_bit_width(llvm)}"
+        integer_type = f"i{get_bit_width(llvm_type)}"
         code.trace_write(
-            code.emitter.cast(gather(code, host_address, mask, ptx_type), llvm, integer_type),
+            code.emitter.cast(gather(code, host_address, mask, ptx_type), llvm_type, integer_type),
             integer_type,
             host_address,
             mask,

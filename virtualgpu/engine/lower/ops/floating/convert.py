@@ -72,32 +72,36 @@ def _emit_float_to_float(
 ) -> str:
     """Emit a conversion between types of floats with the rounding of the instruction."""
     emitter = code.emitter
-    llvm = "float" if target_type == "bf16" else llvm_of(target_type)
+    llvm_type = "float" if target_type == "bf16" else llvm_of(target_type)
     rounding_mode = floats.find_rounding_mode(instruction)
     if source_type == "double" and target_type in ("f16", "bf16"):  # LLVM has no function for it here
         value = floats.emit_float_rounded_to_odd(code, value)
         source_type = "float"
-    if get_bit_width(source_type) < get_bit_width(llvm):
-        value = emitter.convert("fpext", source_type, value, llvm)
-    elif get_bit_width(source_type) > get_bit_width(llvm) and rounding_mode != "rn" and llvm != "half":
-        value = emit_directed_operation(code, "fptrunc", rounding_mode, llvm, source_type, value)
-    elif get_bit_width(source_type) > get_bit_width(llvm):
-        nearest_value = emitter.convert("fptrunc", source_type, value, llvm)
+    if get_bit_width(source_type) < get_bit_width(llvm_type):
+        value = emitter.convert("fpext", source_type, value, llvm_type)
+    elif (
+        get_bit_width(source_type) > get_bit_width(llvm_type)
+        and rounding_mode != "rn"
+        and llvm_type != "half"
+    ):
+        value = emit_directed_operation(code, "fptrunc", rounding_mode, llvm_type, source_type, value)
+    elif get_bit_width(source_type) > get_bit_width(llvm_type):
+        nearest_value = emitter.convert("fptrunc", source_type, value, llvm_type)
         if rounding_mode != "rn":
-            widened_value = emitter.convert("fpext", llvm, nearest_value, source_type)
+            widened_value = emitter.convert("fpext", llvm_type, nearest_value, source_type)
             is_below, is_above = (
                 emitter.compare(predicate, source_type, value, widened_value) for predicate in ("olt", "ogt")
             )
             nearest_value = floats.emit_rounding_correction(
-                code, llvm, nearest_value, is_below, is_above, rounding_mode
+                code, llvm_type, nearest_value, is_below, is_above, rounding_mode
             )
         value = nearest_value
     if "sat" in instruction.parts:
-        value = floats.emit_saturation(code, llvm, value)
+        value = floats.emit_saturation(code, llvm_type, value)
     if "relu" in instruction.parts:
-        value = floats.emit_relu(code, llvm, value)
+        value = floats.emit_relu(code, llvm_type, value)
     if target_type == "f32" and "ftz" in instruction.parts:
-        value = floats.emit_subnormal_flush(code, llvm, value)
+        value = floats.emit_subnormal_flush(code, llvm_type, value)
     if target_type == "bf16":
         value = floats.emit_float_to_bf16(code, value, rounding_mode)
     return value
@@ -109,15 +113,17 @@ def _emit_float_to_integer(code: WarpCode, value: str, source_type: str, target_
     NaN becomes 0, or only the sign bit if either type has 64 bits.
     """
     emitter = code.emitter
-    llvm = llvm_of(target_type)
+    llvm_type = llvm_of(target_type)
     name = "fptosi.sat" if target_type[0] == "s" else "fptoui.sat"
     suffix = {"half": "f16", "float": "f32", "double": "f64"}[source_type]
-    full_name = f"llvm.{name}.v32{llvm}.v32{suffix}"
-    emitter.declared.add(f"declare <32 x {llvm}> @{full_name}(<32 x {source_type}>)")
-    result = emitter.op(f"call <32 x {llvm}> @{full_name}(<32 x {source_type}> {value})")
-    if get_bit_width(llvm) == 64 or source_type == "double":
+    full_name = f"llvm.{name}.v32{llvm_type}.v32{suffix}"
+    emitter.declared.add(f"declare <32 x {llvm_type}> @{full_name}(<32 x {source_type}>)")
+    result = emitter.op(f"call <32 x {llvm_type}> @{full_name}(<32 x {source_type}> {value})")
+    if get_bit_width(llvm_type) == 64 or source_type == "double":
         is_nan = emitter.compare("uno", source_type, value, value)
-        result = emitter.select(llvm, is_nan, constant(llvm, 1 << (get_bit_width(llvm) - 1)), result)
+        result = emitter.select(
+            llvm_type, is_nan, constant(llvm_type, 1 << (get_bit_width(llvm_type) - 1)), result
+        )
     return result
 
 
@@ -130,12 +136,12 @@ def _emit_integer_to_float(
     conversion_opcode = "sitofp" if source_type[0] == "s" else "uitofp"
     rounding_mode = floats.find_rounding_mode(instruction)
     if target_type in ("f32", "f64"):
-        llvm = llvm_of(target_type)
+        llvm_type = llvm_of(target_type)
         if rounding_mode != "rn":
-            value = emit_directed_integer_conversion(code, rounding_mode, llvm, source_type, value)
+            value = emit_directed_integer_conversion(code, rounding_mode, llvm_type, source_type, value)
         else:
-            value = emitter.convert(conversion_opcode, integer_type, value, llvm)
-        return floats.emit_saturation(code, llvm, value) if "sat" in instruction.parts else value
+            value = emitter.convert(conversion_opcode, integer_type, value, llvm_type)
+        return floats.emit_saturation(code, llvm_type, value) if "sat" in instruction.parts else value
     if get_bit_width(integer_type) <= 16:
         float_value = emitter.convert(conversion_opcode, integer_type, value, "float")
     else:
@@ -150,17 +156,17 @@ def _emit_integer_to_float(
 def _emit_saturation(code: WarpCode, value: str, source_type: str, target_type: str) -> str:
     """Emit integers that are limited to the range of the target type."""
     emitter = code.emitter
-    llvm = llvm_of(source_type)
+    llvm_type = llvm_of(source_type)
     width = int(target_type[1:])
     minimum = -(1 << (width - 1)) if target_type[0] == "s" else 0
     maximum = (1 << (width - 1)) - 1 if target_type[0] == "s" else (1 << width) - 1
     if source_type[0] == "s":
-        if width < get_bit_width(llvm) or target_type[0] == "u":
-            value = emitter.intrinsic("smax", llvm, value, constant(llvm, minimum))
-        if width < get_bit_width(llvm):
-            value = emitter.intrinsic("smin", llvm, value, constant(llvm, maximum))
-    elif maximum < (1 << get_bit_width(llvm)) - 1:
-        value = emitter.intrinsic("umin", llvm, value, constant(llvm, maximum))
+        if width < get_bit_width(llvm_type) or target_type[0] == "u":
+            value = emitter.intrinsic("smax", llvm_type, value, constant(llvm_type, minimum))
+        if width < get_bit_width(llvm_type):
+            value = emitter.intrinsic("smin", llvm_type, value, constant(llvm_type, maximum))
+    elif maximum < (1 << get_bit_width(llvm_type)) - 1:
+        value = emitter.intrinsic("umin", llvm_type, value, constant(llvm_type, maximum))
     return value
 
 
@@ -187,24 +193,26 @@ def _emit_mov(code: WarpCode, instruction: ir.Instruction) -> None:
     if isinstance(destination, ir.Vector):
         width = get_bit_width(llvm_of(instruction.type)) // len(destination.items)
         vector_bits = code.get(source_operand, f"b{width * len(destination.items)}")
-        llvm = f"i{width * len(destination.items)}"
+        llvm_type = f"i{width * len(destination.items)}"
         for position, register in enumerate(destination.items):
             if register is not None:
                 element_bits = (
-                    emitter.binary("lshr", llvm, vector_bits, constant(llvm, position * width))
+                    emitter.binary("lshr", llvm_type, vector_bits, constant(llvm_type, position * width))
                     if position
                     else vector_bits
                 )
-                code.set(register, emitter.cast(element_bits, llvm, f"i{width}"), f"b{width}")
+                code.set(register, emitter.cast(element_bits, llvm_type, f"i{width}"), f"b{width}")
     elif isinstance(source_operand, ir.Vector):
         width = get_bit_width(llvm_of(instruction.type)) // len(source_operand.items)
-        llvm = f"i{width * len(source_operand.items)}"
-        vector_bits = constant(llvm, 0)
+        llvm_type = f"i{width * len(source_operand.items)}"
+        vector_bits = constant(llvm_type, 0)
         for position, register in enumerate(source_operand.items):
-            element_bits = emitter.cast(code.get(register, f"b{width}"), f"i{width}", llvm)
+            element_bits = emitter.cast(code.get(register, f"b{width}"), f"i{width}", llvm_type)
             if position:
-                element_bits = emitter.binary("shl", llvm, element_bits, constant(llvm, position * width))
-            vector_bits = emitter.binary("or", llvm, vector_bits, element_bits)
+                element_bits = emitter.binary(
+                    "shl", llvm_type, element_bits, constant(llvm_type, position * width)
+                )
+            vector_bits = emitter.binary("or", llvm_type, vector_bits, element_bits)
         code.set(destination, vector_bits, f"b{width * len(source_operand.items)}")
     else:
         code.set(destination, code.get(source_operand, instruction.type), instruction.type)

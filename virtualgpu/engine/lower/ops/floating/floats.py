@@ -26,23 +26,23 @@ def read_inputs(code: WarpCode, instruction: ir.Instruction, count: int) -> tupl
 
     They are flushed if the instruction has ``.ftz``.
     """
-    llvm = llvm_of(instruction.type)
+    llvm_type = llvm_of(instruction.type)
     values = [code.get(operand, instruction.type) for operand in instruction.operands[1 : 1 + count]]
     if instruction.type == "bf16":
         return "float", [emit_bf16_to_float(code, v) for v in values]
     if "ftz" in instruction.parts:
-        values = [emit_subnormal_flush(code, llvm, v) for v in values]
-    return llvm, values
+        values = [emit_subnormal_flush(code, llvm_type, v) for v in values]
+    return llvm_type, values
 
 
-def write_result(code: WarpCode, instruction: ir.Instruction, llvm: str, value: str) -> None:
+def write_result(code: WarpCode, instruction: ir.Instruction, llvm_type: str, value: str) -> None:
     """Write a floating-point result. The result is first flushed and saturated if the instruction requires
     this.
     """
     if "ftz" in instruction.parts and instruction.type != "bf16":
-        value = emit_subnormal_flush(code, llvm, value)
+        value = emit_subnormal_flush(code, llvm_type, value)
     if "sat" in instruction.parts:
-        value = emit_saturation(code, llvm, value)
+        value = emit_saturation(code, llvm_type, value)
     if instruction.type == "bf16":
         value = emit_float_to_bf16(code, value)
     code.set(instruction.operands[0], value, instruction.type)
@@ -91,10 +91,10 @@ def emit_float_to_half(code: WarpCode, value: str) -> str:
     return code.emitter.convert("fptrunc", "float", value, "half")
 
 
-def emit_subnormal_flush(code: WarpCode, llvm: str, value: str) -> str:
+def emit_subnormal_flush(code: WarpCode, llvm_type: str, value: str) -> str:
     """Emit code that replaces subnormal lanes by zero of the same sign."""
     emitter = code.emitter
-    if llvm == "half":
+    if llvm_type == "half":
         half_bits = emitter.convert("bitcast", "half", value, "i16")
         exponent_bits = emitter.binary("and", "i16", half_bits, constant("i16", INFINITY_BITS["half"]))
         is_subnormal = emitter.compare("eq", "i16", exponent_bits, constant("i16", 0))
@@ -102,40 +102,44 @@ def emit_subnormal_flush(code: WarpCode, llvm: str, value: str) -> str:
         return emitter.convert(
             "bitcast", "i16", emitter.select("i16", is_subnormal, signed_zero, half_bits), "half"
         )
-    magnitude = emitter.intrinsic("fabs", llvm, value)
-    is_subnormal = emitter.compare("olt", llvm, magnitude, float_constant(llvm, SMALLEST_NORMAL_BITS[llvm]))
-    signed_zero = emitter.intrinsic("copysign", llvm, float_constant(llvm, 0), value)
-    return emitter.select(llvm, is_subnormal, signed_zero, value)
+    magnitude = emitter.intrinsic("fabs", llvm_type, value)
+    is_subnormal = emitter.compare(
+        "olt", llvm_type, magnitude, float_constant(llvm_type, SMALLEST_NORMAL_BITS[llvm_type])
+    )
+    signed_zero = emitter.intrinsic("copysign", llvm_type, float_constant(llvm_type, 0), value)
+    return emitter.select(llvm_type, is_subnormal, signed_zero, value)
 
 
-def emit_saturation(code: WarpCode, llvm: str, value: str) -> str:
+def emit_saturation(code: WarpCode, llvm_type: str, value: str) -> str:
     """Emit code that clamps lanes to the interval from 0 to 1. NaN and -0 become 0."""
-    if llvm == "half":
+    if llvm_type == "half":
         return emit_float_to_half(code, emit_saturation(code, "float", emit_half_to_float(code, value)))
-    nonnegative_value = code.emitter.intrinsic("maximumnum", llvm, value, float_constant(llvm, 0))
-    return code.emitter.intrinsic("minimumnum", llvm, nonnegative_value, float_constant(llvm, ONE_BITS[llvm]))
+    nonnegative_value = code.emitter.intrinsic("maximumnum", llvm_type, value, float_constant(llvm_type, 0))
+    return code.emitter.intrinsic(
+        "minimumnum", llvm_type, nonnegative_value, float_constant(llvm_type, ONE_BITS[llvm_type])
+    )
 
 
-def emit_relu(code: WarpCode, llvm: str, value: str) -> str:
+def emit_relu(code: WarpCode, llvm_type: str, value: str) -> str:
     """Emit code that replaces negative lanes and -0 by 0.
 
     NaN stays NaN, with the bits that an H200 writes.
     """
-    if llvm == "half":
+    if llvm_type == "half":
         return emit_float_to_half(code, emit_relu(code, "float", emit_half_to_float(code, value)))
     return emit_canonical_nan(
-        code, llvm, code.emitter.intrinsic("maximum", llvm, value, float_constant(llvm, 0))
+        code, llvm_type, code.emitter.intrinsic("maximum", llvm_type, value, float_constant(llvm_type, 0))
     )
 
 
-def emit_canonical_nan(code: WarpCode, llvm: str, value: str) -> str:
+def emit_canonical_nan(code: WarpCode, llvm_type: str, value: str) -> str:
     """Emit code that replaces every NaN by the NaN that the hardware's min and max instructions return."""
     emitter = code.emitter
-    integer_type = f"i{get_bit_width(llvm)}"
+    integer_type = f"i{get_bit_width(llvm_type)}"
     nan = emitter.convert(
-        "bitcast", integer_type, constant(integer_type, (1 << (get_bit_width(llvm) - 1)) - 1), llvm
+        "bitcast", integer_type, constant(integer_type, (1 << (get_bit_width(llvm_type) - 1)) - 1), llvm_type
     )
-    return emitter.select(llvm, emitter.compare("uno", llvm, value, value), nan, value)
+    return emitter.select(llvm_type, emitter.compare("uno", llvm_type, value, value), nan, value)
 
 
 def find_rounding_mode(instruction: ir.Instruction) -> str:
@@ -144,15 +148,15 @@ def find_rounding_mode(instruction: ir.Instruction) -> str:
 
 
 def emit_rounding_correction(
-    code: WarpCode, llvm: str, nearest_value: str, is_below: str, is_above: str, mode: str
+    code: WarpCode, llvm_type: str, nearest_value: str, is_below: str, is_above: str, mode: str
 ) -> str:
     """Emit code that corrects rounded results by one unit in the last place if the rounding mode requires it.
 
     The masks `is_below` and `is_above` select lanes whose exact result is below or above the rounded one.
     """
     emitter = code.emitter
-    integer_type = f"i{get_bit_width(llvm)}"
-    nearest_bits = emitter.convert("bitcast", llvm, nearest_value, integer_type)
+    integer_type = f"i{get_bit_width(llvm_type)}"
+    nearest_bits = emitter.convert("bitcast", llvm_type, nearest_value, integer_type)
     is_negative = emitter.compare("slt", integer_type, nearest_bits, constant(integer_type, 0))
     is_positive = emitter.compare("sge", integer_type, nearest_bits, constant(integer_type, 0))
     one_unit = constant(integer_type, 1)
@@ -175,16 +179,16 @@ def emit_rounding_correction(
             emitter.select(integer_type, moves_away, next_away_from_zero, next_toward_zero),
             nearest_bits,
         )
-    return emitter.convert("bitcast", integer_type, result, llvm)
+    return emitter.convert("bitcast", integer_type, result, llvm_type)
 
 
-def emit_two_sum(code: WarpCode, llvm: str, a: str, b: str) -> tuple[str, str]:
+def emit_two_sum(code: WarpCode, llvm_type: str, a: str, b: str) -> tuple[str, str]:
     """Emit the sum of two numbers, rounded to nearest, and its exact error by Knuth's method."""
     emitter = code.emitter
-    s = emitter.binary("fadd", llvm, a, b)
-    t = emitter.binary("fsub", llvm, s, a)
-    error_of_a = emitter.binary("fsub", llvm, a, emitter.binary("fsub", llvm, s, t))
-    return s, emitter.binary("fadd", llvm, error_of_a, emitter.binary("fsub", llvm, b, t))
+    s = emitter.binary("fadd", llvm_type, a, b)
+    t = emitter.binary("fsub", llvm_type, s, a)
+    error_of_a = emitter.binary("fsub", llvm_type, a, emitter.binary("fsub", llvm_type, s, t))
+    return s, emitter.binary("fadd", llvm_type, error_of_a, emitter.binary("fsub", llvm_type, b, t))
 
 
 def emit_fused_multiply_add(code: WarpCode, ptx_type: str, a: str, b: str, d: str, mode: str) -> str:
@@ -193,18 +197,18 @@ def emit_fused_multiply_add(code: WarpCode, ptx_type: str, a: str, b: str, d: st
     For bf16, the result is a float that rounds to the correct bf16 number.
     """
     emitter = code.emitter
-    llvm = "float" if ptx_type == "bf16" else llvm_of(ptx_type)
+    llvm_type = "float" if ptx_type == "bf16" else llvm_of(ptx_type)
     if ptx_type in ("f16", "bf16"):
         wide_type = "float" if ptx_type == "f16" else "double"
-        wide_values = [emitter.convert("fpext", llvm, v, wide_type) for v in (a, b, d)]
+        wide_values = [emitter.convert("fpext", llvm_type, v, wide_type) for v in (a, b, d)]
         product = emitter.binary("fmul", wide_type, wide_values[0], wide_values[1])  # exact
         odd_rounded_sum = emit_sum_rounded_to_odd(code, wide_type, product, wide_values[2])
         if ptx_type == "f16":
             return emitter.convert("fptrunc", "float", odd_rounded_sum, "half")
         return emit_float_rounded_to_odd(code, odd_rounded_sum)
     if mode == "rn":
-        return emitter.intrinsic("fma", llvm, a, b, d)
-    return emit_directed_operation(code, "fma", mode, llvm, llvm, a, b, d)
+        return emitter.intrinsic("fma", llvm_type, a, b, d)
+    return emit_directed_operation(code, "fma", mode, llvm_type, llvm_type, a, b, d)
 
 
 def emit_float_rounded_to_odd(code: WarpCode, value: str) -> str:
@@ -228,18 +232,18 @@ def emit_round_to_odd_correction(code: WarpCode, value: str, is_inexact: str) ->
     return emitter.convert("bitcast", "i32", float_bits, "float")
 
 
-def emit_sum_rounded_to_odd(code: WarpCode, llvm: str, a: str, b: str) -> str:
+def emit_sum_rounded_to_odd(code: WarpCode, llvm_type: str, a: str, b: str) -> str:
     """Emit a sum with the rounding mode round-to-odd. A later rounding to a shorter type then gives the
     correctly rounded result.
     """
     emitter = code.emitter
-    integer_type = f"i{get_bit_width(llvm)}"
+    integer_type = f"i{get_bit_width(llvm_type)}"
     zero, one, minus_one = (constant(integer_type, n) for n in (0, 1, -1))
-    s, rounding_error = emit_two_sum(code, llvm, a, b)
-    sum_bits = emitter.convert("bitcast", llvm, s, integer_type)
-    is_inexact = emitter.compare("one", llvm, rounding_error, float_constant(llvm, 0))
+    s, rounding_error = emit_two_sum(code, llvm_type, a, b)
+    sum_bits = emitter.convert("bitcast", llvm_type, s, integer_type)
+    is_inexact = emitter.compare("one", llvm_type, rounding_error, float_constant(llvm_type, 0))
     is_even = emitter.compare("eq", integer_type, emitter.binary("and", integer_type, sum_bits, one), zero)
-    error_bits = emitter.convert("bitcast", llvm, rounding_error, integer_type)
+    error_bits = emitter.convert("bitcast", llvm_type, rounding_error, integer_type)
     has_same_sign = emitter.compare(
         "sge", integer_type, emitter.binary("xor", integer_type, sum_bits, error_bits), zero
     )
@@ -252,22 +256,22 @@ def emit_sum_rounded_to_odd(code: WarpCode, llvm: str, a: str, b: str) -> str:
         ),
         sum_bits,
     )
-    return emitter.convert("bitcast", integer_type, sum_bits, llvm)
+    return emitter.convert("bitcast", integer_type, sum_bits, llvm_type)
 
 
 def emit_binary_operation(code: WarpCode, instruction: ir.Instruction, operation: str) -> None:
     """Emit an addition, subtraction, multiplication or division with any rounding mode."""
-    llvm, (a, b) = read_inputs(code, instruction, 2)
+    llvm_type, (a, b) = read_inputs(code, instruction, 2)
     mode = find_rounding_mode(instruction)
     emitter = code.emitter
-    if llvm == "half":  # a float has enough bits that rounding twice equals rounding once
+    if llvm_type == "half":  # a float has enough bits that rounding twice equals rounding once
         value = emit_float_to_half(
             code, emitter.binary(operation, "float", emit_half_to_float(code, a), emit_half_to_float(code, b))
         )
     elif mode == "rn":
-        value = emitter.binary(operation, llvm, a, b)
-    elif llvm in ("float", "double"):
-        value = emit_directed_operation(code, operation, mode, llvm, llvm, a, b)
+        value = emitter.binary(operation, llvm_type, a, b)
+    elif llvm_type in ("float", "double"):
+        value = emit_directed_operation(code, operation, mode, llvm_type, llvm_type, a, b)
     else:
         raise NotSupportedError(f"The virtual GPU does not support {instruction.opcode}.")
-    write_result(code, instruction, llvm, value)
+    write_result(code, instruction, llvm_type, value)

@@ -33,14 +33,14 @@ def is_watched(code: WarpCode, instruction: ir.Instruction) -> bool:
 
 def _emit_nan_test(code: WarpCode, operand: ir.Operand | None, kind: str) -> str:
     value = code.get(operand, kind)
-    llvm = llvm_of(kind)
+    llvm_type = llvm_of(kind)
     if kind == "bf16":
         value = floats.emit_bf16_to_float(code, value)
-        llvm = "float"
+        llvm_type = "float"
     elif kind == "f16":
         value = floats.emit_half_to_float(code, value)
-        llvm = "float"
-    return code.emitter.compare("uno", llvm, value, value)
+        llvm_type = "float"
+    return code.emitter.compare("uno", llvm_type, value, value)
 
 
 def emit_input_test(code: WarpCode, instruction: ir.Instruction) -> str:

@@ -130,9 +130,9 @@ def emit_double_move(
             memory_ops.scatter(code, code.get(register, "f64"), host_address, mask, "f64")
 
 
-def _format_lanes(llvm: str, numbers: npt.NDArray[np.int64]) -> str:
+def _format_lanes(llvm_type: str, numbers: npt.NDArray[np.int64]) -> str:
     """Return an LLVM vector with a number for each lane."""
-    return f"<{', '.join(f'{llvm} {number}' for number in numbers.tolist())}>"
+    return f"<{', '.join(f'{llvm_type} {number}' for number in numbers.tolist())}>"
 
 
 def _make_move_function(code: WarpCode, move: MatrixMove) -> str:
@@ -190,10 +190,12 @@ def _format_lane_table(numbers: npt.NDArray[np.int64]) -> str:
 
 def _make_address_text(code: WarpCode, move: MatrixMove) -> str:
     """Return LLVM text that computes ``%a``, the address of element ``%n`` in each lane."""
-    llvm = move.address_type
+    llvm_type = move.address_type
     major_axis, minor_axis = ("row", "column") if move.is_row_major else ("column", "row")
     truncation_text = (
-        "trunc <32 x i64> %bytes to <32 x i32>" if llvm == "i32" else "add <32 x i64> %bytes, zeroinitializer"
+        "trunc <32 x i64> %bytes to <32 x i32>"
+        if llvm_type == "i32"
+        else "add <32 x i64> %bytes, zeroinitializer"
     )
     return f"""  %rows = getelementptr <32 x i64>, ptr @{move.name}.row, i32 %n
   %row = load <32 x i64>, ptr %rows
@@ -204,7 +206,7 @@ def _make_address_text(code: WarpCode, move: MatrixMove) -> str:
   %items = add <32 x i64> %lines, %{minor_axis}
   %bytes = mul <32 x i64> %items, splat (i64 {move.element_bytes})
   %offset = {truncation_text}
-  %a = add <32 x {llvm}> %base, %offset
+  %a = add <32 x {llvm_type}> %base, %offset
 """
 
 
