@@ -421,7 +421,7 @@ _SWITCHES = (
     ),
     Wrong("14-switch", "seed and order", lambda run, switches: ["seed", "fixed order"], "", "unnecessarily"),
     Wrong(
-        "14-switch", "looks at what it was handed", lambda run, switches: set(run._causes), "", "no attribute"
+        "14-switch", "looks at what it was handed", lambda run, switches: set(run._cause_probabilities), "", "no attribute"
     ),
     Wrong(
         "14-switch",

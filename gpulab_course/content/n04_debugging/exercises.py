@@ -121,7 +121,7 @@ def _run_whodunit(
             raise NotYet(
                 "whodunit(program) does not catch the error. Catch it, and return the launch that failed."
             ) from error
-        wait_counts = [fault_record.waits for fault_record in fault_records]
+        wait_counts = [fault_record.wait_count for fault_record in fault_records]
         has_fault = [fault_record.fault is not None for fault_record in fault_records]
     return {
         "result": result,

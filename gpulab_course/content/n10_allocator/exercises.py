@@ -453,7 +453,7 @@ def replay_with_recorder(
     recorder: Any, program: Callable[..., Any], requests: tuple[pool.PoolRequest, ...]
 ) -> Any:
     """Send a trace of requests to two memory pools, and record the number of their driver calls."""
-    return recorder.watched(lambda: pool.replay_requests(program, requests))
+    return recorder.run_recorded(lambda: pool.replay_requests(program, requests))
 
 
 POOL_EXERCISE = ProgramExercise(

@@ -45,8 +45,8 @@ class VersionRow:
 
     notebook_number: str
     description: str
-    attention_costs: VersionCosts
-    life_costs: VersionCosts
+    block: VersionCosts
+    life: VersionCosts
 
 
 class Growth:
@@ -59,11 +59,11 @@ class Growth:
             (
                 version_row.notebook_number,
                 version_row.description,
-                duration(version_row.attention_costs.time_ns),
-                size(version_row.attention_costs.array_bytes),
-                duration(version_row.life_costs.time_ns),
-                size(version_row.life_costs.array_bytes),
-                str(version_row.attention_costs.launches),
+                duration(version_row.block.time_ns),
+                size(version_row.block.array_bytes),
+                duration(version_row.life.time_ns),
+                size(version_row.life.array_bytes),
+                str(version_row.block.launches),
             )
             for version_row in rows
         ]
