@@ -126,31 +126,29 @@ def test_each_version_improves_the_metric_of_its_notebook(device: str) -> None:
     gl.use_device(device)
     lines = {line.notebook_number: line for line in story.table().record}
     assert list(lines) == sorted(lines)
-    assert lines["04"].attention_costs == lines["00"].attention_costs  # no optimization
-    assert lines["05"].attention_costs.time_ns < lines["00"].attention_costs.time_ns
-    assert lines["06"].attention_costs.time_ns < lines["05"].attention_costs.time_ns
-    assert (
-        lines["07"].attention_costs.time_ns <= lines["06"].attention_costs.time_ns
-    )  # launches by the host are the limit now
-    assert lines["07"].attention_costs.time_ns < lines["05"].attention_costs.time_ns
-    assert lines["10"].attention_costs.array_bytes < lines["07"].attention_costs.array_bytes
-    assert lines["10"].life_costs.array_bytes < lines["07"].life_costs.array_bytes
-    assert (lines["10"].attention_costs.launches, lines["11"].attention_costs.launches) == (20, 1)
-    assert lines["11"].attention_costs.time_ns < lines["10"].attention_costs.time_ns
-    assert lines["11"].life_costs.time_ns < lines["10"].life_costs.time_ns
-    assert lines["12"].attention_costs.time_ns < lines["11"].attention_costs.time_ns
-    assert lines["13"].attention_costs.array_bytes < lines["12"].attention_costs.array_bytes
-    assert lines["15"].attention_costs == lines["13"].attention_costs  # one GPU
+    assert lines["04"].block == lines["00"].block  # no optimization
+    assert lines["05"].block.time_ns < lines["00"].block.time_ns
+    assert lines["06"].block.time_ns < lines["05"].block.time_ns
+    assert lines["07"].block.time_ns <= lines["06"].block.time_ns  # launches by the host are the limit now
+    assert lines["07"].block.time_ns < lines["05"].block.time_ns
+    assert lines["10"].block.array_bytes < lines["07"].block.array_bytes
+    assert lines["10"].life.array_bytes < lines["07"].life.array_bytes
+    assert (lines["10"].block.launches, lines["11"].block.launches) == (20, 1)
+    assert lines["11"].block.time_ns < lines["10"].block.time_ns
+    assert lines["11"].life.time_ns < lines["10"].life.time_ns
+    assert lines["12"].block.time_ns < lines["11"].block.time_ns
+    assert lines["13"].block.array_bytes < lines["12"].block.array_bytes
+    assert lines["15"].block == lines["13"].block  # one GPU
 
 
 def test_sequences_are_distributed_over_the_available_gpus() -> None:
     gl.use_device("virtual:H200", count=8)
     lines = {line.notebook_number: line for line in story.table("15").record}
-    assert (lines["13"].attention_costs.launches, lines["15"].attention_costs.launches) == (1, 4)
+    assert (lines["13"].block.launches, lines["15"].block.launches) == (1, 4)
     gl.use_device("virtual:H200", count=2)
     again = {line.notebook_number: line for line in story.table("15").record}
-    assert again["15"].attention_costs.launches == 2
-    assert again["15"].attention_costs.array_bytes == lines["15"].attention_costs.array_bytes
+    assert again["15"].block.launches == 2
+    assert again["15"].block.array_bytes == lines["15"].block.array_bytes
 
 
 def test_generations_equal_the_numpy_game_of_life(cp: Any) -> None:
