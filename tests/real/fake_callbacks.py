@@ -184,7 +184,7 @@ class Callbacks:
 
     # What the machine tells
 
-    def run(self, place: Any, number: int, operation: Any) -> float:
+    def run_operation(self, place: Any, number: int, operation: Any) -> float:
         stream = place.stream_id
         if operation.run_watched is not None:
 
@@ -231,13 +231,13 @@ class Callbacks:
 
     note_graph_creation = note_graph_launch
 
-    def here(self) -> None:
+    def find_current_line(self) -> None:
         return None
 
     def note_event_record(self, event: Any, place: Any) -> None:
         self._emit("cudaEventRecord", event.ptr, place.stream_id or None)
 
-    def note_event_wait(self, event: Any, place: Any, recorded: bool) -> None:
+    def note_event_wait(self, event: Any, place: Any, is_recorded: bool) -> None:
         self._emit("cudaStreamWaitEvent", place.stream_id or None, event.ptr, 0)
 
     def note_host_wait(self, scope: str, place: Any = None, event: Any = None, number: int = 0) -> None:
@@ -256,7 +256,7 @@ class Callbacks:
             self._emit("cudaFree", address)
 
     def note_allocation(
-        self, device: int, address: int, size: int, stream: int | None = None, private: bool = False
+        self, device: int, address: int, size: int, stream: int | None = None, is_private: bool = False
     ) -> None:
         if stream is not None:
             self._ordered.add(address)

@@ -176,7 +176,7 @@ class FakeCupti:
         self._correlation = 0
         self._syncs = 0
         self._event_sync: dict[int, int] = {}
-        self._set = self.stream.Event._set
+        self._set = self.stream.Event._set_recorded_position
         self._start_ns = 0
         self.begun = None
         self.order = random.Random(1)
@@ -241,7 +241,7 @@ class FakeCupti:
         self._kinds.discard(kind)
         if not self._kinds:
             self.clock.recorder = None
-            self.stream.Event._set = self._set
+            self.stream.Event._set_recorded_position = self._set
         return SUCCESS
 
     def cuptiActivityEnableDriverApi(self, cbid: Any, on: Any) -> int:
@@ -358,7 +358,7 @@ class FakeCupti:
                 )
             )
 
-        self.stream.Event._set = recorded
+        self.stream.Event._set_recorded_position = recorded
 
     def _next(self) -> int:
         self._correlation += 1
@@ -385,7 +385,7 @@ class FakeCupti:
         ranges = (
             self._current()
             .get_component(self.ranges, clock=self.clock)
-            .within(self._start_ns, self.clock.now_ns)
+            .find_ranges(self._start_ns, self.clock.now_ns)
         )
         natives = {thread.ident: thread.native_id for thread in threading.enumerate()}
         for number, nvtx_range in enumerate(ranges, 1):
@@ -474,7 +474,7 @@ class FakeCupti:
                 record.start = EPOCH_NS + activity.start_ns
                 record.end = EPOCH_NS + activity.end_ns
 
-    def record_captured_call(self, kind: str) -> None:
+    def record_captured_call(self, kind: str, begun_ns: int) -> None:
         self._next()
 
     def record_call(self, name: str, begun_ns: int, number: int = 0) -> None:

@@ -177,8 +177,8 @@ def test_notes_name_lost_records_and_graphs(recorder: Any) -> None:
 
     assert note() == note(calls=[item()]) == note(calls=[item()], activities=[item()]) == ""
     assert note(activities=[item()]) == silent
-    assert note(graphs=True) == replays
-    assert note(1, graphs=True, activities=[item()]) == f"{lost}; {replays}; {silent}"
+    assert note(has_graphs=True) == replays
+    assert note(1, has_graphs=True, activities=[item()]) == f"{lost}; {replays}; {silent}"
 
 
 def test_streams_get_the_numbers_that_cupti_reports(recorder: Any, monkeypatch: pytest.MonkeyPatch) -> None:

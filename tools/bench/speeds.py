@@ -173,7 +173,7 @@ def _make_diagnosis_works() -> Iterator[tuple[str, Work]]:
 
     session.use_device("virtual:A100")
     flawed_kernels = importlib.import_module("gpulab_course.content.n17_interview.cards.hidden.flawed")
-    flawed_case = flawed_kernels.draw(5, "uncoalesced", 2)
+    flawed_case = flawed_kernels.draw_flawed_kernel(5, "uncoalesced", 2)
     kernel, grid, block, args, _ = flawed_case.launch(session.cp(), "flawed")
     yield "a launch counted", lambda: gl.count(kernel, grid, block, args)
     yield "a launch diagnosed", lambda: gl.diagnose(kernel, grid, block, args)
