@@ -220,8 +220,7 @@ class RequestProcess:
         if self._last_printed_bytes > _MAX_PRINTED_BYTES:
             raise ProcessError(
                 f"it prints more than {_MAX_PRINTED_BYTES >> 20} MiB{location_text}. Print less, and look "
-                "for an "
-                "infinite loop."
+                "for an infinite loop."
             )
         used_cpu_s = resource_use.cpu_s - self._initial_cpu_s
         if used_cpu_s > self._limit_s:

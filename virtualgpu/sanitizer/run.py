@@ -265,8 +265,7 @@ def _make_leak_hazard(leaked_sizes: Sequence[int], kernel_name: str) -> Hazard:
         array="device heap",
         count=len(leaked_sizes),
         message=f"{leaked_blocks} that this launch allocated with malloc() or new stay on the device "
-        "heap until a "
-        "kernel frees them, because the heap exists as long as the CUDA context.",
+        "heap until a kernel frees them, because the heap exists as long as the CUDA context.",
     )
 
 

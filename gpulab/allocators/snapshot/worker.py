@@ -131,8 +131,7 @@ def main(arguments: Sequence[str]) -> int:
     except MemoryError:
         print(
             f"Reading the file takes more than {int(memory_limit_bytes) / 2**30:.0f} GiB of memory, so "
-            "the file is "
-            "damaged or malicious."
+            "the file is damaged or malicious."
         )
         return 1
     return 0

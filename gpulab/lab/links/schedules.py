@@ -143,8 +143,7 @@ def _check_step(step_number: int, step: Any, gpu_count: int, max_moves: int) -> 
         ):
             raise ValueError(
                 f"Step {step_number}: {move_entry!r} must contain two different GPUs from 0 to "
-                f"{gpu_count - 1}, and the "
-                "number of a chunk."
+                f"{gpu_count - 1}, and the number of a chunk."
             )
         if len(moves) == max_moves:
             raise ValueError(

@@ -151,8 +151,7 @@ class ProfileReport(RecordedResult[Profile], recording_name="profile", start_cod
         launch_count = sum(kernel.count for kernel in record.kernels)
         return (
             f"Profile of {record.name}: {duration(record.wall_ns)}, of which the device "
-            f"was busy {duration(record.busy_ns)} with "
-            f"{count(launch_count, 'launch', 'launches')} of "
+            f"was busy {duration(record.busy_ns)} with {count(launch_count, 'launch', 'launches')} of "
             f"{count(len(record.kernels), 'kernel')} and other operations; "
             f"{record.provenance.of_results_and_times}."
         )

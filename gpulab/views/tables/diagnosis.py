@@ -263,8 +263,7 @@ class DiagnosisTable(RecordTable[LaunchCosts], LaunchCosts):
         spill_sentence = (
             f"ptxas keeps {count(self.spilled_bytes, 'byte')} of a thread's registers in local memory "
             "(spills), whose time the model does not include. Give each thread less work, or allow it more "
-            "registers. "
-            f"Notebook {NOTEBOOK_OF_CAUSE['spills']} shows how."
+            f"registers. Notebook {NOTEBOOK_OF_CAUSE['spills']} shows how."
         )
         return [spill_sentence]
 

@@ -147,8 +147,7 @@ def _judge_launch(run_facts: dict[str, Any], kernel_names: list[str], failing_la
         if result is not None:
             raise NotYet(
                 f"whodunit(program) returns {short_repr(result)} for a program in which nothing fails. "
-                "Return "
-                "None for it."
+                "Return None for it."
             )
         if sum(run_facts["waits"]) > run_facts["program_waits"] + 2:
             wait_count = sum(run_facts["waits"])

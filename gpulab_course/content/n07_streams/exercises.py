@@ -122,8 +122,7 @@ def _judge_time(call_text: str, run_outcome: dict[str, Any], n: int) -> None:
     if work_call_count == n:
         raise NotYet(
             f"{call_text} calls work() {counted(work_call_count, 'time')}, so the first, cold call is "
-            "timed as well: "
-            "call it once before you start."
+            "timed as well: call it once before you start."
         )
     result = float(result)
     expected_ms = (run_spans[-1][1] - run_spans[-n][0]) / n / 1e6
@@ -147,8 +146,7 @@ def _judge_time(call_text: str, run_outcome: dict[str, Any], n: int) -> None:
     if run_outcome["early_waits"] > max(_ALLOWED_WAIT_COUNT, n // 2):
         raise NotYet(
             f"{call_text} lets the host wait {run_outcome['early_waits']} times between its calls. "
-            "Such a wait is "
-            "followed by a gap, which is timed as well. Enqueue all calls, and then wait once."
+            "Such a wait is followed by a gap, which is timed as well. Enqueue all calls, and then wait once."
         )
 
 

@@ -101,6 +101,5 @@ def page_migration(
         "host has filled it, all pages are in host memory. The first kernel causes page faults, which move "
         f"all pages to device memory, in {first_time_text}. The second kernel finds them there, in "
         f"{second_time_text}. Pinned memory: the pages stay in host memory, and each read of a kernel "
-        "crosses "
-        f"the bus, in {in_place_time_text}.",
+        f"crosses the bus, in {in_place_time_text}.",
     )

@@ -251,8 +251,7 @@ def ceiling(peak_gflops: float, bandwidth_gbps: float, intensities: Sequence[flo
         axes,
         f"Roofline of a device with {peak_gflops:,.0f} GFLOP/s and {bandwidth_gbps:,.0f} GB/s. It rises up "
         f"to the ridge at {number(ridge_intensity, 3)} operations per byte, and then it is flat. "
-        "A kernel reaches "
-        f"{', '.join(limit_texts)}.",
+        f"A kernel reaches {', '.join(limit_texts)}.",
     )
 
 
@@ -352,6 +351,5 @@ def power_after(record: LoadSamples, name: str) -> Picture:
         axes,
         f"Power around the start of {name}, {record.provenance.label}. According to the counted energy it "
         f"jumps to {start_power_w:,.0f} W at once, and ends at {counted_power_w[-1]:,.0f} W. "
-        "The reported power climbs, "
-        f"and comes within 5 % of this value after {delay_s:.1f} s.",
+        f"The reported power climbs, and comes within 5 % of this value after {delay_s:.1f} s.",
     )

@@ -165,8 +165,7 @@ def _check_malloc(
         if (address - block.segment) % UNIT_BYTES:
             raise NotYet(
                 f"{call_text} returns the address {address:#x}, but pool blocks start at multiples of "
-                "512 bytes. "
-                "Round sizes up."
+                "512 bytes. Round sizes up."
             )
         if block.number is not None:
             raise NotYet(
@@ -201,8 +200,7 @@ def _check_malloc(
     if smallest_size is not None and block.size > smallest_size:
         raise NotYet(
             f"{call_text} uses a pool block of {block.size:,} bytes, although a pool block of "
-            f"{smallest_size:,} "
-            "bytes is free. Take the smallest pool block that fits."
+            f"{smallest_size:,} bytes is free. Take the smallest pool block that fits."
         )
     pool.take_block(block, address, min(rounded_size_bytes, block.end - address), request.number)
 

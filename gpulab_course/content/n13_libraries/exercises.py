@@ -685,8 +685,7 @@ def _judge_training(step_results: Any, gradient_steps: Sequence[Any], scaler_sta
         if new_state.get("good") != expected_state["good"]:
             raise NotYet(
                 f"{description} leaves state['good'] at {new_state.get('good', 'nothing')}, not "
-                f"{expected_state['good']}: it counts "
-                "the good steps since the scale last changed."
+                f"{expected_state['good']}: it counts the good steps since the scale last changed."
             )
 
 

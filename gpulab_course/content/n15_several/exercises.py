@@ -154,8 +154,7 @@ def _explain_wrong_ring(
         f"{call_text}: GPU {wrong_gpu} does not have the sum from element {wrong_indices[0]} on"
         + (": one array has been added twice" if has_duplicate else "")
         + ". In the first n − 1 steps, add each chunk that arrives to your own chunk before you "
-        "pass that on. "
-        "In the other n − 1 steps, each chunk that arrives replaces your own."
+        "pass that on. In the other n − 1 steps, each chunk that arrives replaces your own."
     )
 
 
@@ -342,14 +341,12 @@ def _judge_array(
             raise NotYet(
                 f"{item_text} contains {short_repr(result.ravel()[:3].tolist())} …, not "
                 f"{short_repr(expected.ravel()[:3].tolist())} …. The data was converted to another type and "
-                "back, "
-                "which rounds the values. Join the arrays of each type separately, or join bytes."
+                "back, which rounds the values. Join the arrays of each type separately, or join bytes."
             )
         raise NotYet(
             f"{item_text} contains {short_repr(result.ravel()[:3].tolist())} …, not "
             f"{short_repr(expected.ravel()[:3].tolist())} …. Put each copy at the index of its original, "
-            "and keep "
-            "the order of its elements. Take care with transposed arrays."
+            "and keep the order of its elements. Take care with transposed arrays."
         )
 
 
@@ -486,8 +483,7 @@ def judge_exchange(answer: Answer) -> str:
                 raise NotYet(
                     f"{call_text}: GPU {outcome['bound'][0]} exchanges data with two opposite neighbours one "
                     "after the other, although both exchanges could run at the same time. Use a "
-                    "separate stream "
-                    "for each copy."
+                    "separate stream for each copy."
                 )
             if stream_order == "as given":
                 max_sent_bytes = 2 * (part_height + part_width + 6) * field_values.itemsize * 2
@@ -518,8 +514,7 @@ def _judge_part(part_text: str, result: Any, expected: Any) -> None:
     if np.array_equal(result_with_corners, expected):
         raise NotYet(
             f"{part_text}: a corner does not have the value of the diagonal neighbour. Exchange "
-            "rows first. Then "
-            "exchange full columns, with the corners that arrived with the rows."
+            "rows first. Then exchange full columns, with the corners that arrived with the rows."
         )
     wrong_index = np.argwhere(result != expected)[0].tolist()
     raise NotYet(
@@ -686,8 +681,7 @@ def _explain_wrong_shard(result: Any, inputs: npt.NDArray[Any], own_rows: slice)
         return lessons[0]
     return (
         "Compare each step with NumPy's: a row's scores against all rows, divided by √d, minus "
-        "their maximum; "
-        "exp; division by the sum; multiplication by h; gelu."
+        "their maximum; exp; division by the sum; multiplication by h; gelu."
     )
 
 
@@ -763,8 +757,7 @@ def judge_shard(answer: Answer) -> str:
                     f"{call_text}: the result on GPU {gpu} is {result.dtype}, but the rows are "
                     f"{inputs.dtype}. An "
                     "operation with a NumPy number of another type, such as np.sqrt(d), converts "
-                    "the result to "
-                    "that type."
+                    "the result to that type."
                 )
             is_wrong = ~(np.abs(result - expected[shard_start:shard_end]) <= tolerance[shard_start:shard_end])
             if not is_wrong.any():

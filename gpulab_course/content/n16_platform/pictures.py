@@ -182,6 +182,5 @@ def bulk_copy(tile_bytes: int = 8192) -> Picture:
         "0 requests a tile of the array from the bulk copy engine of its SM; (2) the engine loads "
         "the tile from "
         "memory; (3) it stores the tile in shared memory; (4) all threads wait for a barrier in "
-        "shared memory, "
-        f"which counts the bytes that have arrived, until there are {tile_bytes:,}.",
+        f"shared memory, which counts the bytes that have arrived, until there are {tile_bytes:,}.",
     )

@@ -163,8 +163,7 @@ def judge_napkin(answer: Answer) -> str:
         if not isinstance(result, dict):
             raise NotYet(
                 f"{call_text} returns {short_repr(result)}. Return a dict with {', '.join(_ESTIMATE_KEYS)} "
-                "and "
-                "bound."
+                "and bound."
             )
         for name in _ESTIMATE_KEYS:
             result_value: Any = result.get(name)
@@ -202,8 +201,7 @@ def judge_napkin(answer: Answer) -> str:
         if result.get("bound") != expected_bound:
             raise NotYet(
                 f"{call_text}: bound is {short_repr(result.get('bound'))}, but it should be "
-                f"{expected_bound!r}, "
-                "which takes longer."
+                f"{expected_bound!r}, which takes longer."
             )
     return "every number is right, so no errors cancel each other."
 

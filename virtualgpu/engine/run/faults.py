@@ -121,10 +121,8 @@ def _explain_illegal_address(memory: DeviceMemory, fault: Fault) -> str:
     if owning_device is not None and owning_device.memory is not memory and memory.peer_of(pointer) is None:
         return (
             f"It is in the memory of device {owning_device.id}, which a kernel of this device can access "
-            "only with "
-            f"peer access: call cp.cuda.runtime.deviceEnablePeerAccess({owning_device.id}) if "
-            "deviceCanAccessPeer "
-            "returns 1."
+            f"only with peer access: call cp.cuda.runtime.deviceEnablePeerAccess({owning_device.id}) if "
+            "deviceCanAccessPeer returns 1."
         )
     nearest_allocation = memory.find_nearest_allocation(pointer)
     is_base_inside = (
@@ -238,8 +236,7 @@ def _make_exception(fault: Fault, kernel_name: str, source_code: str, memory: De
     if fault.code == layout.ILLEGAL_SHARED:
         return errors.IllegalAddressError(
             f"kernel '{kernel_name}' {verb} {size_text} at shared-memory offset {fault.signed_address:,}, "
-            "but the "
-            f"block has {count(fault.shared_bytes, 'byte')} of shared memory ({location}). "
+            f"but the block has {count(fault.shared_bytes, 'byte')} of shared memory ({location}). "
             "Check the index, or pass a larger shared_mem.",
             fault_site,
         )
@@ -254,8 +251,7 @@ def _make_exception(fault: Fault, kernel_name: str, source_code: str, memory: De
     if fault.code == layout.MISALIGNED:
         return errors.MisalignedAddressError(
             f"kernel '{kernel_name}' {verb} {size_text} at address {fault.address:#x}, which is not a "
-            "multiple of "
-            f"{fault.size_bytes} ({location}). Start wide accesses at multiples of their size.",
+            f"multiple of {fault.size_bytes} ({location}). Start wide accesses at multiples of their size.",
             fault_site,
         )
     if fault.code == layout.ABORTED:
@@ -281,8 +277,7 @@ def _make_exception(fault: Fault, kernel_name: str, source_code: str, memory: De
             )
         return errors.LaunchTimeoutError(
             f"kernel '{kernel_name}' was still running after {round(spent_s, 1):g} s of processor time "
-            "and was "
-            f"stopped{reason} ({location}). {remedy}",
+            f"and was stopped{reason} ({location}). {remedy}",
             fault_site,
             fault.progress,
         )
@@ -313,8 +308,7 @@ def _make_exception(fault: Fault, kernel_name: str, source_code: str, memory: De
     if fault.code in (layout.BARRIER_DEADLOCK, layout.DIVERGENT_BARRIER):
         return errors.LaunchFailure(
             f"kernel '{kernel_name}': {fault.message} ({location}). Every thread of the block must reach "
-            "the same "
-            "__syncthreads(): move it out of the branch.",
+            "the same __syncthreads(): move it out of the branch.",
             fault_site,
         )
     if fault.code == layout.BAD_CALL:
@@ -352,8 +346,7 @@ def _make_exception(fault: Fault, kernel_name: str, source_code: str, memory: De
     if fault.code == layout.LANE_OUTSIDE_MASK:
         return errors.LaunchFailure(
             f"kernel '{kernel_name}': a lane executes {_fault_opcode(fault)}, but its mask does not name "
-            "that "
-            f"lane ({location}). Name every lane that executes it.",
+            f"that lane ({location}). Name every lane that executes it.",
             fault_site,
         )
     return errors.LaunchFailure(

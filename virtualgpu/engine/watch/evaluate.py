@@ -456,8 +456,7 @@ def _find_writing_lanes(scope: WatchScope, watched_expression: reading.Expressio
     ):
         raise WatchError(
             f"`write {watched_expression.text}`: `{watched_expression.text}` is not a location that the "
-            "kernel writes. "
-            "Write an element, as in `write y[3]`, or a variable that the kernel changes."
+            "kernel writes. Write an element, as in `write y[3]`, or a variable that the kernel changes."
         )
     is_written = np.zeros((len(trace), WARP_SIZE), np.bool_)
     if trace.access_is_store is None or trace.access_size_bytes is None or trace.address is None:

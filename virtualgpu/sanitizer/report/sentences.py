@@ -19,8 +19,7 @@ _BARRIER_REMEDIES = {
     WARP: "{}: lanes of a warp do not wait for each other by themselves.",
     BLOCK: "{}.",
     BLOCK_WITH_FLAGS: "{}. If not all threads of the block reach it, let the second thread wait for a "
-    "flag that the "
-    "first thread sets after a __threadfence().",
+    "flag that the first thread sets after a __threadfence().",
 }
 STALE_READ = "stale"
 REPEATED_CHECK = "check"
@@ -312,8 +311,7 @@ def make_outside_array_message(
         f"thread {access_place.thread} of block {access_place.block} {verb} {element_name} through a "
         f"pointer to the {label}: "
         f"{distance_text} its {'start' if address < site.low_address else 'end'}. Check the index "
-        "against its size; "
-        "a GPU does not report this access."
+        "against its size; a GPU does not report this access."
     )
 
 
@@ -325,6 +323,5 @@ def make_unwritten_message(space: str, access_place: Place, element_name: str) -
     }
     return (
         f"thread {access_place.thread} of block {access_place.block} reads {element_name}, which is "
-        "uninitialized. "
-        f"{remedies.get(space, 'Assign a value to the local array first.')}"
+        f"uninitialized. {remedies.get(space, 'Assign a value to the local array first.')}"
     )

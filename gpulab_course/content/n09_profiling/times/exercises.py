@@ -505,8 +505,7 @@ def _judge_choice(outcome: dict[str, Any], speedup_factors: dict[str, float], de
     ):
         raise NotYet(
             f"{call_text} returns {short_repr(outcome['found'])}. Return the kernel's name, and how many "
-            "times as "
-            "fast the program becomes if that kernel is improved."
+            "times as fast the program becomes if that kernel is improved."
         )
     chosen_kernel = str(result_values[0])
     speedup = as_float(result_values[1])
@@ -774,8 +773,7 @@ def _judge_pair(program_key: str, cause: str, outcome: dict[str, Any]) -> None:
         if outcome[f"hazards/{is_large}"]:
             raise NotYet(
                 f"program {program_key} has a race: {outcome[f'hazards/{is_large}'][0]}. "
-                "Let streams wait for each "
-                "other with events, before and after the work."
+                "Let streams wait for each other with events, before and after the work."
             )
     _judge_results(program_key, outcome["after again"], outcome["before again"])
     counts_before = outcome["before/counts"]

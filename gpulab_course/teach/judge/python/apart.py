@@ -33,8 +33,7 @@ _MAX_SHOWN_COLUMNS = 200
 _MAX_SENT_BYTES = 256 << 20
 _DAMAGED_TEXT = (
     "the reply from the answer's process is damaged, because the answer wrote to a file "
-    "descriptor that it did "
-    "not open. Write only to files that you open yourself."
+    "descriptor that it did not open. Write only to files that you open yourself."
 )
 
 
@@ -179,7 +178,6 @@ def _describe_unsendable(error: Exception) -> str:
         reason = describe_error(error).partition(": ")[2] or type(error).__name__
         return (
             f"it refers to an object that cannot leave this notebook ({reason}). Create "
-            "streams, files, locks and "
-            "the like inside the function."
+            "streams, files, locks and the like inside the function."
         )
     return f"it cannot be checked: {describe_error(error)}"
